@@ -1,0 +1,117 @@
+"""The finite groups of planar rotations and mirrors, C_N and D_N, and how they act.
+
+An element is an index 0 <= g < order, in escnn's order: first the N rotations by 2 pi g / N (counter-clockwise,
+y axis upwards), then, for D_N, the same rotations after the mirror (x, y) -> (-x, y). A regular field on a
+feature map of shape (B, H, W, N, C) transforms as [g F](x, h) = F(g^-1 x, g^-1 h).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from escnn.gspaces import GSpace2D
+
+_NAME = re.compile(r"([cd])([1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class Group:
+    """C_N (`mirror` false, order N) or D_N (`mirror` true, order 2 N); make one with `group("c8")`."""
+
+    rotations: int
+    mirror: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{'d' if self.mirror else 'c'}{self.rotations}"
+
+    @property
+    def order(self) -> int:
+        """Number of elements |H|, the length N of the group axis."""
+        return self.rotations * (2 if self.mirror else 1)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def _split(self, g: int) -> tuple[int, int]:
+        if not 0 <= g < self.order:
+            raise ValueError(f"{self.name} has the elements 0 to {self.order - 1}, not {g}")
+        return divmod(g, self.rotations)
+
+    @cached_property
+    def cayley(self) -> NDArray[np.int64]:
+        """Multiplication table (order, order): `cayley[g, h]` is the index of g h."""
+        f, r = np.divmod(np.arange(self.order), self.rotations)
+        flips = f[:, None] ^ f[None, :]
+        # A rotation moved past a mirror changes its sense.
+        turns = (r[:, None] + np.where(f[:, None] == 1, -r[None, :], r[None, :])) % self.rotations
+        return flips * self.rotations + turns
+
+    @cached_property
+    def inverse(self) -> NDArray[np.int64]:
+        """Index of the inverse of each element, shape (order,)."""
+        return np.argmin(self.cayley, axis=1)
+
+    def matrix(self, g: int) -> NDArray[np.float64]:
+        """The 2 x 2 matrix of element g on column vectors (x to the right, y upwards)."""
+        flip, turn = self._split(g)
+        angle = 2 * math.pi * turn / self.rotations
+        rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+        return rotation @ np.diag([-1.0 if flip else 1.0, 1.0])
+
+    @cached_property
+    def exact_elements(self) -> tuple[int, ...]:
+        """The elements that map a square pixel grid onto itself: quarter turns and mirrors."""
+        return tuple(g for g in range(self.order) if 4 * (g % self.rotations) % self.rotations == 0)
+
+    def act_on_grid(self, x: Tensor, g: int, dims: tuple[int, int] = (-2, -1)) -> Tensor:
+        """[g f](x) = f(g^-1 x) on the (row, column) axes `dims` of x, for an exact element g.
+
+        Raises ValueError where g does not map the grid onto itself.
+        """
+        if g not in self.exact_elements:
+            raise ValueError(f"element {g} of {self.name} does not map a pixel grid onto itself; {self.exact_elements} do")
+        flip, turn = self._split(g)
+        if flip:
+            x = x.flip(dims[1])
+        return torch.rot90(x, 4 * turn // self.rotations, dims)
+
+    def act_on_fibre(self, x: Tensor, g: int, dim: int = 3) -> Tensor:
+        """Permutes the group axis `dim` by the regular representation: out(h) = x(g^-1 h)."""
+        source = torch.from_numpy(self.cayley[self.inverse[g]]).to(x.device)
+        return x.index_select(dim, source)
+
+    def act(self, x: Tensor, g: int) -> Tensor:
+        """[g F](x, h) = F(g^-1 x, g^-1 h) on a feature map (B, H, W, N, C), for an exact element g."""
+        return self.act_on_fibre(self.act_on_grid(x, g, (1, 2)), g)
+
+    def gspace(self) -> GSpace2D:
+        """The same group acting on the plane in escnn (imported here, because the import takes seconds)."""
+        from escnn import gspaces
+
+        if not self.mirror:
+            return gspaces.rot2dOnR2(self.rotations) if self.rotations > 1 else gspaces.trivialOnR2()
+        return gspaces.flipRot2dOnR2(self.rotations) if self.rotations > 1 else gspaces.flip2dOnR2()
+
+
+def group(name: str | Group) -> Group:
+    """The group called `name`: "c" or "d" and the number of rotations, such as "c8" or "d4".
+
+    Raises ValueError for any other name.
+    """
+    if isinstance(name, Group):
+        return name
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if match is None:
+        raise ValueError(f"unknown group {name!r}: write c or d and the number of rotations, 1 or more, such as c4, c8 or d4")
+    return Group(int(match[2]), match[1] == "d")

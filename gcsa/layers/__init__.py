@@ -1,0 +1,1 @@
+"""Equivariant layers on feature maps (B, H, W, N, C)."""

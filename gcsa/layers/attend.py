@@ -1,0 +1,176 @@
+"""Three ways for positions and group elements to attend to each other, over plain queries, keys and values.
+
+Each takes q (B, H, W, N, C) and k, v (B, H', W', N, C) and gives (B, H, W, N, C); nothing depends on where a token
+stands, so each is equivariant as it is. `group` is poster eq. 3 and 4 as written, softmax over all (y, h);
+`spatial` takes a position's whole fibre as one token (REViT's code); `linear` replaces the softmax kernel of
+`group` by positive random features (FAVOR+: Choromanski et al. 2021, Rethinking Attention with Performers).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SHAPES = ("square", "disc")
+
+
+def to_tokens(x: Tensor, heads: int, fibre: bool) -> Tensor:
+    """(B, H, W, N, C) to (B, heads, H, W, T, D): T = N tokens a position of D = C / heads numbers, or, where `fibre`
+    is true, T = 1 token of D = N * C / heads."""
+    x = x.unflatten(4, (heads, -1)).permute(0, 4, 1, 2, 3, 5)
+    return x.flatten(4).unsqueeze(4) if fibre else x
+
+
+def from_tokens(x: Tensor, order: int) -> Tensor:
+    """The inverse of `to_tokens`, for either number of tokens a position."""
+    b, heads, h, w = x.shape[:4]
+    return x.reshape(b, heads, h, w, order, -1).permute(0, 2, 3, 4, 1, 5).flatten(4)
+
+
+def attend_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Softmax attention of every token to every token, on tensors from `to_tokens`."""
+    out = F.scaled_dot_product_attention(q.flatten(2, 4), k.flatten(2, 4), v.flatten(2, 4))
+    return out.reshape(q.shape)
+
+
+def neighbourhood(tile: int, radius: int, shape: str, tokens: int, device: torch.device) -> Tensor:
+    """Which of the keys of a tile with a border of `radius` each query of the tile sees: bool (1, 1, Q, K)."""
+    query = torch.arange(tile, device=device)
+    offset = torch.arange(tile + 2 * radius, device=device)[None, :] - query[:, None] - radius
+    dy, dx = offset[:, None, :, None], offset[None, :, None, :]
+    if shape == "disc":
+        near = dy * dy + dx * dx <= radius * radius
+    else:
+        near = torch.maximum(dy.abs(), dx.abs()) <= radius
+    near = near.reshape(tile * tile, 1, -1, 1).expand(-1, tokens, -1, tokens)
+    return near.reshape(1, 1, tile * tile * tokens, -1)
+
+
+def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
+    """Softmax attention to the tokens at most `radius` positions away (square or disc), on tensors from `to_tokens`.
+
+    The map is cut into tiles of queries, each with the keys of the tile and a border of `radius`; one mask, the same
+    for all tiles, leaves each query its own neighbourhood, so the result does not depend on the tiles and memory
+    grows linearly with the map. Positions outside the map are excluded, or wrap round where `circular` is true.
+    """
+    b, heads, height, width, tokens, dim = q.shape
+    tile = max(2 * radius, 4)
+    bottom, right = -height % tile, -width % tile
+    scale = 1 / math.sqrt(dim)
+    # One more feature, 1 in each query and very negative in each key outside the map, closes those keys.
+    q = F.pad(torch.cat([q, torch.ones_like(q[..., :1])], -1), (0, 0, 0, 0, 0, right, 0, bottom))
+    k = torch.cat([k, torch.zeros_like(k[..., :1])], -1)
+    v = torch.cat([v, torch.zeros_like(v[..., :1])], -1)
+    k, v = (_border(x, radius, bottom, right, circular) for x in (k, v))
+    q_tiles = _tiles(q, tile, tile)
+    k_tiles, v_tiles = (_tiles(x, tile + 2 * radius, tile) for x in (k, v))
+    mask = neighbourhood(tile, radius, shape, tokens, q.device)
+    out = F.scaled_dot_product_attention(q_tiles, k_tiles, v_tiles, attn_mask=mask, scale=scale)
+    rows, columns = (height + bottom) // tile, (width + right) // tile
+    out = out.reshape(b, rows, columns, heads, tile, tile, tokens, dim + 1).permute(0, 3, 1, 4, 2, 5, 6, 7)
+    return out.reshape(b, heads, rows * tile, columns * tile, tokens, dim + 1)[:, :, :height, :width, :, :dim]
+
+
+def _border(x: Tensor, radius: int, bottom: int, right: int, circular: bool) -> Tensor:
+    b, heads, height, width, tokens, dim = x.shape
+    if circular:
+        rows = torch.arange(-radius, height + radius, device=x.device) % height
+        columns = torch.arange(-radius, width + radius, device=x.device) % width
+        x = x.index_select(2, rows).index_select(3, columns)
+        return F.pad(x, (0, 0, 0, 0, 0, right, 0, bottom))
+    closed = torch.zeros(height, width, dtype=x.dtype, device=x.device)
+    closed = F.pad(closed, (radius, radius + right, radius, radius + bottom), value=-1e4)
+    x = F.pad(x, (0, 0, 0, 0, radius, radius + right, radius, radius + bottom))
+    last = x[..., -1:] + closed[:, :, None, None]
+    return torch.cat([x[..., :-1], last], -1)
+
+
+def _tiles(x: Tensor, size: int, step: int) -> Tensor:
+    tiles = x.unfold(2, size, step).unfold(3, size, step)  # (B, heads, rows, columns, T, D, size, size)
+    b, heads, rows, columns, tokens, dim = tiles.shape[:6]
+    return tiles.permute(0, 2, 3, 1, 6, 7, 4, 5).reshape(b * rows * columns, heads, size * size * tokens, dim)
+
+
+def attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> Tensor:
+    """FAVOR+ estimate of `attend_everywhere` in O(tokens), with the random features `projection` (m, D).
+
+    Every token has the same features, and the stabilising maximum over keys runs over all of them, which keeps
+    the result exactly equivariant. Computed in float32 or wider.
+    """
+    shape, dtype = q.shape, q.dtype
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    q, k, v = (x.flatten(2, 4).to(wide) for x in (q, k, v))
+    projection = projection.to(wide)
+    temperature = q.shape[-1] ** -0.25
+    q, k = q * temperature, k * temperature
+    q_log = q @ projection.T  # the norm of q cancels between numerator and denominator
+    k_log = k @ projection.T - k.square().sum(-1, keepdim=True) / 2
+    q_features = torch.exp(q_log - q_log.detach().amax(-1, keepdim=True))
+    k_features = torch.exp(k_log - k_log.detach().amax((-2, -1), keepdim=True))
+    total = q_features @ k_features.sum(-2).unsqueeze(-1)
+    out = q_features @ (k_features.transpose(-2, -1) @ v) / total.clamp_min(1e-30)
+    return out.reshape(shape).to(dtype)
+
+
+def orthogonal_features(count: int, dim: int) -> Tensor:
+    """Random features (count, dim): Gaussian rows, orthogonal within each block of `dim` rows."""
+    blocks = [torch.linalg.qr(torch.randn(dim, dim)).Q for _ in range(math.ceil(count / dim))]
+    norms = torch.randn(count, dim).norm(dim=1, keepdim=True)
+    return torch.cat(blocks)[:count] * norms
+
+
+class GroupAttention(nn.Module):
+    """Poster eq. 3 and 4: every (x, g) attends to every (y, h), or to those with y in a neighbourhood of x.
+
+    `radius` in positions (None: everywhere), `shape` "square" or "disc", `circular` for maps that wrap round.
+    """
+
+    fibre = False
+
+    def __init__(
+        self, order: int, fields: int, heads: int, radius: int | None = None, shape: str = "square", circular: bool = False
+    ) -> None:
+        super().__init__()
+        if radius is not None and radius < 0:
+            raise ValueError(f"radius must be 0 or more positions, or None for all positions, not {radius}")
+        if shape not in SHAPES:
+            raise ValueError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}")
+        self.order, self.heads, self.radius, self.shape, self.circular = order, heads, radius, shape, circular
+        self.whole_fibre = self.fibre
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""
+        q, k, v = (to_tokens(x, self.heads, self.whole_fibre) for x in (q, k, v))
+        if self.radius is None:
+            out = attend_everywhere(q, k, v)
+        else:
+            out = attend_nearby(q, k, v, self.radius, self.shape, self.circular)
+        return from_tokens(out, self.order)
+
+
+class SpatialAttention(GroupAttention):
+    """Positions attend to positions; the inner product runs over channels and group elements together."""
+
+    fibre = True
+
+
+class LinearAttention(nn.Module):
+    """`GroupAttention` without a neighbourhood, by `features` positive random features, in O(tokens)."""
+
+    def __init__(self, order: int, fields: int, heads: int, features: int = 64) -> None:
+        super().__init__()
+        if features < 1:
+            raise ValueError(f"the number of random features must be 1 or more, not {features}")
+        self.order, self.heads = order, heads
+        self.register_buffer("projection", orthogonal_features(features, fields // heads))
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""
+        q, k, v = (to_tokens(x, self.heads, False) for x in (q, k, v))
+        return from_tokens(attend_linear(q, k, v, self.projection), self.order)
+
+
+ATTENTION: dict[str, type[nn.Module]] = {"group": GroupAttention, "spatial": SpatialAttention, "linear": LinearAttention}

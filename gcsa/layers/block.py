@@ -1,0 +1,139 @@
+"""The transformer block and the convolutional stem that the models are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timm.layers import DropPath, LayerScale
+from torch import Tensor, nn
+
+from gcsa.groups import Group
+from gcsa.layers.regularize import FieldDropout
+from gcsa.layers.self_attention import GroupConvSelfAttention
+from gcsa.layers.steerable import SteerableConv2d
+
+
+class FieldMlp(nn.Module):
+    """Two 1 x 1 group convolutions with a GELU between: (B, H, W, N, C) to the same shape."""
+
+    def __init__(
+        self,
+        fields: int,
+        hidden_fields: int,
+        group: Group,
+        drop: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.fc1 = SteerableConv2d(fields, hidden_fields, 1, group, device=device, dtype=dtype)
+        self.fc2 = SteerableConv2d(hidden_fields, fields, 1, group, device=device, dtype=dtype)
+        self.drop = FieldDropout(drop)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to the same shape."""
+        return self.drop(self.fc2(F.gelu(self.fc1(x))))
+
+
+class Block(nn.Module):
+    """x + G-CSA(norm(x)), then x + MLP(norm(x)), on (B, H, W, N, C).
+
+    `layer_scale` is the initial value of a learned factor for each field on both branches (None: no factor);
+    `drop_path` drops a branch of a sample, `proj_drop` whole fields. The other arguments go to
+    `GroupConvSelfAttention`.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        heads: int,
+        group: Group,
+        mlp_ratio: float = 4.0,
+        drop_path: float = 0.0,
+        proj_drop: float = 0.0,
+        layer_scale: float | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **attention: Any,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.norm1 = nn.LayerNorm(fields, eps=1e-6, **factory)
+        self.attn = GroupConvSelfAttention(fields, heads, group, proj_drop=proj_drop, **attention, **factory)
+        self.norm2 = nn.LayerNorm(fields, eps=1e-6, **factory)
+        self.mlp = FieldMlp(fields, int(fields * mlp_ratio), group, proj_drop, **factory)
+        self.scale1 = nn.Identity() if layer_scale is None else LayerScale(fields, layer_scale, **factory)
+        self.scale2 = nn.Identity() if layer_scale is None else LayerScale(fields, layer_scale, **factory)
+        self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to the same shape."""
+        x = x + self.drop_path(self.scale1(self.attn(self.norm1(x))))
+        return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))))
+
+
+class Stem(nn.Module):
+    """Image to feature map: a lifting convolution, then group convolutions, one for each further stride.
+
+    A stride s > 1 has the kernel 2 s with padding s / 2, which is exact for every size that s divides; stride 1 has
+    a 5 x 5 kernel. All but the last step have half of the fields, for they run on the larger maps.
+    """
+
+    def __init__(
+        self,
+        in_chans: int,
+        fields: int,
+        group: Group,
+        strides: Sequence[int],
+        padding_mode: str = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        widths = [max(fields // 2, 1)] * (len(strides) - 1) + [fields]
+        self.convs = nn.ModuleList()
+        self.norms = nn.ModuleList()
+        before = in_chans
+        for i, (stride, width) in enumerate(zip(strides, widths, strict=True)):
+            kernel_size = 5 if stride == 1 else 2 * stride
+            conv = SteerableConv2d(
+                before, width, kernel_size, group, lift=i == 0, stride=stride, padding_mode=padding_mode, **factory
+            )
+            self.convs.append(conv)
+            self.norms.append(nn.LayerNorm(width, eps=1e-6, **factory))
+            before = width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in_chans, H, W) to (B, H / s, W / s, N, C), s the product of the strides."""
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms)):
+            if i > 0:
+                x = F.gelu(x)
+            x = norm(conv(x))
+        return x
+
+
+class Downsample(nn.Module):
+    """Norm and a 4 x 4 group convolution of stride 2: (B, H, W, N, C) to (B, H / 2, W / 2, N, out_fields)."""
+
+    def __init__(
+        self,
+        fields: int,
+        out_fields: int,
+        group: Group,
+        padding_mode: str = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(fields, eps=1e-6, device=device, dtype=dtype)
+        self.conv = SteerableConv2d(
+            fields, out_fields, 4, group, stride=2, padding_mode=padding_mode, device=device, dtype=dtype
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to (B, H / 2, W / 2, N, out_fields); ValueError for odd H or W."""
+        return self.conv(self.norm(x))

@@ -1,0 +1,77 @@
+"""The invariant classifier head and the views between the house layout and NCHW."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gcsa.groups import Group
+from gcsa.layers.steerable import SteerableConv2d
+
+POOLS = ("avg", "max", "")
+
+
+def to_nchw(x: Tensor) -> Tensor:
+    """(B, H, W, N, C) to (B, N * C, H, W), group-major; a view."""
+    return x.flatten(3).permute(0, 3, 1, 2)
+
+
+def from_nchw(x: Tensor, order: int) -> Tensor:
+    """(B, N * C, H, W) to (B, H, W, N, C); a view."""
+    return x.permute(0, 2, 3, 1).unflatten(3, (order, -1))
+
+
+class InvariantHead(nn.Module):
+    """Mean over positions, then mean ("avg") or maximum ("max") over the group, dropout and a linear classifier.
+
+    With `hidden_fields`, a 1 x 1 group convolution to that many fields and a GELU come first. The result does not
+    depend on the group's exact elements at all. With pool "" the map passes through unpooled.
+
+    Raises ValueError for an unknown pool.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        num_classes: int,
+        group: Group,
+        hidden_fields: int | None = None,
+        pool: str = "avg",
+        drop_rate: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.order = group.order
+        self.num_features = hidden_fields or fields
+        self.expand = nn.Identity()
+        if hidden_fields:
+            self.expand = nn.Sequential(SteerableConv2d(fields, hidden_fields, 1, group, **self.factory), nn.GELU())
+        self.drop = nn.Dropout(drop_rate)
+        self.reset(num_classes, pool)
+
+    def reset(self, num_classes: int, pool: str | None = None) -> None:
+        """A fresh classifier for `num_classes` (0: none), and optionally another pool."""
+        if pool is not None:
+            if pool not in POOLS:
+                raise ValueError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, POOLS))}")
+            self.pool = pool
+        if num_classes == 0:
+            self.fc = nn.Identity()
+            return
+        fc = nn.Linear(self.num_features, num_classes, **self.factory)
+        nn.init.trunc_normal_(fc.weight, std=0.02)
+        nn.init.zeros_(fc.bias)
+        self.fc = fc
+
+    def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """(B, N * C, H, W) to logits (B, num_classes), or to (B, num_features) where `pre_logits` is true."""
+        if self.pool == "":
+            return x
+        x = self.expand(from_nchw(x, self.order)).mean((1, 2))
+        x = self.drop(x.amax(1) if self.pool == "max" else x.mean(1))
+        return x if pre_logits else self.fc(x)

@@ -1,0 +1,93 @@
+"""Group convolutional self-attention, G-CSA: queries, keys and values are group convolutions (poster eq. 2 to 4).
+
+Because the convolutions carry the position, the attention itself needs no position encoding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gcsa.groups import Group, group as make_group
+from gcsa.layers.attend import ATTENTION
+from gcsa.layers.regularize import FieldDropout
+from gcsa.layers.steerable import SteerableConv2d
+
+
+def convolutional_projection(fields: int, kernel_size: int, group: Group, separable: bool, **conv: Any) -> nn.Module:
+    """W * F of poster eq. 2: one k x k group convolution, or CvT's depthwise k x k and then 1 x 1 (Wu et al. 2021)."""
+    if not separable or kernel_size == 1:
+        return SteerableConv2d(fields, fields, kernel_size, group, **conv)
+    factory = {key: conv[key] for key in ("device", "dtype") if key in conv}
+    return nn.Sequential(
+        SteerableConv2d(fields, fields, kernel_size, group, depthwise=True, bias=False, **conv),
+        SteerableConv2d(fields, fields, 1, group, **factory),
+    )
+
+
+class GroupConvSelfAttention(nn.Module):
+    """G-CSA on feature maps (B, H, W, N, C), equivariant to translations and the group.
+
+    Args:
+        fields: regular fields C.
+        heads: attention heads; must divide `fields`.
+        group: such as "c8".
+        attention: "group", "spatial" or "linear"; see `attend.py`.
+        kernel_size: side of the query, key and value kernels in pixels.
+        separable: depthwise k x k followed by 1 x 1 instead of a full k x k convolution.
+        kv_stride: stride of keys and values; the kernel is then 2 x kv_stride, which is exact for every map that
+            it divides (design section 2).
+        padding_mode: "zeros" or "circular".
+        proj_drop: probability with which an output field is dropped as a whole.
+        attention_kwargs: further arguments of the attention, such as `radius`, `shape` or `features`.
+
+    Raises:
+        ValueError: unknown attention (the choices are named), heads that do not divide the fields, even kernel,
+            an argument that the attention does not take, neighbourhood together with kv_stride.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        heads: int,
+        group: str | Group,
+        attention: str = "spatial",
+        kernel_size: int = 3,
+        separable: bool = False,
+        kv_stride: int = 1,
+        padding_mode: str = "zeros",
+        proj_drop: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **attention_kwargs: Any,
+    ) -> None:
+        super().__init__()
+        self.group = make_group(group)
+        if heads < 1 or fields % heads != 0:
+            divisors = [n for n in range(1, fields + 1) if fields % n == 0]
+            raise ValueError(f"heads={heads} does not divide fields={fields}: choose one of {divisors}")
+        if attention not in ATTENTION:
+            raise ValueError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
+        if kv_stride > 1 and attention_kwargs.get("radius") is not None:
+            raise ValueError(f"radius={attention_kwargs['radius']} needs keys at every position: set kv_stride=1, not {kv_stride}")
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        conv = dict(padding_mode=padding_mode, **factory)
+        kv_kernel = kernel_size if kv_stride == 1 else 2 * kv_stride
+        self.q = convolutional_projection(fields, kernel_size, self.group, separable, **conv)
+        self.k = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
+        self.v = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
+        if padding_mode == "circular" and attention_kwargs.get("radius") is not None:
+            attention_kwargs["circular"] = True
+        try:
+            self.attend = ATTENTION[attention](self.group.order, fields, heads, **attention_kwargs)
+        except TypeError as error:
+            raise ValueError(f"attention {attention!r} does not take these arguments: {error}") from None
+        self.attend.to(**factory)
+        self.out = SteerableConv2d(fields, fields, 1, self.group, **factory)
+        self.proj_drop = FieldDropout(proj_drop)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to (B, H, W, N, C); with kv_stride, ValueError for a map that it does not divide."""
+        return self.proj_drop(self.out(self.attend(self.q(x), self.k(x), self.v(x))))

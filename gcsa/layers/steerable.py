@@ -1,0 +1,193 @@
+"""Group convolutions on feature maps (B, H, W, N, C): lifting, regular to regular, depthwise and 1 x 1.
+
+Poster eq. 1 and 2. A filter is k[g, gh](x) = psi_h(g^-1 x) with psi_h = sum_j weight[..., h, j] b_j, so the filters
+that produce output element g are the coefficients times table g (see `basis.py`), with the input's group axis in
+the order g^-1 m. The convolution itself is `conv2d` on the free (B, N * C, H, W) channels-last view of the map.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.fx
+import torch.nn.functional as F
+from timm.layers import register_notrace_function
+from torch import Tensor, nn
+
+from gcsa.groups import Group, group as make_group
+from gcsa.layers.basis import fingerprint, planar_tables
+
+
+def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
+    """Filters (N, O, M, C, k, k) from coefficients (O, C, M, J), tables (N, J, k, k) and input order (N, M).
+
+    M is N between regular fields and 1 from an image.
+    """
+    ordered = weight[:, :, index]
+    if tables.shape[-1] == 1:  # the one planar function of a 1 x 1 kernel is the constant 1
+        return ordered.permute(2, 0, 3, 1, 4).unsqueeze(-1)
+    return torch.einsum("ocgmj,gjxy->gomcxy", ordered, tables)
+
+
+@torch.fx.wrap
+@register_notrace_function
+def check_exact(height: int, width: int, kernel_size: int, stride: int, padding: int) -> None:
+    """Raises ValueError unless quarter turns commute with the stride: (size + 2 p - k) mod s = 0 on both axes."""
+    for size in (height, width):
+        rest = (size + 2 * padding - kernel_size) % stride
+        if rest != 0:
+            raise ValueError(
+                f"a map of {height} x {width} breaks exact equivariance in a convolution with kernel {kernel_size}, "
+                f"stride {stride} and padding {padding}: use a size of {size - rest} or {size - rest + stride}"
+            )
+
+
+class SteerableConv2d(nn.Module):
+    """Convolution equivariant to the group's rotations and mirrors, exactly so for quarter turns.
+
+    Args:
+        in_fields: regular fields in, or image channels where `lift` is true.
+        out_fields: regular fields out.
+        kernel_size: side of the kernel in pixels.
+        group: such as "c8" or "d4".
+        lift: take images (B, C, H, W) to feature maps, instead of feature maps to feature maps.
+        stride, padding: as in `nn.Conv2d`; padding defaults to the one that keeps size / stride positions.
+        padding_mode: "zeros", or "circular" for exact cyclic shifts.
+        depthwise: each field is convolved with itself alone, over the whole group (in_fields = out_fields).
+        bias: one number for each field.
+
+    Raises:
+        ValueError: even kernel with stride 1, unknown padding mode, depthwise with unlike or lifted fields,
+            sizes below 1; in forward, a map size for which the stride breaks exactness.
+
+    Attributes:
+        weight: coefficients (out_fields, in_fields, |H|, J); (out_fields, in_chans, 1, J) where `lift` is true and
+            (out_fields, 1, |H|, J) where `depthwise` is.
+        in_features, out_features: channels as NCHW users count them.
+    """
+
+    def __init__(
+        self,
+        in_fields: int,
+        out_fields: int,
+        kernel_size: int,
+        group: str | Group,
+        lift: bool = False,
+        stride: int = 1,
+        padding: int | None = None,
+        padding_mode: str = "zeros",
+        depthwise: bool = False,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.group = make_group(group)
+        _check_arguments(in_fields, out_fields, kernel_size, stride, padding_mode, depthwise, lift)
+        order = self.group.order
+        self.order = order
+        self.lift = lift
+        self.depthwise = depthwise
+        self.in_fields, self.out_fields = in_fields, out_fields
+        self.in_features, self.out_features = in_fields * (1 if lift else order), out_fields * order
+        self.kernel_size, self.stride = kernel_size, stride
+        self.padding = max(kernel_size - stride + 1, 0) // 2 if padding is None else padding
+        self.circular = padding_mode == "circular" and self.padding > 0
+        self.pointwise = kernel_size == 1 and stride == 1 and self.padding == 0 and not lift and not depthwise
+        self.checks_size = stride > 1 and order > 1
+
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        functions = planar_tables(self.group, kernel_size).shape[1]
+        shape = (out_fields, 1 if depthwise else in_fields, 1 if lift else order, functions)
+        self.weight = nn.Parameter(torch.empty(shape, **factory))
+        self.bias = nn.Parameter(torch.empty(out_fields, **factory)) if bias else None
+        self.register_buffer("tables", torch.empty((order, functions, kernel_size, kernel_size), **factory), persistent=False)
+        self.register_buffer("index", torch.empty((order, shape[2]), dtype=torch.int64, device=device), persistent=False)
+        self.register_buffer("basis_fingerprint", torch.empty((), dtype=torch.int64, device=device))
+        self.reset_buffers()
+        self.reset_parameters()
+
+    def reset_buffers(self) -> None:
+        """Fills the tables again, as after construction on the meta device."""
+        with torch.no_grad():
+            self.tables.copy_(torch.from_numpy(planar_tables(self.group, self.kernel_size)))
+            order = torch.from_numpy(self.group.cayley[self.group.inverse])
+            self.index.copy_(torch.zeros_like(self.index) if self.lift else order)
+            self.basis_fingerprint.fill_(fingerprint(self.group, self.kernel_size))
+
+    def reset_parameters(self, gain: float = 1.0) -> None:
+        """Keeps the variance: the tables have unit energy, so each coefficient gets gain^2 over the fan-in."""
+        fan_in = math.prod(self.weight.shape[1:])
+        nn.init.trunc_normal_(self.weight, std=gain / math.sqrt(fan_in))
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def filter(self) -> Tensor:
+        """The dense filter as `conv2d` takes it: (N * O, M * C, k, k), or (O * N, N, k, k) where depthwise."""
+        blocks = expand_filter(self.weight, self.tables, self.index)
+        if self.depthwise:
+            blocks = blocks.transpose(0, 1)
+        n, o, m, c, k, _ = blocks.shape
+        return blocks.reshape(n * o, m * c, k, k)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O) of the same dtype."""
+        bias = self.bias
+        if bias is not None:
+            bias = bias.repeat_interleave(self.order) if self.depthwise else bias.repeat(self.order)
+        if self.pointwise:
+            matrix = self.filter().flatten(1)
+            return F.linear(x.flatten(3), matrix, bias).unflatten(3, (self.order, self.out_fields))
+        if self.lift:
+            image = x
+        elif self.depthwise:
+            image = x.transpose(3, 4).flatten(3).permute(0, 3, 1, 2)
+        else:
+            image = x.flatten(3).permute(0, 3, 1, 2)
+        if self.checks_size:
+            check_exact(image.shape[2], image.shape[3], self.kernel_size, self.stride, self.padding)
+        padding = self.padding
+        if self.circular:
+            image = F.pad(image, (padding, padding, padding, padding), mode="circular")
+            padding = 0
+        groups = self.in_fields if self.depthwise else 1
+        out = F.conv2d(image, self.filter(), bias, stride=self.stride, padding=padding, groups=groups)
+        out = out.permute(0, 2, 3, 1)
+        if self.depthwise:
+            return out.unflatten(3, (self.out_fields, self.order)).transpose(3, 4)
+        return out.unflatten(3, (self.order, self.out_fields))
+
+    def _load_from_state_dict(  # type: ignore[override]
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: list[str]
+    ) -> None:
+        stored = state_dict.get(prefix + "basis_fingerprint")
+        expected = fingerprint(self.group, self.kernel_size)
+        if stored is not None and int(stored) != expected:
+            errors.append(
+                f"{prefix}weight was trained in another kernel basis (fingerprint {int(stored):012x}) than this "
+                f"installation builds for {self.group} and kernel {self.kernel_size} ({expected:012x})"
+            )
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
+
+    def extra_repr(self) -> str:
+        kind = "lift, " if self.lift else "depthwise, " if self.depthwise else ""
+        return (
+            f"{self.in_fields}, {self.out_fields}, kernel_size={self.kernel_size}, group={self.group}, {kind}"
+            f"stride={self.stride}, padding={self.padding}"
+        )
+
+
+def _check_arguments(
+    in_fields: int, out_fields: int, kernel_size: int, stride: int, padding_mode: str, depthwise: bool, lift: bool
+) -> None:
+    for name, value in (("in_fields", in_fields), ("out_fields", out_fields), ("kernel_size", kernel_size), ("stride", stride)):
+        if value < 1:
+            raise ValueError(f"{name} must be 1 or more, not {value}")
+    if kernel_size % 2 == 0 and stride == 1:
+        raise ValueError(f"an even kernel_size ({kernel_size}) needs a stride above 1: it has no centre; use {kernel_size + 1}")
+    if padding_mode not in ("zeros", "circular"):
+        raise ValueError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
+    if depthwise and (lift or in_fields != out_fields):
+        raise ValueError(f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}")

@@ -1,0 +1,170 @@
+"""What all gcsa models share: a stem, a sequence of stages, a norm and an invariant head, with timm's contract."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from timm.layers import register_notrace_function
+from timm.models import checkpoint_seq
+from timm.models._features import feature_take_indices
+from torch import Tensor, nn
+
+from gcsa.groups import Group
+from gcsa.layers.head import InvariantHead, to_nchw
+
+
+@torch.fx.wrap
+@register_notrace_function
+def check_input(height: int, width: int, multiple: int, name: str) -> None:
+    """Raises ValueError unless both sides are positive multiples of `multiple`, the model's total stride."""
+    for size in (height, width):
+        if size % multiple != 0 or size == 0:
+            below = size // multiple * multiple
+            near = f"{below} or {below + multiple}" if below > 0 else f"{multiple}"
+            raise ValueError(
+                f"an image of {height} x {width} breaks the exact equivariance of this {name} model: both sides must be "
+                f"multiples of {multiple}; resize {size} to {near}"
+            )
+
+
+class Backbone(nn.Module):
+    """Image classifier and feature extractor, equivariant to `group`; base class of the model families.
+
+    A subclass builds the stem and the stages, the last of which ends in `fields` fields; `feature_info` describes
+    each stage as timm does. Features are public as (B, N * C, H, W), group-major. `head` are further arguments of
+    `InvariantHead`; `img_size` is only checked, for the model takes any size that the strides divide.
+
+    Attributes:
+        num_features: channels N * C of `forward_features`.
+        head_hidden_size: numbers in front of the classifier, which are invariant.
+        multiple: the total stride, of which both sides of an image must be multiples.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        stem: nn.Module,
+        stages: list[nn.Module],
+        feature_info: list[dict[str, Any]],
+        fields: int,
+        num_classes: int,
+        in_chans: int,
+        img_size: int | tuple[int, int] | None,
+        head: dict[str, Any],
+        factory: dict[str, Any],
+    ) -> None:
+        super().__init__()
+        if in_chans < 1 or num_classes < 0:
+            raise ValueError(f"in_chans must be 1 or more and num_classes 0 or more, not {in_chans} and {num_classes}")
+        self.group = group
+        self.group_name = group.name
+        self.num_classes, self.in_chans = num_classes, in_chans
+        self.num_features = fields * group.order
+        self.multiple = feature_info[-1]["reduction"]
+        self.feature_info = feature_info
+        self.grad_checkpointing = False
+        self.stem = stem
+        self.stages = nn.Sequential(*stages)
+        self.norm = nn.LayerNorm(fields, eps=1e-6, **factory)
+        self.head = InvariantHead(fields, num_classes, group, **head, **factory)
+        self.head_hidden_size = self.head.num_features
+        if img_size is not None:
+            self.check_input_size(*((img_size, img_size) if isinstance(img_size, int) else img_size))
+
+    def check_input_size(self, height: int, width: int) -> None:
+        """Raises ValueError, naming the nearest sizes that work, unless quarter turns of such images are exact."""
+        check_input(height, width, self.multiple, self.group_name)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Images (B, in_chans, H, W) to unpooled features (B, N * C, H / s, W / s)."""
+        check_input(x.shape[2], x.shape[3], self.multiple, self.group_name)
+        x = self.stem(x)
+        if self.grad_checkpointing and not torch.jit.is_scripting():
+            x = checkpoint_seq(self.stages, x)
+        else:
+            x = self.stages(x)
+        return to_nchw(self.norm(x))
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Features (B, N * C, h, w) to logits (B, num_classes), or to (B, head_hidden_size) with `pre_logits`."""
+        return self.head(x, pre_logits)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, in_chans, H, W) to logits (B, num_classes).
+
+        Raises ValueError for sides that are not multiples of the total stride.
+        """
+        return self.forward_head(self.forward_features(x))
+
+    def forward_intermediates(
+        self,
+        x: Tensor,
+        indices: int | list[int] | None = None,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: str = "NCHW",
+        intermediates_only: bool = False,
+    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
+        """Features after the chosen stages, as (B, N * C, h, w), and the final ones unless `intermediates_only`.
+
+        `indices`: the last n stages, a list of stages, or None for all. `norm` applies the final norm to stages of
+        the final width.
+        """
+        if output_fmt != "NCHW":
+            raise ValueError(f"output_fmt must be NCHW, not {output_fmt!r}")
+        check_input(x.shape[2], x.shape[3], self.multiple, self.group_name)
+        take, last = feature_take_indices(len(self.stages), indices)
+        stages = self.stages[: last + 1] if stop_early else self.stages
+        intermediates = []
+        x = self.stem(x)
+        for i, stage in enumerate(stages):
+            x = stage(x)
+            if i in take:
+                fits = x.shape[-1] * self.group.order == self.num_features
+                intermediates.append(to_nchw(self.norm(x) if norm and fits else x))
+        if intermediates_only:
+            return intermediates
+        return to_nchw(self.norm(x)), intermediates
+
+    def prune_intermediate_layers(
+        self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
+    ) -> list[int]:
+        """Removes the stages after the last of `indices`, and the norm and the head where asked; returns the indices."""
+        take, last = feature_take_indices(len(self.stages), indices)
+        self.stages = self.stages[: last + 1]
+        if prune_norm:
+            self.norm = nn.Identity()
+        if prune_head:
+            self.reset_classifier(0, "")
+        return take
+
+    @torch.jit.ignore
+    def get_classifier(self) -> nn.Module:
+        return self.head.fc
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """A fresh classifier (0 classes: none), and another pooling ("avg", "max", "" for the unpooled map)."""
+        self.num_classes = num_classes
+        self.head.reset(num_classes, global_pool)
+
+    @torch.jit.ignore
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        self.grad_checkpointing = enable
+
+    @torch.jit.ignore
+    def no_weight_decay(self) -> set[str]:
+        return set()
+
+    @torch.jit.ignore
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        return dict(stem=r"^stem", blocks=[(r"^stages\.(\d+)", None), (r"^norm", (99999,))])
+
+
+def fields_for(fields: int, order: int, heads: int) -> int:
+    """Fields that keep the number of parameters of `fields` in a group of order 8, rounded to whole heads.
+
+    Parameters grow as C^2 |H|, so C grows as 1 / sqrt(|H|).
+    """
+    return max(round(fields * math.sqrt(8 / order) / heads), 1) * heads
