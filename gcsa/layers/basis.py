@@ -131,8 +131,9 @@ def _write(path: Path, tables: NDArray[np.float64]) -> None:
     payload = buffer.getvalue()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(payload).digest() + payload)
-        os.replace(file.name, path)  # atomic: another process sees the old file or the whole new one
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            whole = Path(folder) / path.name
+            whole.write_bytes(hashlib.sha256(payload).digest() + payload)
+            os.replace(whole, path)  # atomic: another process sees the old file or the whole new one
     except OSError:
         return  # a read-only home costs the next start a second, and is no reason to fail

@@ -11,9 +11,10 @@ from timm.layers import DropPath, LayerScale
 from torch import Tensor, nn
 
 from gcsa.groups import Group
+from gcsa.layers.norm import FieldNorm
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.self_attention import GroupConvSelfAttention
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
 
 
 class FieldMlp(nn.Module):
@@ -61,9 +62,9 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.norm1 = nn.LayerNorm(fields, eps=1e-6, **factory)
+        self.norm1 = FieldNorm(fields, group.order, **factory)
         self.attn = GroupConvSelfAttention(fields, heads, group, proj_drop=proj_drop, **attention, **factory)
-        self.norm2 = nn.LayerNorm(fields, eps=1e-6, **factory)
+        self.norm2 = FieldNorm(fields, group.order, **factory)
         self.mlp = FieldMlp(fields, int(fields * mlp_ratio), group, proj_drop, **factory)
         self.scale1 = nn.Identity() if layer_scale is None else LayerScale(fields, layer_scale, **factory)
         self.scale2 = nn.Identity() if layer_scale is None else LayerScale(fields, layer_scale, **factory)
@@ -78,7 +79,7 @@ class Block(nn.Module):
 class Stem(nn.Module):
     """Image to feature map: a lifting convolution, then group convolutions, one for each further stride.
 
-    A stride s > 1 has the kernel 2 s with padding s / 2, which is exact for every size that s divides; stride 1 has
+    A stride above 1 has the kernel `kernel_for_stride`, which is exact for every size that it divides; stride 1 has
     a 5 x 5 kernel. All but the last step have half of the fields, for they run on the larger maps.
     """
 
@@ -99,12 +100,12 @@ class Stem(nn.Module):
         self.norms = nn.ModuleList()
         before = in_chans
         for i, (stride, width) in enumerate(zip(strides, widths, strict=True)):
-            kernel_size = 5 if stride == 1 else 2 * stride
+            kernel_size = 5 if stride == 1 else kernel_for_stride(stride)
             conv = SteerableConv2d(
                 before, width, kernel_size, group, lift=i == 0, stride=stride, padding_mode=padding_mode, **factory
             )
             self.convs.append(conv)
-            self.norms.append(nn.LayerNorm(width, eps=1e-6, **factory))
+            self.norms.append(FieldNorm(width, group.order, **factory))
             before = width
 
     def forward(self, x: Tensor) -> Tensor:
@@ -129,7 +130,7 @@ class Downsample(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(fields, eps=1e-6, device=device, dtype=dtype)
+        self.norm = FieldNorm(fields, group.order, device=device, dtype=dtype)
         self.conv = SteerableConv2d(
             fields, out_fields, 4, group, stride=2, padding_mode=padding_mode, device=device, dtype=dtype
         )

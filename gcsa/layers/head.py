@@ -25,7 +25,7 @@ def from_nchw(x: Tensor, order: int) -> Tensor:
 
 
 class InvariantHead(nn.Module):
-    """Mean over positions, then mean ("avg") or maximum ("max") over the group, dropout and a linear classifier.
+    """Mean over positions, then mean ("avg") or maximum ("max") over the group, norm, dropout and a linear classifier.
 
     With `hidden_fields`, a 1 x 1 group convolution to that many fields and a GELU come first. The result does not
     depend on the group's exact elements at all. With pool "" the map passes through unpooled.
@@ -38,7 +38,7 @@ class InvariantHead(nn.Module):
         fields: int,
         num_classes: int,
         group: Group,
-        hidden_fields: int | None = None,
+        hidden_fields: int = 0,
         pool: str = "avg",
         drop_rate: float = 0.0,
         device: torch.device | str | None = None,
@@ -51,6 +51,8 @@ class InvariantHead(nn.Module):
         self.expand = nn.Identity()
         if hidden_fields:
             self.expand = nn.Sequential(SteerableConv2d(fields, hidden_fields, 1, group, **self.factory), nn.GELU())
+        # Means over a whole map differ little between images: without a norm the classifier starts blind.
+        self.norm = nn.LayerNorm(self.num_features, eps=1e-6, **self.factory)
         self.drop = nn.Dropout(drop_rate)
         self.reset(num_classes, pool)
 
@@ -73,5 +75,5 @@ class InvariantHead(nn.Module):
         if self.pool == "":
             return x
         x = self.expand(from_nchw(x, self.order)).mean((1, 2))
-        x = self.drop(x.amax(1) if self.pool == "max" else x.mean(1))
+        x = self.drop(self.norm(x.amax(1) if self.pool == "max" else x.mean(1)))
         return x if pre_logits else self.fc(x)

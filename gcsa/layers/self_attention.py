@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.attend import ATTENTION
 from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
 
 
 def convolutional_projection(fields: int, kernel_size: int, group: Group, separable: bool, **conv: Any) -> nn.Module:
@@ -37,8 +37,8 @@ class GroupConvSelfAttention(nn.Module):
         attention: "group", "spatial" or "linear"; see `attend.py`.
         kernel_size: side of the query, key and value kernels in pixels.
         separable: depthwise k x k followed by 1 x 1 instead of a full k x k convolution.
-        kv_stride: stride of keys and values; the kernel is then 2 x kv_stride, which is exact for every map that
-            it divides (design section 2).
+        kv_stride: stride of keys and values; their kernel is then `kernel_for_stride(kv_stride)`, which is exact for
+            every map that the stride divides (design section 2).
         padding_mode: "zeros" or "circular".
         proj_drop: probability with which an output field is dropped as a whole.
         attention_kwargs: further arguments of the attention, such as `radius`, `shape` or `features`.
@@ -70,11 +70,13 @@ class GroupConvSelfAttention(nn.Module):
             raise ValueError(f"heads={heads} does not divide fields={fields}: choose one of {divisors}")
         if attention not in ATTENTION:
             raise ValueError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
+        if kv_stride < 1:
+            raise ValueError(f"kv_stride must be 1 or more, not {kv_stride}")
         if kv_stride > 1 and attention_kwargs.get("radius") is not None:
             raise ValueError(f"radius={attention_kwargs['radius']} needs keys at every position: set kv_stride=1, not {kv_stride}")
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = dict(padding_mode=padding_mode, **factory)
-        kv_kernel = kernel_size if kv_stride == 1 else 2 * kv_stride
+        kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)
         self.q = convolutional_projection(fields, kernel_size, self.group, separable, **conv)
         self.k = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
         self.v = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)

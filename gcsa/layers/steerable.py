@@ -23,7 +23,7 @@ from gcsa.layers.basis import fingerprint, planar_tables
 def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
     """Filters (N, O, M, C, k, k) from coefficients (O, C, M, J), tables (N, J, k, k) and input order (N, M).
 
-    M is N between regular fields and 1 from an image.
+    M is N between regular fields, and 1 from an image or where depthwise.
     """
     ordered = weight[:, :, index]
     if tables.shape[-1] == 1:  # the one planar function of a 1 x 1 kernel is the constant 1
@@ -38,10 +38,17 @@ def check_exact(height: int, width: int, kernel_size: int, stride: int, padding:
     for size in (height, width):
         rest = (size + 2 * padding - kernel_size) % stride
         if rest != 0:
+            below = size - rest
+            near = f"{below} or {below + stride}" if below >= max(kernel_size - 2 * padding, 1) else f"{below + stride}"
             raise ValueError(
                 f"a map of {height} x {width} breaks exact equivariance in a convolution with kernel {kernel_size}, "
-                f"stride {stride} and padding {padding}: use a size of {size - rest} or {size - rest + stride}"
+                f"stride {stride} and padding {padding}: use a size of {near}"
             )
+
+
+def kernel_for_stride(stride: int) -> int:
+    """The kernel size 2 s (2 s + 1 for odd s), exact with padding (k - s) / 2 for every map that the stride divides."""
+    return 2 * stride + stride % 2
 
 
 class SteerableConv2d(nn.Module):
@@ -55,7 +62,8 @@ class SteerableConv2d(nn.Module):
         lift: take images (B, C, H, W) to feature maps, instead of feature maps to feature maps.
         stride, padding: as in `nn.Conv2d`; padding defaults to the one that keeps size / stride positions.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
-        depthwise: each field is convolved with itself alone, over the whole group (in_fields = out_fields).
+        depthwise: each channel is convolved with itself alone, k[g, gh] = 0 unless h is the identity (in_fields =
+            out_fields); a 1 x 1 convolution behind it mixes fields and group elements.
         bias: one number for each field.
 
     Raises:
@@ -64,7 +72,7 @@ class SteerableConv2d(nn.Module):
 
     Attributes:
         weight: coefficients (out_fields, in_fields, |H|, J); (out_fields, in_chans, 1, J) where `lift` is true and
-            (out_fields, 1, |H|, J) where `depthwise` is.
+            (out_fields, 1, 1, J) where `depthwise` is.
         in_features, out_features: channels as NCHW users count them.
     """
 
@@ -100,12 +108,10 @@ class SteerableConv2d(nn.Module):
 
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         functions = planar_tables(self.group, kernel_size).shape[1]
-        shape = (out_fields, 1 if depthwise else in_fields, 1 if lift else order, functions)
+        shape = (out_fields, 1 if depthwise else in_fields, 1 if lift or depthwise else order, functions)
         self.weight = nn.Parameter(torch.empty(shape, **factory))
         self.bias = nn.Parameter(torch.empty(out_fields, **factory)) if bias else None
         self.register_buffer("tables", torch.empty((order, functions, kernel_size, kernel_size), **factory), persistent=False)
-        self.register_buffer("index", torch.empty((order, shape[2]), dtype=torch.int64, device=device), persistent=False)
-        self.register_buffer("basis_fingerprint", torch.empty((), dtype=torch.int64, device=device))
         self.reset_buffers()
         self.reset_parameters()
 
@@ -113,9 +119,21 @@ class SteerableConv2d(nn.Module):
         """Fills the tables again, as after construction on the meta device."""
         with torch.no_grad():
             self.tables.copy_(torch.from_numpy(planar_tables(self.group, self.kernel_size)))
-            order = torch.from_numpy(self.group.cayley[self.group.inverse])
-            self.index.copy_(torch.zeros_like(self.index) if self.lift else order)
-            self.basis_fingerprint.fill_(fingerprint(self.group, self.kernel_size))
+        self.index = self._input_order()
+
+    def _input_order(self) -> Tensor:
+        """Row g holds g^-1 m for each m, or 0 where the input has no group axis to mix.
+
+        A plain attribute, because weight averaging (EMA) averages buffers, and that truncates integers.
+        """
+        order = self.group.cayley[self.group.inverse][:, : self.weight.shape[2]]
+        return torch.from_numpy(order if self.weight.shape[2] > 1 else 0 * order).to(self.tables.device)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> SteerableConv2d:
+        super()._apply(fn, recurse)
+        if self.index.device != self.tables.device:
+            self.index = self._input_order()
+        return self
 
     def reset_parameters(self, gain: float = 1.0) -> None:
         """Keeps the variance: the tables have unit energy, so each coefficient gets gain^2 over the fan-in."""
@@ -125,10 +143,8 @@ class SteerableConv2d(nn.Module):
             nn.init.zeros_(self.bias)
 
     def filter(self) -> Tensor:
-        """The dense filter as `conv2d` takes it: (N * O, M * C, k, k), or (O * N, N, k, k) where depthwise."""
+        """The dense filter as `conv2d` takes it: (N * O, M * C, k, k); M = C = 1 where depthwise."""
         blocks = expand_filter(self.weight, self.tables, self.index)
-        if self.depthwise:
-            blocks = blocks.transpose(0, 1)
         n, o, m, c, k, _ = blocks.shape
         return blocks.reshape(n * o, m * c, k, k)
 
@@ -136,40 +152,32 @@ class SteerableConv2d(nn.Module):
         """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O) of the same dtype."""
         bias = self.bias
         if bias is not None:
-            bias = bias.repeat_interleave(self.order) if self.depthwise else bias.repeat(self.order)
+            bias = bias.repeat(self.order)
         if self.pointwise:
-            matrix = self.filter().flatten(1)
-            return F.linear(x.flatten(3), matrix, bias).unflatten(3, (self.order, self.out_fields))
-        if self.lift:
-            image = x
-        elif self.depthwise:
-            image = x.transpose(3, 4).flatten(3).permute(0, 3, 1, 2)
-        else:
-            image = x.flatten(3).permute(0, 3, 1, 2)
+            return F.linear(x.flatten(3), self.filter().flatten(1), bias).unflatten(3, (self.order, self.out_fields))
+        image = x if self.lift else x.flatten(3).permute(0, 3, 1, 2)
         if self.checks_size:
             check_exact(image.shape[2], image.shape[3], self.kernel_size, self.stride, self.padding)
         padding = self.padding
         if self.circular:
             image = F.pad(image, (padding, padding, padding, padding), mode="circular")
             padding = 0
-        groups = self.in_fields if self.depthwise else 1
+        groups = self.out_features if self.depthwise else 1
         out = F.conv2d(image, self.filter(), bias, stride=self.stride, padding=padding, groups=groups)
-        out = out.permute(0, 2, 3, 1)
-        if self.depthwise:
-            return out.unflatten(3, (self.out_fields, self.order)).transpose(3, 4)
-        return out.unflatten(3, (self.order, self.out_fields))
+        return out.permute(0, 2, 3, 1).unflatten(3, (self.order, self.out_fields))
 
-    def _load_from_state_dict(  # type: ignore[override]
-        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: Any, unexpected: Any, errors: list[str]
-    ) -> None:
-        stored = state_dict.get(prefix + "basis_fingerprint")
+    def get_extra_state(self) -> Tensor:
+        """The fingerprint of the basis, which every state dict carries."""
+        return torch.tensor(fingerprint(self.group, self.kernel_size))
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Raises ValueError for the fingerprint of another basis."""
         expected = fingerprint(self.group, self.kernel_size)
-        if stored is not None and int(stored) != expected:
-            errors.append(
-                f"{prefix}weight was trained in another kernel basis (fingerprint {int(stored):012x}) than this "
+        if int(state) != expected:
+            raise ValueError(
+                f"the weights were trained in another kernel basis (fingerprint {int(state):012x}) than this "
                 f"installation builds for {self.group} and kernel {self.kernel_size} ({expected:012x})"
             )
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, unexpected, errors)
 
     def extra_repr(self) -> str:
         kind = "lift, " if self.lift else "depthwise, " if self.depthwise else ""

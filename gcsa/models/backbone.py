@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group
 from gcsa.layers.head import InvariantHead, to_nchw
+from gcsa.layers.norm import FieldNorm
 
 
 @torch.fx.wrap
@@ -67,7 +68,7 @@ class Backbone(nn.Module):
         self.grad_checkpointing = False
         self.stem = stem
         self.stages = nn.Sequential(*stages)
-        self.norm = nn.LayerNorm(fields, eps=1e-6, **factory)
+        self.norm = FieldNorm(fields, group.order, **factory)
         self.head = InvariantHead(fields, num_classes, group, **head, **factory)
         self.head_hidden_size = self.head.num_features
         if img_size is not None:

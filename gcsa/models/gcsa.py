@@ -29,7 +29,7 @@ class GCSA(Backbone):
         fields: regular fields C; the width in channels is |H| C.
         depth, heads: blocks, and attention heads (must divide `fields`).
         stem_strides: one convolution each; images must be multiples of their product.
-        head_fields: fields of the 1 x 1 group convolution in front of the pooling (None: no such layer).
+        head_fields: fields of the 1 x 1 group convolution in front of the pooling (0: no such layer).
         global_pool: "avg", "max" (over the group) or "".
         drop_rate, proj_drop_rate, drop_path_rate: of classifier inputs, whole fields, and residual branches.
         img_size: only checked against the strides; the model takes any size that they divide.
@@ -47,8 +47,8 @@ class GCSA(Backbone):
         heads: int = 2,
         stem_strides: Sequence[int] = (2, 2),
         padding_mode: str = "zeros",
-        head_fields: int | None = None,
-        global_pool: str = "avg",
+        head_fields: int = 0,
+        global_pool: str = "max",
         drop_rate: float = 0.0,
         proj_drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
@@ -80,7 +80,7 @@ class GCSA(Backbone):
 
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).
 SIZES: dict[str, dict[str, Any]] = {
-    "gcsa_tiny": dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 2), head_fields=64, mlp_ratio=2),
+    "gcsa_tiny": dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2),
     "gcsa_small": dict(fields=24, depth=6, heads=4, stem_strides=(2, 2, 2), head_fields=128, mlp_ratio=2),
     "gcsa_base": dict(fields=128, depth=12, heads=8, stem_strides=(4, 4), separable=True, layer_scale=1e-4),
 }

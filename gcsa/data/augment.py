@@ -1,0 +1,110 @@
+"""Random rotations, shifts, scales, mirrors and smooth deformations of whole batches."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+PADDING_MODES = ("zeros", "border", "reflection")
+CONTROL_POINTS = 5
+"""Control points a side of the elastic deformation: smooth over about a fifth of the image."""
+
+
+@dataclass(frozen=True)
+class RandomAffine:
+    """One random affine map and deformation for each image of a batch, in a single bilinear resampling.
+
+    Args:
+        degrees: turn by an angle uniform in [-degrees, degrees].
+        translate: shift along each axis, uniform in [-translate, translate] pixels.
+        scale: magnify by a factor uniform in [scale[0], scale[1]].
+        flip: mirror left to right with probability one half, exactly.
+        quarter_turns: turn by a random multiple of 90 degrees, exactly.
+        elastic: standard deviation in pixels of the displacements at a coarse grid of control points, between
+            which they are interpolated (bicubic); Simard et al. 2003, "Best practices for convolutional
+            neural networks".
+        padding_mode: what lies outside the image: "zeros", "border" or "reflection".
+
+    Raises:
+        ValueError: a negative amount, a scale that is not 0 < low <= high, an unknown padding mode.
+    """
+
+    degrees: float = 0.0
+    translate: float = 0.0
+    scale: tuple[float, float] = (1.0, 1.0)
+    flip: bool = False
+    quarter_turns: bool = False
+    elastic: float = 0.0
+    padding_mode: str = "zeros"
+
+    def __post_init__(self) -> None:
+        for key in ("degrees", "translate", "elastic"):
+            if not 0 <= getattr(self, key) < float("inf"):
+                raise ValueError(f"augment {key}={getattr(self, key)} must not be negative")
+        if len(self.scale) != 2 or not 0 < self.scale[0] <= self.scale[1] < float("inf"):
+            raise ValueError(f"augment scale={tuple(self.scale)} must be two factors with 0 < low <= high")
+        if self.padding_mode not in PADDING_MODES:
+            raise ValueError(f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "RandomAffine":
+        """From a mapping of the arguments; a ValueError lists them where one is unknown."""
+        known = [field.name for field in fields(cls)]
+        if unknown := sorted(set(config) - set(known)):
+            raise ValueError(f"unknown augment option {unknown[0]!r}: use {', '.join(known)}")
+        return cls(**config)
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
+        batch, _, height, width = images.shape
+
+        def uniform(low: float, high: float, *shape: int) -> Tensor:
+            return torch.empty(batch, *shape).uniform_(low, high, generator=generator)
+
+        # Every number is drawn whether or not it is used, so that switching one option leaves the others
+        # alone.
+        angle = torch.deg2rad(uniform(-self.degrees, self.degrees))
+        shift = uniform(-self.translate, self.translate, 2)
+        factor = uniform(self.scale[0], self.scale[1])
+        mirrored = uniform(0, 1) < 0.5
+        turns = torch.randint(4, (batch,), generator=generator)
+        control = torch.randn(batch, 2, CONTROL_POINTS, CONTROL_POINTS, generator=generator)
+
+        if self.flip:
+            images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
+        if self.quarter_turns:
+            images = quarter_turned(images, turns)
+        if not (self.degrees or self.translate or self.elastic or tuple(self.scale) != (1, 1)):
+            return images
+
+        # affine_grid maps an output position to the input position it shows, in units of half the image.
+        pixel = torch.tensor([2 / width, 2 / height])
+        aspect = height / width
+        cos, sin = angle.cos() / factor, angle.sin() / factor
+        matrix = torch.stack([cos, -sin * aspect, sin / aspect, cos], dim=-1).view(batch, 2, 2)
+        grid = F.affine_grid(
+            torch.cat([matrix, (shift * pixel)[..., None]], dim=-1), list(images.shape), align_corners=False
+        )
+        if self.elastic:
+            bent = F.interpolate(control, size=(height, width), mode="bicubic", align_corners=True)
+            grid = grid + bent.movedim(1, -1) * (self.elastic * pixel)
+        return F.grid_sample(images, grid, mode="bilinear", padding_mode=self.padding_mode, align_corners=False)
+
+
+def quarter_turned(images: Tensor, turns: Tensor) -> Tensor:
+    """Images (B, C, H, H), each turned counter-clockwise by its own number of quarter turns (B,), exactly.
+
+    Raises:
+        ValueError: images that are not square.
+    """
+    if images.shape[-1] != images.shape[-2]:
+        raise ValueError(f"quarter turns need square images, not {images.shape[-2]} x {images.shape[-1]}")
+    turned = images.clone()
+    for count in (1, 2, 3):
+        chosen = turns == count
+        turned[chosen] = images[chosen].rot90(count, (-2, -1))
+    return turned

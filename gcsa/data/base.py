@@ -1,0 +1,181 @@
+"""What all data modules share: one root, checked arguments, splits read once, whole-batch loaders."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from gcsa.data.augment import RandomAffine
+from gcsa.data.files import data_root, download_into, missing
+from gcsa.data.loading import BatchLoader, EpochSampler, ImageSet, ImageSource
+from gcsa.data.splits import check_split, limited
+
+
+class Split(NamedTuple):
+    """Rows of one part of a data set: `images` (N, C, H, W), all `labels` (N,), and the `rows` that count."""
+
+    images: ImageSource
+    labels: Tensor
+    rows: Tensor
+    source: str
+
+    @classmethod
+    def whole(cls, images: ImageSource, labels: Tensor, source: object) -> "Split":
+        """Every row of a file."""
+        return cls(images, labels, torch.arange(len(labels)), str(source))
+
+
+class GCSADataModule(pl.LightningDataModule, ABC):
+    """A data set in three splits; batches are (images float32 (B, C, H, W), labels int64 (B,)).
+
+    The validation split is never the test set, which is read only for `setup("test")` or `setup(None)`.
+
+    Args:
+        root: folder of the data sets; default GCSA_DATA, else ./data. Written to only where `download` asks
+            for it.
+        batch_size: images a batch and process.
+        num_workers: processes that gather batches; 0 gathers in the training process.
+        seed: of the order of the training images, their augmentation and `limit_train`.
+        download: fetch what is missing into `root`.
+        augment: arguments of `gcsa.data.augment.RandomAffine`, for training batches only.
+        limit_train: train on a class-balanced subset: a fraction (float in (0, 1]) or a count (int).
+        drop_last: leave out the last training batch where it is smaller than the others.
+
+    Raises:
+        ValueError: a bad argument, at once; damaged or impossible data, in `prepare_data` or `setup`.
+        FileNotFoundError: data that are not there, in `prepare_data` or `setup`.
+    """
+
+    name: str
+    num_classes: int
+    in_chans: int
+    image_size: int
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    download_size = ""
+
+    def __init__(
+        self,
+        *,
+        root: str | os.PathLike[str] | None = None,
+        batch_size: int = 128,
+        num_workers: int = 0,
+        seed: int = 0,
+        download: bool = False,
+        augment: Mapping[str, Any] | None = None,
+        limit_train: float | int | None = None,
+        drop_last: bool = False,
+    ) -> None:
+        super().__init__()
+        for key, value, least in (
+            ("batch_size", batch_size, 1),
+            ("num_workers", num_workers, 0),
+            ("seed", seed, 0),
+        ):
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{key}={value!r} must be a whole number of at least {least}")
+        top = 1 if isinstance(limit_train, float) else float("inf")
+        if limit_train is not None and (isinstance(limit_train, bool) or not 0 < limit_train <= top):
+            raise ValueError(f"limit_train={limit_train} must be a fraction in (0, 1] or a count of at least 1")
+        self.root = data_root(root)
+        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
+        self.download, self.limit_train, self.drop_last = download, limit_train, drop_last
+        self.augment = None if augment is None else RandomAffine.from_config(augment)
+        self._splits: dict[str, Split] = {}
+
+    def required_files(self) -> Sequence[Path]:
+        """The files or folders without which this data set is not there."""
+        return ()
+
+    def fetch(self, folder: Path) -> None:
+        """Download the data set into `folder`, laid out as in the root."""
+        raise ValueError(f"data={self.name} has nothing to download: leave out data.download=true")
+
+    @abstractmethod
+    def read_fit(self) -> tuple[Split, Split]:
+        """The training and validation splits."""
+
+    @abstractmethod
+    def read_test(self) -> Split:
+        """The test split."""
+
+    def prepare_data(self) -> None:
+        """Download what is missing if that was asked for; raise FileNotFoundError if it still is."""
+        if self.download and self._absent():
+            download_into(self.root, self.fetch)
+        for path in self._absent():
+            raise missing(path, self.name, self.download_size)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read and check what `stage` needs: "fit", "validate", "test", or None for all; once only."""
+        for path in self._absent():
+            raise missing(path, self.name, self.download_size)
+        if stage in ("fit", "validate", None) and "train" not in self._splits:
+            train, val = self.read_fit()
+            self._check(train)
+            self._check(val)
+            if self.limit_train is not None:
+                chosen = limited(train.labels[train.rows], self.limit_train, self.seed)
+                train = train._replace(rows=train.rows[chosen])
+            if self.drop_last and len(train.rows) < self.batch_size:
+                raise ValueError(f"batch_size={self.batch_size} with drop_last leaves none of {len(train.rows)} images")
+            self._splits |= {"train": train, "val": val}
+        if stage in ("test", None) and "test" not in self._splits:
+            test = self.read_test()
+            self._check(test)
+            self._splits["test"] = test
+
+    def source(self, split: str) -> str:
+        """Which file or folder the split "train", "val" or "test" was read from, after `setup`."""
+        return self._split(split).source
+
+    def images(self, split: str) -> ImageSet:
+        """The whole split as a set of normalised, not augmented images, after `setup`."""
+        return self._image_set(split, None)
+
+    def train_dataloader(self) -> BatchLoader:
+        """Shuffled by (seed, epoch), augmented."""
+        return self._loader(self._image_set("train", self.augment), shuffle=True, drop_last=self.drop_last)
+
+    def val_dataloader(self) -> BatchLoader:
+        """In file order."""
+        return self._loader(self.images("val"))
+
+    def test_dataloader(self) -> BatchLoader:
+        """In file order."""
+        return self._loader(self.images("test"))
+
+    def _absent(self) -> list[Path]:
+        return [path for path in self.required_files() if not path.exists()]
+
+    def _check(self, split: Split) -> None:
+        check_split(split.images, split.labels, self.num_classes, split.source)
+        if not len(split.rows):
+            raise ValueError(f"{split.source} holds too few images ({len(split.labels)}) to be split")
+
+    def _split(self, split: str) -> Split:
+        if split not in self._splits:
+            raise ValueError(f"the {split} split is not read yet: call setup() first")
+        return self._splits[split]
+
+    def _image_set(self, split: str, augment: RandomAffine | None) -> ImageSet:
+        images, labels, rows, _ = self._split(split)
+        return ImageSet(images, labels, rows, mean=self.mean, std=self.std, augment=augment)
+
+    def _loader(self, images: ImageSet, *, shuffle: bool = False, drop_last: bool = False) -> BatchLoader:
+        sampler = EpochSampler(
+            len(images),
+            self.batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            drop_last=drop_last,
+            rank=self.trainer.global_rank if self.trainer else 0,
+            world_size=self.trainer.world_size if self.trainer else 1,
+        )
+        return BatchLoader(images, sampler, num_workers=self.num_workers)

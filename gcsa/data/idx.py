@@ -1,0 +1,46 @@
+"""MNIST's IDX files, read from the .gz as it is: nothing is unpacked to disk.
+
+Format: http://yann.lecun.com/exdb/mnist, a big-endian header (0, 0, 8 for uint8, number of dimensions,
+sizes), then the values.
+"""
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gcsa.data.files import damaged
+
+
+def find_idx(folder: Path, stem: str) -> Path:
+    """`folder/stem` where it is unpacked, else `folder/stem.gz`."""
+    plain = folder / stem
+    return plain if plain.exists() else folder / f"{stem}.gz"
+
+
+def read_idx(path: Path, shape: tuple[int, ...], name: str) -> Tensor:
+    """The uint8 tensor of `shape` in an IDX file, packed or not, of the data set called `name`.
+
+    Raises:
+        ValueError: not an IDX file of that shape, truncated or otherwise damaged.
+    """
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(path, error, name) from error
+    header = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape)
+    if not data.startswith(header):
+        raise damaged(path, f"its header is not that of uint8 values of shape {shape}", name)
+    expected = len(header) + int(np.prod(shape))
+    if len(data) != expected:
+        raise damaged(path, f"{len(data)} bytes where its header says {expected}", name)
+    return torch.from_numpy(np.frombuffer(data, np.uint8, offset=len(header)).reshape(shape).copy())
+
+
+def read_idx_pair(images: Path, labels: Path, count: int, name: str) -> tuple[Tensor, Tensor]:
+    """Images uint8 (count, 1, 28, 28) and labels int64 (count,)."""
+    return read_idx(images, (count, 28, 28), name).unsqueeze(1), read_idx(labels, (count,), name).long()

@@ -1,0 +1,146 @@
+"""PatchCamelyon: 96 x 96 patches of lymph-node sections, tumour or not (Veeling et al., MICCAI 2018)."""
+
+import gzip
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gcsa.data.base import GCSADataModule, Split
+from gcsa.data.files import damaged
+
+ADDRESS = "https://zenodo.org/records/2546921/files/"
+FILE = "camelyonpatch_level_2_split_{}_{}.h5"
+MD5 = {
+    ("train", "x"): "1571f514728f59376b705fc836ff4b63",
+    ("train", "y"): "35c2d7259d906cfc8143347bb8e05be7",
+    ("valid", "x"): "d5b63470df7cfa627aeec8b9dc0c066e",
+    ("valid", "y"): "2b85f58b927af9964a4c15b8f7e8f179",
+    ("test", "x"): "d8c2d60d490dbd479f8199bdfa0cf6ec",
+    ("test", "y"): "60a7035772fbdb7f34eb86d4420cf66a",
+}
+"""Of the .gz files; as in `torchvision.datasets.PCAM`, whose download needs Google Drive and gdown."""
+SIZE = 96
+SLAB = 1024
+"""Images read at once, to bound the memory that the change of layout needs."""
+
+
+class PCam(GCSADataModule):
+    """262,144 / 32,768 / 32,768 images in `<root>/pcam/*.h5`, torchvision's layout, or a subset in the same
+    form.
+
+    A split of at most `max_memory_gb` (a full training split is 7.3 GB) is read into memory at once. A larger
+    one
+    stays on disk and is read a batch at a time: use `num_workers`.
+
+    Args:
+        kwargs: as for `GCSADataModule`.
+    """
+
+    name = "pcam"
+    num_classes, in_chans, image_size = 2, 3, SIZE
+    class_names = ("normal", "tumour")
+    mean, std = (0.7009, 0.5398, 0.6963), (0.2334, 0.2767, 0.2109)
+    download_size = "8 GB, and 17 GB of disk while it is unpacked"
+
+    def __init__(self, *, max_memory_gb: float = 8.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.max_memory_gb = max_memory_gb
+
+    def required_files(self) -> Sequence[Path]:
+        return [self._file(part, kind) for part, kind in MD5]
+
+    def fetch(self, folder: Path) -> None:
+        from torchvision.datasets.utils import download_url
+
+        for (part, kind), md5 in MD5.items():
+            if self._file(part, kind).exists():
+                continue
+            target = folder / "pcam" / FILE.format(part, kind)
+            packed = target.with_suffix(".h5.gz")
+            download_url(ADDRESS + packed.name, target.parent, packed.name, md5)
+            with gzip.open(packed) as source, open(target, "wb") as unpacked:
+                shutil.copyfileobj(source, unpacked)
+            os.remove(packed)
+
+    def read_fit(self) -> tuple[Split, Split]:
+        return self._read("train"), self._read("valid")
+
+    def read_test(self) -> Split:
+        return self._read("test")
+
+    def _file(self, part: str, kind: str) -> Path:
+        return self.root / "pcam" / FILE.format(part, kind)
+
+    def _read(self, part: str) -> Split:
+        path = self._file(part, "x")
+        labels = _read_labels(self._file(part, "y"))
+        images = H5Images(path)
+        if images.nbytes > self.max_memory_gb * 1e9:
+            return Split.whole(images, labels, path)
+        return Split.whole(images.read_all(), labels, path)
+
+
+class H5Images:
+    """The images of one h5 file, opened for every batch, which is safe in any worker process; an
+    `ImageSource`.
+
+    Raises:
+        ValueError: not an h5 file of uint8 images (N, 96, 96, 3), truncated or otherwise damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with _opened(path, "x") as images:
+            shape, dtype = tuple(map(int, images.shape)), images.dtype
+        if dtype != np.uint8 or len(shape) != 4 or shape[1:] != (SIZE, SIZE, 3):
+            raise damaged(path, f"{dtype} of shape {shape}, not uint8 of (N, {SIZE}, {SIZE}, 3)", PCam.name)
+        self.length = shape[0]
+        self.nbytes = int(np.prod(shape))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """uint8 (B, 3, 96, 96)."""
+        # One at a time in file order: faster than h5py's selection of many rows, which must not repeat one
+        # either.
+        order = rows.argsort()
+        out = torch.empty(len(rows), 3, SIZE, SIZE, dtype=torch.uint8)
+        with _opened(self.path, "x") as images:
+            for place in order.tolist():
+                out[place] = torch.from_numpy(images[int(rows[place])]).permute(2, 0, 1)
+        return out
+
+    def read_all(self) -> Tensor:
+        """uint8 (N, 3, 96, 96)."""
+        out = torch.empty(self.length, 3, SIZE, SIZE, dtype=torch.uint8)
+        with _opened(self.path, "x") as images:
+            for start in range(0, self.length, SLAB):
+                slab = torch.from_numpy(images[start : start + SLAB])
+                out[start : start + SLAB] = slab.permute(0, 3, 1, 2)
+        return out
+
+
+def _read_labels(path: Path) -> Tensor:
+    """int64 (N,) from a data set `y` of N values in any shape."""
+    with _opened(path, "y") as labels:
+        return torch.from_numpy(labels[:].astype(np.int64).reshape(-1))
+
+
+@contextmanager
+def _opened(path: Path, key: str) -> Iterator[Any]:
+    """The data set `key` of an h5 file; what h5py raises, then or on reading, becomes one ValueError."""
+    import h5py
+
+    try:
+        with h5py.File(path) as file:
+            yield file[key]
+    except (OSError, KeyError, RuntimeError) as error:
+        raise damaged(path, error, PCam.name) from error

@@ -1,0 +1,47 @@
+"""Evaluation of any timm model: scores, turns and shifts, equivariance of every stage, cost and figures."""
+
+from gcsa.evaluation.attention import attention_maps
+from gcsa.evaluation.audit import (
+    StageError,
+    invariance_error,
+    invariance_errors,
+    smooth_images,
+    smooth_turn_error,
+    stage_errors,
+)
+from gcsa.evaluation.cost import Cost, count_flops, images_per_second, measure_cost
+from gcsa.evaluation.figures import attention_figure, polar_figure, save, shift_figure
+from gcsa.evaluation.metrics import Scores, predict, score, wilson_interval
+from gcsa.evaluation.report import Report, measure, summarize, table
+from gcsa.evaluation.turns import Curve, shift, shift_curve, turn, turn_curve
+
+__all__ = [
+    "Cost",
+    "Curve",
+    "Report",
+    "Scores",
+    "StageError",
+    "attention_figure",
+    "attention_maps",
+    "count_flops",
+    "images_per_second",
+    "invariance_error",
+    "invariance_errors",
+    "measure",
+    "measure_cost",
+    "polar_figure",
+    "predict",
+    "save",
+    "score",
+    "shift",
+    "shift_curve",
+    "shift_figure",
+    "smooth_images",
+    "smooth_turn_error",
+    "stage_errors",
+    "summarize",
+    "table",
+    "turn",
+    "turn_curve",
+    "wilson_interval",
+]

@@ -1,0 +1,123 @@
+"""How equivariant a model is: its logits, its stages, and what a turn by 45 degrees does to smooth images.
+
+A gcsa model is held to its own group. Any other timm model is held to the quarter turns, its features taken for
+scalar fields: maps that only move. That is the natural question to a plain network, which promises nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gcsa.evaluation.measuring import measuring
+from gcsa.groups import Group, group as make_group
+from gcsa.testing import Kind, act, relative_error
+
+
+@dataclass(frozen=True)
+class StageError:
+    """Relative equivariance errors of one stage's features, as "regular" fields or as scalar "image" fields.
+
+    `exact` is the largest over the exact elements; `at_45` is for smooth images turned by 45 degrees, of the spatial
+    mean of the features and relative to its spread over the images; None where the group does not hold that turn.
+    """
+
+    stage: int
+    kind: Kind
+    shape: tuple[int, ...]
+    exact: float
+    at_45: float | None
+
+
+def group_of(model: nn.Module) -> tuple[Group, Kind]:
+    """The group that a model is held to, and the kind of its features."""
+    group = getattr(model, "group", None)
+    return (group, "regular") if isinstance(group, Group) else (make_group("c4"), "image")
+
+
+def element_name(group: Group, g: int) -> str:
+    """Such as "90 deg" or "mirror, 90 deg"."""
+    flip, turn = divmod(g, group.rotations)
+    return f"{'mirror, ' if flip else ''}{360 * turn / group.rotations:g} deg"
+
+
+def invariance_errors(model: nn.Module, images: Tensor) -> dict[str, float]:
+    """Relative change of the logits of images (B, C, H, W) under each exact element but the identity."""
+    group, _ = group_of(model)
+    with measuring(model) as device:
+        images = images.to(device)
+        upright = model(images)
+        return {
+            element_name(group, g): relative_error(model(act(images, group, g, "image")), upright)
+            for g in group.exact_elements[1:]
+        }
+
+
+def invariance_error(model: nn.Module, images: Tensor) -> float:
+    """The largest of `invariance_errors`; 0 for the trivial group, which promises nothing."""
+    return max(invariance_errors(model, images).values(), default=0.0)
+
+
+def smooth_images(count: int, channels: int, size: int, degrees: float = 0.0, seed: int = 0) -> Tensor:
+    """Sums of 8 round Gaussians, (count, channels, size, size), turned counter-clockwise by any angle exactly.
+
+    Their standard deviation is 7.5 % of the side. The centres turn, not the pixels, so no resampling enters; nothing
+    touches the border.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    radius, angle, height = torch.rand(3, count, channels, 8, 1, 1, generator=generator)
+    angle = 2 * math.pi * angle + math.radians(degrees)
+    place = torch.linspace(-1, 1, size) * (1 - 1 / size)
+    x, y = place, -place[:, None]
+    squared = (x - 0.5 * radius.sqrt() * angle.cos()) ** 2 + (y - 0.5 * radius.sqrt() * angle.sin()) ** 2
+    return ((2 * height - 1) * torch.exp(-squared / (2 * 0.15**2))).sum(2)
+
+
+def smooth_turn_error(model: nn.Module, channels: int, size: int, degrees: float = 45.0, count: int = 16) -> float:
+    """Change of the logits when smooth images turn by an angle that pixels cannot follow, relative to their spread."""
+    with measuring(model) as device:
+        upright, turned = (model(smooth_images(count, channels, size, d).to(device)) for d in (0.0, degrees))
+    return _spread_error(turned, upright)
+
+
+def stage_errors(model: nn.Module, images: Tensor) -> list[StageError]:
+    """Equivariance error of every stage on square images (B, C, H, H); empty where timm gives no intermediates."""
+    if not hasattr(model, "forward_intermediates"):
+        return []
+    group, kind = group_of(model)
+    channels, size = images.shape[1], images.shape[-1]
+    with measuring(model) as device:
+        images = images.to(device)
+        upright = _features(model, images)
+        exact = [0.0] * len(upright)
+        for g in group.exact_elements[1:]:
+            turned = _features(model, act(images, group, g, "image"))
+            errors = [relative_error(t, act(u, group, g, kind)) for t, u in zip(turned, upright, strict=True)]
+            exact = list(map(max, exact, errors))
+        smooth, smooth_turned = (_features(model, smooth_images(16, channels, size, d).to(device)) for d in (0, 45))
+        at_45 = [_mean_error(t, u, group, kind) for t, u in zip(smooth_turned, smooth, strict=True)]
+    shapes = [tuple(u.shape[1:]) for u in upright]
+    return [StageError(i + 1, kind, *row) for i, row in enumerate(zip(shapes, exact, at_45, strict=True))]
+
+
+def _features(model: nn.Module, images: Tensor) -> list[Tensor]:
+    return model.forward_intermediates(images, output_fmt="NCHW", intermediates_only=True)  # type: ignore[operator]
+
+
+def _mean_error(turned: Tensor, upright: Tensor, group: Group, kind: Kind) -> float | None:
+    turned, upright = turned.mean((2, 3)), upright.mean((2, 3))
+    if kind == "regular":
+        if group.rotations % 8:
+            return None
+        fibre = upright.unflatten(1, (group.order, -1))
+        upright = group.act_on_fibre(fibre, group.rotations // 8, dim=1).flatten(1)
+    return _spread_error(turned, upright)
+
+
+def _spread_error(actual: Tensor, expected: Tensor) -> float:
+    # What all images share would hide an error: an untrained ViT's logits hardly depend on the image at all.
+    shared = expected.mean(0)
+    return relative_error(actual - shared, expected - shared)

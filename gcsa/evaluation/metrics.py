@@ -1,0 +1,63 @@
+"""How good class scores are: accuracy with its interval, AUROC and calibration (the latter two from torchmetrics)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torchmetrics.functional.classification import binary_auroc, multiclass_calibration_error
+
+from gcsa.evaluation.measuring import measuring
+
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Fractions between 0 and 1: `interval` holds the accuracy at 95 %, `auroc` is None unless two classes occur."""
+
+    images: int
+    accuracy: float
+    interval: tuple[float, float]
+    auroc: float | None
+    calibration_error: float
+
+
+def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]:
+    """The Wilson score interval of a proportion, by default at 95 % (E. B. Wilson 1927).
+
+    Raises ValueError unless 0 <= correct <= total and total >= 1.
+    """
+    if not 0 <= correct <= total or total < 1:
+        raise ValueError(f"{correct} correct of {total} is not a proportion: use 0 <= correct <= total and total >= 1")
+    share, spread = correct / total, z * z / total
+    centre = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * math.sqrt(share * (1 - share) / total + spread / total / 4)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def score(logits: Tensor, labels: Tensor) -> Scores:
+    """Scores of logits (M, classes) for labels (M,); the calibration error is the expected one over 15 bins.
+
+    Raises ValueError where logits are not finite.
+    """
+    if bad := int((~logits.isfinite()).any(1).sum()):
+        raise ValueError(f"the model gives NaN or infinite scores for {bad} of {len(logits)} images")
+    classes = logits.shape[1]
+    probabilities = logits.float().softmax(1)
+    correct = int((logits.argmax(1) == labels).sum())
+    both = classes == 2 and len(labels.unique()) == 2
+    auroc = binary_auroc(probabilities[:, 1], labels).item() if both else None
+    error = multiclass_calibration_error(probabilities, labels, classes, n_bins=BINS)
+    return Scores(len(labels), correct / len(labels), wilson_interval(correct, len(labels)), auroc, error.item())
+
+
+def predict(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Logits (M, classes) and labels (M,), on the CPU, of all batches (images (B, C, H, W), labels (B,))."""
+    with measuring(model) as device:
+        pairs = [(model(images.to(device)).cpu(), labels) for images, labels in batches]
+    logits, labels = zip(*pairs, strict=True)
+    return torch.cat(logits), torch.cat(labels)

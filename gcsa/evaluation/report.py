@@ -1,0 +1,121 @@
+"""All measurements of one model on one split, and the table that shows them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from torch import nn
+
+from gcsa.data import GCSADataModule
+from gcsa.evaluation.audit import (
+    StageError,
+    group_of,
+    invariance_error,
+    invariance_errors,
+    smooth_turn_error,
+    stage_errors,
+)
+from gcsa.evaluation.cost import Cost, images_per_second, measure_cost
+from gcsa.evaluation.figures import polar_figure, save
+from gcsa.evaluation.metrics import Scores, predict, score
+from gcsa.evaluation.sample import draw_sample, first_images
+from gcsa.evaluation.turns import ANGLES, Curve, shift_curve, turn_curve
+
+AUDIT_IMAGES = 16
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `measure` found; every number is explained where its class or function is defined."""
+
+    scores: Scores
+    turns: Curve
+    shift_x: Curve
+    shift_y: Curve
+    invariance: dict[str, float]
+    smooth_turn_45: float
+    stages: list[StageError]
+    cost: Cost
+
+
+def measure(
+    model: nn.Module,
+    datamodule: GCSADataModule,
+    split: str = "test",
+    limit: int | None = None,
+    curve_images: int = 1000,
+    cyclic: bool = False,
+) -> Report:
+    """Measures a timm model on `limit` images (None: all) of a split, of which `curve_images` turn and shift.
+
+    Works on the model's device and leaves the model as it was. Raises ValueError for an unknown split, numbers of
+    images below 1 and scores that are not finite; what `datamodule.setup` raises for missing or damaged data.
+    """
+    everything = draw_sample(datamodule, split, limit)
+    curves = draw_sample(datamodule, split, min(curve_images, len(everything)))
+    audit = first_images(curves, AUDIT_IMAGES)
+    return Report(
+        scores=score(*predict(model, everything)),
+        turns=turn_curve(model, curves),
+        shift_x=shift_curve(model, curves, "x", cyclic),
+        shift_y=shift_curve(model, curves, "y", cyclic),
+        invariance=invariance_errors(model, audit),
+        smooth_turn_45=smooth_turn_error(model, datamodule.in_chans, datamodule.image_size),
+        stages=stage_errors(model, audit),
+        cost=measure_cost(model, first_images(everything, datamodule.batch_size)),
+    )
+
+
+def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
+    """The report on one screen; the last column holds the errors for smooth images turned by 45 degrees."""
+    group, kind = group_of(model)
+    shown = Table(title=title)
+    shown.add_column("what", no_wrap=True)
+    shown.add_column("value", justify="right", no_wrap=True)
+    shown.add_column("at 45\N{DEGREE SIGN}", justify="right")
+    if not trained:
+        shown.add_row("[bold red]weights", "[bold red]untrained: random", end_section=True)
+    scores, turns, cost = report.scores, report.turns, report.cost
+    low, high = scores.interval
+    shown.add_row(f"accuracy, {scores.images} images [95 %]", f"{scores.accuracy:.2%} [{low:.2%}, {high:.2%}]")
+    if scores.auroc is not None:
+        shown.add_row("AUROC", f"{scores.auroc:.4f}")
+    shown.add_row("expected calibration error", f"{scores.calibration_error:.4f}", end_section=True)
+    worst = min(range(len(turns.positions)), key=turns.accuracy.__getitem__)
+    mean = sum(turns.accuracy) / len(turns.accuracy)
+    shown.add_row(f"all turns, {turns.images} images: mean accuracy", f"{mean:.2%}")
+    shown.add_row("  worst accuracy", f"{turns.accuracy[worst]:.2%} at {turns.positions[worst]:g}\N{DEGREE SIGN}")
+    shown.add_row("  largest logit change", f"{max(turns.logit_change):.1e}")
+    for axis, curve in (("x", report.shift_x), ("y", report.shift_y)):
+        shown.add_row(f"shifts to {max(curve.positions)} px in {axis}: worst accuracy", f"{min(curve.accuracy):.2%}")
+    shown.add_section()
+    held = f"exact elements of {group.name}" if kind == "regular" else "quarter turns"
+    exact = max(report.invariance.values(), default=0.0)
+    shown.add_row(f"invariance error, {held}", f"{exact:.1e}", f"{report.smooth_turn_45:.1e}", end_section=True)
+    shown.add_row("equivariance error of features" + ("" if kind == "regular" else " as scalar fields"))
+    for stage in report.stages:
+        at_45 = "" if stage.at_45 is None else f"{stage.at_45:.1e}"
+        shown.add_row(f"  stage {stage.stage} ({' x '.join(map(str, stage.shape))})", f"{stage.exact:.1e}", at_45)
+    shown.add_section()
+    shown.add_row("parameters", f"{cost.parameters:,}")
+    shown.add_row("FLOPs an image (a multiply-add is two)", f"{cost.flops:.3g}")
+    shown.add_row(f"images/s, batch {cost.batch}, {cost.device}", f"{cost.images_per_second:.0f}")
+    return shown
+
+
+def summarize(
+    model: nn.Module, datamodule: GCSADataModule, output_dir: str | Path, seconds: float = 6.0
+) -> dict[str, Any]:
+    """Invariance error and polar turn figure on validation images only, as many (8 to 256) as fit in about `seconds`.
+
+    Returns `invariance_error`, a float, and `figure`, the path of turns.png in `output_dir`. Raises OSError where
+    that cannot be written.
+    """
+    images = first_images(draw_sample(datamodule, "val"), AUDIT_IMAGES)
+    count = int(images_per_second(model, images, repeats=3) * seconds / len(ANGLES))
+    curve = turn_curve(model, draw_sample(datamodule, "val", max(8, min(256, count))))
+    figure = polar_figure({"validation images": curve})
+    return {"invariance_error": invariance_error(model, images), "figure": save(figure, Path(output_dir) / "turns.png")}

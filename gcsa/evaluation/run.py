@@ -1,0 +1,91 @@
+"""One evaluation, from a configuration (conf/evaluate.yaml) to the table on the screen and the figures on disk."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from gcsa.data import create_datamodule
+from gcsa.evaluation.figures import attention_figure, polar_figure, save, shift_figure
+from gcsa.evaluation.load import load_model
+from gcsa.evaluation.report import measure, table
+from gcsa.evaluation.sample import STAGES, draw_sample, first_images
+from gcsa.evaluation.turns import Curve
+
+RESULT = "evaluation.json"
+
+
+def check_config(config: dict[str, Any]) -> None:
+    """Raises ValueError, naming the key, for a value that cannot work."""
+    if config["model"] == "???":
+        raise ValueError("no model given: set model= to a .ckpt, local-dir:FOLDER or a name in timm")
+    if config["split"] not in STAGES:
+        raise ValueError(f"unknown split {config['split']!r}: choose one of {', '.join(STAGES)}")
+    for key, least in (("limit", 1), ("curve_images", 1), ("threads", 1), ("seed", 0)):
+        value = config[key]
+        if value is None and key in ("limit", "threads"):
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{key} must be a whole number, {least} or more, not {value!r}")
+    if config["device"] not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"unknown device {config['device']!r}: choose auto, cpu or cuda")
+    if config["device"] == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device=cuda, but torch sees no GPU on this machine: use device=cpu")
+
+
+def read_turns(folder: str) -> tuple[str, Curve]:
+    """Name and turn curve of an earlier evaluation in `folder`.
+
+    Raises FileNotFoundError if there is none and ValueError if it is damaged.
+    """
+    path = Path(folder) / RESULT
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {path} to overlay: name the output_dir of an earlier evaluation")
+    try:
+        content = json.loads(path.read_text())
+        return content["label"], Curve(**content["turns"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({type(error).__name__}): evaluate that model again") from error
+
+
+def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
+    """Measures `config["model"]` on `config["data"]`, prints the table, writes PNG figures into `output_dir`.
+
+    Returns what was found as JSON-ready values. Raises ValueError or FileNotFoundError, before any data is read, for a
+    configuration, a model or an overlay that cannot work.
+    """
+    check_config(config)
+    overlay = dict(map(read_turns, config["overlay"]))
+    if config["threads"] is not None:
+        torch.set_num_threads(config["threads"])
+    torch.manual_seed(config["seed"])
+    data = create_datamodule(seed=config["seed"], **config["data"])
+    model, trained = load_model(str(config["model"]), data)
+    gpu = config["device"] == "cuda" or (config["device"] == "auto" and torch.cuda.is_available())
+    model = model.to("cuda" if gpu else "cpu")
+    label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))
+
+    data.prepare_data()
+    report = measure(model, data, config["split"], config["limit"], config["curve_images"], config["cyclic"])
+    image = first_images(draw_sample(data, config["split"], 1), 1)[0]
+    shifts = {"x (to the right)": report.shift_x, "y (down)": report.shift_y}
+    figures = {
+        "turns": polar_figure({label: report.turns} | overlay),
+        "shifts": shift_figure(shifts, f"{label} when the images shift"),
+        "attention": attention_figure(model, image),
+    }
+    paths = {key: str(save(figure, output_dir / f"{key}.png")) for key, figure in figures.items() if figure}
+    title = f"{label} on {config['data']['name']}, {config['split']} split"
+    console = Console()
+    console.print(table(report, model, title, trained))
+    console.print("\n".join(paths.values()), highlight=False, soft_wrap=True)
+    if "attention" not in paths:
+        console.print("attention maps: not available for this model")
+    identity = {"model": str(config["model"]), "label": label, "trained": trained}
+    where = {"data": config["data"]["name"], "split": config["split"]}
+    return identity | where | asdict(report) | {"figures": paths}

@@ -1,0 +1,120 @@
+"""Callbacks that make a run safe to average, to resume and to stop."""
+
+import random
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ProgressBar, RichProgressBar, WeightAveraging
+from torch import Tensor
+
+
+class EMA(WeightAveraging):
+    """Exponential moving average of the parameters; buffers are copied. Validation and checkpoints use the average.
+
+    The decay rises as (1 + n) / (10 + n) with the number n of updates until it reaches `decay`, so that short runs
+    are not held back by their first steps. Raises ValueError for a decay outside [0, 1).
+    """
+
+    def __init__(self, decay: float = 0.999) -> None:
+        if not 0 <= decay < 1:
+            raise ValueError(f"the EMA decay must be at least 0 and below 1, got {decay}")
+        self.decay = decay
+        super().__init__(use_buffers=False, multi_avg_fn=self._average)
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        if self._average_model is not None:
+            # torch reads this counter on the host at every update: on a GPU that would wait for the device each time.
+            self._average_model.n_averaged = self._average_model.n_averaged.cpu()
+
+    def _average(self, averages: list[Tensor], parameters: list[Tensor], _: Tensor) -> None:
+        updates = self._latest_update_step
+        decay = min(self.decay, (1 + updates) / (10 + updates))
+        torch._foreach_lerp_(averages, parameters, 1 - decay)
+
+
+class StepSeed(pl.Callback):
+    """Seeds torch, numpy and random before every batch from (seed, rank, step).
+
+    Dropout and the like are then a function of the step alone, so that a run resumed at any step repeats exactly what
+    the uninterrupted one would have drawn, whatever else (validation, loaders, figures) used the generators.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        batch = trainer.fit_loop.total_batch_idx
+        words = np.random.SeedSequence((self.seed, trainer.global_rank, batch)).generate_state(2)
+        torch.manual_seed(int(words[0]) << 32 | int(words[1]))
+        np.random.seed(words[0])  # noqa: NPY002  (the generator that others use without asking)
+        random.seed(int(words[1]))
+
+
+class StopOnNaN(pl.Callback):
+    """Ends the run with FloatingPointError when a training loss is not finite, naming batch, epoch and learning rate.
+
+    On a CPU every batch is checked at once; on a device every `every_n_steps` batches, at each epoch's end and before
+    each checkpoint, because looking at a loss waits for the device.
+    """
+
+    def __init__(self, every_n_steps: int = 50) -> None:
+        self.every_n_steps = every_n_steps
+        self._losses: list[Tensor] = []
+        self._steps: list[tuple[int, int, float]] = []
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self._steps.append((batch_idx, trainer.current_epoch, trainer.optimizers[0].param_groups[0]["lr"]))
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._losses.append(outputs["loss"])
+        if outputs["loss"].is_cpu or len(self._losses) >= self.every_n_steps:
+            self._check()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._check()
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Any) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        losses, steps = self._losses, self._steps
+        self._losses, self._steps = [], []
+        if not losses:
+            return
+        values = torch.stack(losses).tolist()
+        for value, (batch_idx, epoch, lr) in zip(values, steps, strict=True):
+            if not np.isfinite(value):
+                raise FloatingPointError(
+                    f"the training loss is {value} at batch {batch_idx} of epoch {epoch}, where the learning rate is "
+                    f"{lr:.3g}: lower optimizer.lr, clip gradients (trainer.gradient_clip_val) or look at that batch"
+                )
+
+
+class EpochLines(ProgressBar):
+    """Prints one line an epoch, for logs and pipes where a moving bar would be noise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._since = time.monotonic()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.is_global_zero:
+            shown = (n for n in sorted(trainer.callback_metrics) if n == "train/loss" or n.startswith("val/"))
+            values = "  ".join(f"{name} {float(trainer.callback_metrics[name]):.4f}" for name in shown)
+            since, self._since = self._since, time.monotonic()
+            seconds = self._since - since
+            print(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  {seconds:.1f} s  {values}", flush=True)
+
+
+def progress_bar(refresh_rate: int = 10) -> ProgressBar:
+    """A rich bar redrawn every `refresh_rate` batches on a terminal, `EpochLines` elsewhere."""
+    return RichProgressBar(refresh_rate=refresh_rate) if sys.stdout.isatty() else EpochLines()

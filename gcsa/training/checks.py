@@ -1,0 +1,81 @@
+"""What can be refused before any data is read: values of the configuration, and checkpoints."""
+
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+MONITORED = ("val/accuracy", "val/loss", "val/auroc", "val/calibration_error")
+
+
+def positive_int(key: str, value: Any) -> None:
+    """Raises ValueError unless `value` is an integer above zero."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{key} must be a whole number above 0, got {value!r}")
+
+
+def check_devices(accelerator: str, devices: Any) -> None:
+    """Raises ValueError for an accelerator that is not here, and for more devices than the machine has."""
+    gpu = accelerator in ("gpu", "cuda")
+    if accelerator not in ("cpu", "gpu", "cuda", "auto"):
+        raise ValueError(f"trainer.accelerator must be cpu, gpu or auto, got {accelerator!r}")
+    if gpu and not torch.cuda.is_available():
+        raise ValueError("trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer=cpu")
+    if devices == "auto":
+        return
+    positive_int("trainer.devices", devices)
+    available = torch.cuda.device_count() if gpu else len(os.sched_getaffinity(0))
+    if devices > available and accelerator != "auto":
+        kind = "GPUs" if gpu else "CPU cores"
+        raise ValueError(f"trainer.devices={devices}, but this machine has {available} {kind}")
+
+
+def check_config(cfg: dict[str, Any]) -> None:
+    """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work."""
+    trainer = cfg["trainer"]
+    check_devices(trainer["accelerator"], trainer["devices"])
+    for key in ("max_epochs", "accumulate_grad_batches", "log_every_n_steps"):
+        positive_int(f"trainer.{key}", trainer[key])
+    positive_int("data.batch_size", cfg["data"]["batch_size"])
+    for key in ("threads", "checkpoint_every_n_steps"):
+        if cfg[key] is not None:
+            positive_int(key, cfg[key])
+    if isinstance(cfg["seed"], bool) or not isinstance(cfg["seed"], int) or cfg["seed"] < 0:
+        raise ValueError(f"seed must be a whole number, 0 or more, got {cfg['seed']!r}")
+    if cfg["monitor"]["metric"] not in MONITORED:
+        raise ValueError(f"unknown monitor.metric {cfg['monitor']['metric']!r}: choose one of {', '.join(MONITORED)}")
+    if cfg["monitor"]["mode"] not in ("max", "min"):
+        raise ValueError(f"monitor.mode must be max or min, got {cfg['monitor']['mode']!r}")
+
+
+def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) -> Path | None:
+    """The checkpoint to resume: `ckpt_path`, or `folder`/last.ckpt for "last"; None starts afresh.
+
+    Raises FileNotFoundError if there is none and ValueError if it is damaged or of another architecture than `model`,
+    or if a fresh start would replace the checkpoints in `folder`.
+    """
+    if ckpt_path is None:
+        if any(folder.glob("*.ckpt")):
+            raise ValueError(f"{folder} holds an earlier run: resume it with ckpt_path=last, or set another output_dir")
+        return None
+    path = folder / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)
+    if not path.is_file():
+        hint = ": give the folder of the run to resume as output_dir=..." if ckpt_path == "last" else ""
+        raise FileNotFoundError(f"there is no checkpoint {path}{hint}")
+    try:
+        stored = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    except (OSError, RuntimeError, KeyError, EOFError, TypeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
+    wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    found = {name: tensor.shape for name, tensor in stored.items()}
+    if wanted != found:
+        name = min(name for name in wanted | found if wanted.get(name) != found.get(name))
+        raise ValueError(
+            f"{path} holds another architecture: its {name} is {list(found.get(name, [])) or 'missing'}, the model's "
+            f"is {list(wanted.get(name, [])) or 'missing'}: pass the model options that run was made with"
+        )
+    return path

@@ -1,0 +1,136 @@
+"""A Lightning classifier around any timm model, `gcsa_*` or not."""
+
+import difflib
+import math
+from typing import Any, cast
+
+import pytorch_lightning as pl
+import timm
+import torch
+import torch.nn.functional as F
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
+from timm.optim import create_optimizer_v2, list_optimizers
+from torch import Tensor, nn
+from torchmetrics import MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassCalibrationError
+
+import gcsa  # noqa: F401  (registers gcsa_* with timm)
+from gcsa.training.schedule import make_schedule
+
+
+def create_timm_model(name: str, num_classes: int, in_chans: int, **kwargs: Any) -> nn.Module:
+    """A timm model from scratch; kwargs that are None keep the model's own default.
+
+    Raises ValueError for a name timm does not know and for arguments the model refuses.
+    """
+    if not timm.is_model(name):
+        close = difflib.get_close_matches(name, timm.list_models(), n=5, cutoff=0.5)
+        choices = sorted(set(timm.list_models("gcsa_*")) | set(close))
+        raise ValueError(f"unknown model {name!r}: choose one of {', '.join(choices)} or any of timm.list_models()")
+    try:
+        return timm.create_model(name, num_classes=num_classes, in_chans=in_chans, **kwargs)
+    except (TypeError, AssertionError) as error:
+        given = ", ".join(f"{key}={value!r}" for key, value in kwargs.items() if value is not None)
+        raise ValueError(f"timm model {name!r} does not take {given or 'these arguments'}: {error}") from error
+
+
+def scores(num_classes: int, prefix: str) -> MetricCollection:
+    """Accuracy, 15-bin calibration error and, for two classes, AUROC, from class probabilities (B, classes)."""
+    metrics: dict[str, Any] = {
+        "accuracy": MulticlassAccuracy(num_classes, average="micro"),
+        "calibration_error": MulticlassCalibrationError(num_classes, n_bins=15),
+    }
+    if num_classes == 2:
+        metrics["auroc"] = MulticlassAUROC(2)
+    return MetricCollection(metrics, prefix=prefix)
+
+
+def optimizer_steps(trainer: pl.Trainer) -> int:
+    """Optimizer steps of the whole run.
+
+    With a data module they are counted here: in Lightning 2.6 `trainer.estimated_stepping_batches` builds the training
+    loader before a checkpoint is restored, after which the loader's stored position is ignored.
+    """
+    data = getattr(trainer, "datamodule", None)
+    if data is None:
+        return int(trainer.estimated_stepping_batches)
+    batches, limit = len(data.train_dataloader()), trainer.limit_train_batches
+    batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+    steps = math.ceil(batches / trainer.accumulate_grad_batches) * (trainer.max_epochs or 1)
+    return min(steps, trainer.max_steps) if trainer.max_steps >= 0 else steps
+
+
+class Classifier(pl.LightningModule):
+    """Trains `model` on batches of images (B, C, H, W), float32, and labels (B,), int64.
+
+    model: `name` and keyword arguments for `create_timm_model`. optimizer: `opt`, `lr`, `weight_decay` and other
+    arguments of timm's `create_optimizer_v2`. schedule: `name`, `warmup`, `final` of `make_schedule`. Hyperparameters
+    are plain dicts and scalars, so that checkpoints load with `weights_only=True`. Logs {val,test}/loss, accuracy,
+    calibration_error and, for two classes, auroc. Raises ValueError for arguments that cannot work.
+    """
+
+    def __init__(
+        self,
+        model: dict[str, Any],
+        optimizer: dict[str, Any],
+        schedule: dict[str, Any],
+        num_classes: int,
+        in_chans: int,
+        label_smoothing: float = 0.0,
+        compile: bool = False,
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing must be at least 0 and below 1, got {label_smoothing}")
+        self.model = create_timm_model(num_classes=num_classes, in_chans=in_chans, **model)
+        self.make_optimizer()
+        make_schedule(total=1, **schedule)
+        self.metrics = nn.ModuleDict({stage: scores(num_classes, f"{stage}/") for stage in ("val", "test")})
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Class scores (B, num_classes) of images (B, C, H, W)."""
+        return self.model(images)
+
+    def setup(self, stage: str) -> None:
+        if self.hparams["compile"] and self.model._compiled_call_impl is None:
+            self.model.compile()
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        images, labels = batch
+        loss = F.cross_entropy(self(images), labels, label_smoothing=self.hparams["label_smoothing"])
+        self.log("train/loss", loss, on_step=True, on_epoch=True)
+        return loss
+
+    def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
+        images, labels = batch
+        logits = self(images).float()
+        metrics = cast(MetricCollection, self.metrics[stage])
+        metrics.update(logits.softmax(-1), labels)
+        self.log_dict(metrics, batch_size=len(labels))
+        self.log(f"{stage}/loss", F.cross_entropy(logits, labels), batch_size=len(labels), sync_dist=True)
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self.evaluate_batch(batch, "val")
+
+    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
+        self.evaluate_batch(batch, "test")
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        """timm's optimizer: biases, norms and the model's own `no_weight_decay` are not decayed."""
+        options = self.hparams["optimizer"]
+        if options["opt"] not in list_optimizers():
+            close = difflib.get_close_matches(options["opt"], list_optimizers()) or ["adamw", "sgd", "lamb"]
+            raise ValueError(
+                f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}"
+            )
+        try:
+            return create_optimizer_v2(self.model, **options)
+        except TypeError as error:
+            raise ValueError(f"optimizer {options['opt']} does not take {options}: {error}") from error
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        optimizer = self.make_optimizer()
+        factor = make_schedule(total=optimizer_steps(self.trainer), **self.hparams["schedule"])
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

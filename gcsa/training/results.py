@@ -1,0 +1,53 @@
+"""results.json: what a run reached, and everything needed to repeat it."""
+
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import timm
+import torch
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, threads, device and versions of this machine, as plain JSON values."""
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if "model name" in line]
+        cpu = names[0] if names else cpu
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "timm": timm.__version__,
+        "lightning": pl.__version__,
+    }
+
+
+def git_commit() -> str | None:
+    """The checked-out commit of this file's repository, "-dirty" if files differ; None outside git."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        run = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return run.stdout.strip() or None
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
+        json.dump(content, file, indent=2)
+        file.write("\n")
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+    return path

@@ -1,0 +1,162 @@
+"""One training run, from a configuration to checkpoints, exported weights and results.json."""
+
+import logging
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
+
+from gcsa.data import create_datamodule
+from gcsa.training.callbacks import StepSeed, StopOnNaN
+from gcsa.training.checkpoint_io import AtomicCheckpointIO
+from gcsa.training.checks import check_config, resolve_checkpoint
+from gcsa.training.classifier import Classifier
+from gcsa.training.export_weights import save_pretrained_timm
+from gcsa.training.results import git_commit, machine, write_json
+
+
+def quiet_lightning() -> None:
+    """Leaves out Lightning's advertisements and warnings that ask nothing of the user."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (".*LeafSpec", "Checkpoint directory .* exists", ".*not have many workers", ".*logging interval"):
+        warnings.filterwarnings("ignore", message)
+
+
+def build_data(cfg: dict[str, Any]) -> Any:
+    """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
+    try:
+        data = create_datamodule(seed=cfg["seed"], **cfg["data"])
+    except TypeError as error:
+        raise ValueError(f"data={cfg['data']['name']} does not take these options: {error}") from error
+    if cfg["monitor"]["metric"] == "val/auroc" and data.num_classes != 2:
+        raise ValueError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
+    return data
+
+
+def build_classifier(cfg: dict[str, Any], data: Any) -> Classifier:
+    """The classifier of `cfg`, sized for `data`; `img_size: auto` becomes the data's.
+
+    Raises ValueError for arguments the model refuses and for an image size that would break its equivariance.
+    """
+    model = dict(cfg["model"])
+    if model.get("img_size") == "auto":
+        model["img_size"] = data.image_size
+    optimizer = dict(cfg["optimizer"])
+    classifier = Classifier(
+        model=model,
+        schedule=optimizer.pop("schedule"),
+        optimizer=optimizer,
+        num_classes=data.num_classes,
+        in_chans=data.in_chans,
+        label_smoothing=cfg["label_smoothing"],
+        compile=cfg["compile"],
+    )
+    check_input_size = getattr(classifier.model, "check_input_size", None)
+    if callable(check_input_size):
+        check_input_size(data.image_size, data.image_size)
+    return classifier
+
+
+def build_trainer(cfg: DictConfig, output_dir: Path) -> pl.Trainer:
+    """The Lightning trainer with its callbacks and loggers; writes nothing yet."""
+    loggers = [instantiate(node) for node in cfg.logger.values() if node is not None]
+    callbacks = [instantiate(node) for node in cfg.callbacks.values() if node is not None]
+    callbacks += [StepSeed(cfg.seed), StopOnNaN(cfg.trainer.log_every_n_steps)]
+    if not loggers:  # the learning rate then has nowhere to go, which Lightning would refuse
+        callbacks = [callback for callback in callbacks if not isinstance(callback, LearningRateMonitor)]
+    return instantiate(
+        cfg.trainer,
+        callbacks=callbacks,
+        logger=loggers or False,
+        plugins=[AtomicCheckpointIO()],
+        default_root_dir=str(output_dir),
+    )
+
+
+def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
+    """The callback that keeps the best epoch. Raises ValueError where the configuration has none."""
+    first = trainer.checkpoint_callback
+    if not isinstance(first, ModelCheckpoint) or first.monitor is None:
+        raise ValueError("the first checkpoint callback must have a monitor: keep callbacks.best")
+    return first
+
+
+def train(cfg: DictConfig, output_dir: Path) -> float:
+    """Fits, tests the best checkpoint once (if `test`), exports it and writes results.json into `output_dir`.
+
+    Returns the best value of the monitored validation metric, for sweeps. Raises ValueError or FileNotFoundError
+    for a configuration that cannot work, before any data is read, and FloatingPointError when the loss is not finite.
+    """
+    config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
+    quiet_lightning()
+    check_config(config)
+    if cfg.threads is not None:
+        torch.set_num_threads(cfg.threads)
+    torch.set_float32_matmul_precision(cfg.matmul_precision)
+    pl.seed_everything(cfg.seed, verbose=False)
+    data = build_data(config)
+    classifier = build_classifier(config, data)
+    trainer = build_trainer(cfg, output_dir)
+    ckpt_path = resolve_checkpoint(config["ckpt_path"], output_dir / "checkpoints", classifier)
+
+    best_checkpoint(trainer)
+
+    started = time.monotonic()
+    trainer.fit(classifier, data, ckpt_path=ckpt_path, weights_only=True)
+    seconds = time.monotonic() - started
+    return report(config, trainer, data, output_dir, seconds)
+
+
+def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: Path, seconds: float) -> float:
+    """Everything after the fit, on one device and with the best checkpoint; prints the summary."""
+    best = best_checkpoint(trainer)
+    assert best.best_model_score is not None  # every epoch is validated
+    classifier = Classifier.load_from_checkpoint(best.best_model_path, map_location="cpu", weights_only=True)
+    score = float(best.best_model_score)
+    results: dict[str, Any] = {config["monitor"]["metric"]: score}
+    lines = {"best " + config["monitor"]["metric"]: f"{score:.4f}"}
+    if config["test"]:
+        options = {key: config["trainer"][key] for key in ("accelerator", "precision")}
+        tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
+        results |= tester.test(classifier, data, verbose=False)[0]
+        lines["test accuracy"] = f"{results['test/accuracy']:.4f}"
+    side = data.image_size
+    weights = save_pretrained_timm(
+        classifier.model,
+        output_dir / "weights",
+        input_size=(data.in_chans, side, side),
+        mean=tuple(data.mean),
+        std=tuple(data.std),
+    )
+    if config["test"]:
+        from gcsa.evaluation import summarize
+
+        summary = summarize(classifier.model, data, output_dir)
+        results["invariance_error"] = summary["invariance_error"]
+        lines["invariance error"] = f"{summary['invariance_error']:.1e}"
+        lines["figure"] = str(summary["figure"])
+    content = {
+        "results": results,
+        "seed": config["seed"],
+        "model": config["model"]["name"],
+        "parameters": sum(p.numel() for p in classifier.model.parameters()),
+        "data": config["data"]["name"],
+        "epochs": trainer.current_epoch,
+        "steps": trainer.global_step,
+        "fit_seconds": round(seconds, 1),
+        "commit": git_commit(),
+        "machine": machine(),
+        "config": config,
+    }
+    lines |= {"checkpoint": best.best_model_path, "weights": f"local-dir:{weights}"}
+    lines["results"] = str(write_json(output_dir / "results.json", content))
+    width = max(map(len, lines))
+    print("\n".join(f"{name:<{width}}  {value}" for name, value in lines.items()))
+    return score

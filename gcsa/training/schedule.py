@@ -1,0 +1,47 @@
+"""Learning-rate schedules as pure functions of the step, so that a resumed run continues exactly.
+
+Each returns the factor on the peak learning rate, and needs no state beyond the step that Lightning stores.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+SCHEDULES = ("cosine", "one_cycle", "constant")
+
+
+def cosine(step: int, total: int, warmup: int, final: float) -> float:
+    """Linear warm-up over `warmup` steps, then half a cosine from 1 to `final` (Loshchilov & Hutter 2017)."""
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    done = min(1.0, (step - warmup) / max(1, total - warmup))
+    return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def one_cycle(step: int, total: int, warmup: int, final: float, start: float = 1 / 25) -> float:
+    """Half a cosine from `start` up to 1 over `warmup` steps, then one down to `final`.
+
+    The learning-rate half of Smith & Topin 2018; momentum stays as the optimizer was given it.
+    """
+    if step < warmup:
+        return 1 - (1 - start) * 0.5 * (1 + math.cos(math.pi * step / warmup))
+    return cosine(step, total, warmup, final)
+
+
+def constant(step: int, total: int, warmup: int, final: float) -> float:
+    """Linear warm-up over `warmup` steps, then 1; `total` and `final` have no effect."""
+    return min(1.0, (step + 1) / (warmup + 1))
+
+
+def make_schedule(name: str, total: int, warmup: float, final: float) -> Callable[[int], float]:
+    """The schedule `name` over `total` optimizer steps; `warmup` is the fraction of them spent rising.
+
+    Raises ValueError for an unknown name, and for fractions outside [0, 1].
+    """
+    if name not in SCHEDULES:
+        raise ValueError(f"unknown schedule {name!r}: choose one of {', '.join(SCHEDULES)}")
+    for key, value in {"warmup": warmup, "final": final}.items():
+        if not (isinstance(value, int | float) and 0 <= value <= 1):
+            raise ValueError(f"optimizer.schedule.{key} is a fraction between 0 and 1, got {value!r}")
+    shape = {"cosine": cosine, "one_cycle": one_cycle, "constant": constant}[name]
+    return partial(shape, total=total, warmup=round(warmup * total), final=final)

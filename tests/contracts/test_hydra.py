@@ -1,0 +1,163 @@
+"""Every choice in conf/ composes and, where that is cheap, builds; wrong ones fail with the choices in the message."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import timm
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import ConfigCompositionException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from gcsa.data import list_datamodules
+from gcsa.training import create_timm_model, run
+from gcsa.training.cli import one_sentence, user_errors
+from gcsa.training.schedule import make_schedule
+
+ROOT = Path(__file__).parents[2]
+CONF = ROOT / "conf"
+NEEDS_A_VALUE = {"timm": "model.name=resnet18", "image_folder": "data.path=/images"}
+"""Choices with a key that only the user can fill."""
+
+
+def choices(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def composed(*overrides: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("train", list(overrides), return_hydra_config=True)
+    with open_dict(cfg):
+        cfg.hydra.runtime.output_dir = "/tmp/not-written"
+    return cfg
+
+
+def groups() -> Iterator[str]:
+    for folder in sorted(path for path in CONF.rglob("*") if path.is_dir() and path.name != "shared"):
+        yield folder.relative_to(CONF).as_posix()
+
+
+@pytest.mark.parametrize("choice", [f"{group}={choice}" for group in groups() for choice in choices(group)])
+def test_every_choice_composes(choice: str) -> None:
+    name = choice.split("=")[1]
+    cfg = composed(choice, *([NEEDS_A_VALUE[name]] if name in NEEDS_A_VALUE else []))
+    HydraConfig.instance().set_config(cfg)
+    with open_dict(cfg):
+        del cfg.hydra
+    OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+
+
+@pytest.mark.parametrize("name", choices("model"))
+def test_models_exist_and_take_their_options(name: str) -> None:
+    options: dict[str, Any] = dict(composed(f"model={name}", *filter(None, [NEEDS_A_VALUE.get(name)])).model)
+    assert timm.is_model(options["name"])
+    if "pyramid" in name or name == "gcsa_base":
+        return  # large: the families are built by their smaller members
+    if options.get("img_size") == "auto":
+        options["img_size"] = 32
+    create_timm_model(num_classes=2, in_chans=1, **OmegaConf.to_container(OmegaConf.create(options)))
+
+
+def test_there_is_a_choice_for_every_data_module() -> None:
+    assert choices("data") == sorted(list_datamodules())
+
+
+@pytest.mark.parametrize("name", [name for name in list_datamodules() if name != "image_folder"])
+def test_data_modules_take_their_options(name: str) -> None:
+    cfg = composed(f"data={name}")
+    data = run.build_data({"seed": 0, "data": OmegaConf.to_container(cfg.data), "monitor": dict(cfg.monitor)})
+    assert data.num_classes > 1
+
+
+@pytest.mark.parametrize("name", choices("optimizer/schedule"))
+def test_schedules(name: str) -> None:
+    schedule = OmegaConf.to_container(composed(f"optimizer/schedule={name}").optimizer.schedule)
+    assert make_schedule(total=10, **schedule)(0) > 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [(group, name) for group in ("callbacks", "logger") for name in choices(group)]
+)
+def test_callbacks_and_loggers(group: str, name: str, tmp_path: Path) -> None:
+    cfg = composed(f"{group}={name}")
+    cfg.hydra.runtime.output_dir = str(tmp_path)
+    HydraConfig.instance().set_config(cfg)
+    for node in cfg[group].values():
+        assert isinstance(instantiate(node), pl.Callback | pl.loggers.Logger)
+
+
+@pytest.mark.parametrize("name", choices("trainer"))
+def test_trainers(name: str) -> None:
+    """Each is built on one CPU, whatever this machine has."""
+    cfg = composed(f"trainer={name}", "trainer.accelerator=cpu", "trainer.devices=1")
+    assert instantiate(cfg.trainer, logger=False).max_epochs == cfg.trainer.max_epochs
+
+
+def test_every_key_has_a_comment() -> None:
+    for path in CONF.rglob("*.yaml"):
+        lines = path.read_text().splitlines()
+        assert any(line.startswith("# ") for line in lines[:2]), f"{path} does not begin with what it is for"
+        for line in lines:
+            if re.match(r"\s*(- )?[\w./ ]+:\s+\S", line) and "_target_" not in line:
+                assert "  # " in line, f"{path}: {line!r} has no comment"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.widht=3", r"unknown key 'model.widht': choose one of .*group.*fields"),
+        ("modle=gcsa_tiny", r"unknown key 'modle': choose one of .*model"),
+        ("model=gcsa_tinny", r"unknown model 'gcsa_tinny': choose one of .*gcsa_tiny"),
+        ("data=minst", r"unknown data 'minst': choose one of .*mnist"),
+        ("experiment=best", r"unknown experiment 'best': choose one of .*rotmnist_tiny"),
+        ("optimizer/schedule=linear", r"unknown optimizer/schedule 'linear': choose one of constant, cosine"),
+    ],
+)
+def test_wrong_keys_and_choices(override: str, message: str) -> None:
+    with pytest.raises(ConfigCompositionException) as error:
+        composed(override)
+    assert re.fullmatch(message + r"[\w, ]*", one_sentence(error.value))
+
+
+def test_wrong_values_of_others_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_, user_errors():
+        instantiate(composed("trainer.precision=12").trainer)
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.startswith("error: Precision 12 is invalid. Allowed precision values:")
+
+
+def test_unwritable_folders_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), user_errors():
+        Path("/proc/run").mkdir()
+    assert "cannot use /proc/run (No such file or directory)" in capsys.readouterr().err
+
+
+def train_py(*overrides: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "train.py", *overrides]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.parametrize("override", ["model.widht=3", "data.batch_size=0"], ids=["in Hydra", "in train()"])
+def test_the_command_prints_one_line_and_no_traceback(override: str, tmp_path: Path) -> None:
+    done = train_py(override, f"output_dir={tmp_path / 'run'}")
+    assert done.returncode == 2
+    assert re.fullmatch(r"error: [^\n]*\n", done.stderr)
+    assert override.split("=")[0] in done.stderr
+
+
+@pytest.mark.slow  # Hydra starts, and trains, several small runs one after the other
+@pytest.mark.parametrize(
+    "sweep", [["seed=1,2"], ["sweep=joblib", "seed=1,2"], ["sweep=optuna", "hydra.sweeper.n_trials=2"]]
+)
+def test_multirun(sweep: list[str], tmp_path: Path) -> None:
+    small = ["model=timm", "model.name=test_efficientnet", "data.limit_train=64", "trainer.max_epochs=1", "test=false"]
+    done = train_py("-m", *sweep, *small, f"output_dir={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("*/results.json"))) == 2

@@ -1,0 +1,44 @@
+import timm
+import torch
+from torch import nn
+
+from gcsa.evaluation import count_flops, images_per_second, measure_cost
+
+from .toys import Steerable
+
+
+def test_flops_of_a_convolution():
+    conv = nn.Conv2d(3, 8, 5, stride=2, padding=2)
+    assert count_flops(conv, torch.randn(3, 16, 16)) == 2 * 3 * 8 * 5 * 5 * 8 * 8
+
+
+def test_flops_of_attention_are_counted():
+    class Attention(nn.Module):
+        def forward(self, x):
+            x = x.flatten(2)
+            return nn.functional.scaled_dot_product_attention(x, x, x)
+
+    assert count_flops(Attention(), torch.randn(3, 4, 4)) == 2 * 2 * 3 * 3 * 16
+
+
+def test_flops_leave_out_what_a_batch_pays_once():
+    assert count_flops(Steerable("c4"), torch.randn(1, 12, 12)) == 2 * 12 * 12 * 25 * (1 * 16 + 16 * 12)
+
+
+def test_cost_of_a_timm_model():
+    model = timm.create_model("resnet10t", num_classes=10, in_chans=1)
+    cost = measure_cost(model, torch.randn(4, 1, 28, 28))
+    assert cost.parameters == sum(p.numel() for p in model.parameters())
+    assert (cost.batch, cost.device) == (4, f"{torch.get_num_threads()} CPU thread(s)")
+    assert cost.images_per_second > 1
+    assert cost.flops > 1e6
+
+
+def test_speed_counts_images_and_not_batches():
+    class Slow(nn.Module):
+        def forward(self, x):
+            torch.manual_seed(0)
+            return torch.linalg.svdvals(torch.randn(150, 150))
+
+    one, ten = (images_per_second(Slow(), torch.zeros(n, 1, 2, 2)) for n in (1, 10))
+    assert ten > 3 * one

@@ -1,0 +1,85 @@
+import pytest
+import torch
+
+from gcsa.data import create_datamodule
+from gcsa.evaluation.load import load_model
+
+DIGITS = create_datamodule("digits")
+IMAGES = torch.randn(2, 1, 28, 28)
+
+
+def test_checkpoint_and_folder_give_the_same_trained_model(trained):
+    (first, _), (second, _) = (load_model(s, DIGITS) for s in (f"{trained}/best.ckpt", f"local-dir:{trained}/weights"))
+    assert torch.equal(first.eval()(IMAGES), second.eval()(IMAGES))
+    assert torch.equal(first.head.fc.weight, torch.load(trained / "best.ckpt")["state_dict"]["model.head.fc.weight"])
+
+
+@pytest.mark.parametrize("name", ["gcsa_tiny", "resnet10t", "vit_tiny_patch16_224"])
+def test_a_name_gives_random_weights_for_the_data(name):
+    model, trained = load_model(name, DIGITS)
+    assert not trained
+    assert model(IMAGES).shape == (2, 10)
+
+
+def test_a_trained_model_says_so(trained):
+    assert load_model(f"{trained}/best.ckpt", DIGITS)[1]
+    assert load_model(f"local-dir:{trained}/weights", DIGITS)[1]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("resnet9000", "unknown model 'resnet9000'.*gcsa_tiny.*resnet"),
+        ("nowhere/best.ckpt", "there is no checkpoint nowhere/best.ckpt"),
+        ("local-dir:nowhere", "there is no nowhere/config.json"),
+        ("gcsa_base", "28 x 28 breaks the exact equivariance.*resize 28 to 16 or 32"),
+    ],
+)
+def test_what_is_not_there_or_does_not_fit(source, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        load_model(source, DIGITS)
+
+
+def test_damaged_files(trained, tmp_path):
+    whole = (trained / "best.ckpt").read_bytes()
+    for content in (b"", b"not a checkpoint", whole[: len(whole) // 2]):
+        (tmp_path / "best.ckpt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"best.ckpt is damaged or not a checkpoint of train.py"):
+            load_model(str(tmp_path / "best.ckpt"), DIGITS)
+    for config, weights in (("{", b""), ((trained / "weights" / "config.json").read_text(), b"short")):
+        (tmp_path / "config.json").write_text(config)
+        (tmp_path / "model.safetensors").write_bytes(weights)
+        with pytest.raises(ValueError, match="does not hold a whole timm model"):
+            load_model(f"local-dir:{tmp_path}", DIGITS)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": "gcsa_tiny_c8"}, "other.ckpt does not fit gcsa_tiny_c8"),
+        ({"name": "resnet10t", "fields": None, "depth": None}, "other.ckpt does not fit resnet10t"),
+        ({"name": "no_such"}, "unknown model 'no_such'"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_checkpoints_of_another_architecture(trained, tmp_path, change, message):
+    stored = torch.load(trained / "best.ckpt")
+    stored["hyper_parameters"]["model"] |= change
+    torch.save(stored, tmp_path / "other.ckpt")
+    with pytest.raises(ValueError, match=message):
+        load_model(str(tmp_path / "other.ckpt"), DIGITS)
+
+
+def test_other_projects_checkpoints(tmp_path):
+    torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
+    with pytest.raises(ValueError, match=r"not a checkpoint of train\.py"):
+        load_model(str(tmp_path / "other.ckpt"), DIGITS)
+
+
+def test_data_the_model_was_not_made_for(trained):
+    with pytest.raises(ValueError, match="tells 10 classes apart and data=pcam has 2"):
+        load_model(f"{trained}/best.ckpt", create_datamodule("pcam"))
+    with pytest.raises(ValueError, match="takes 1 channels and data=cifar10 has 3"):
+        load_model(f"{trained}/best.ckpt", create_datamodule("cifar10"))
+    with pytest.raises(ValueError, match="does not take the 1 x 28 x 28 images of data=digits"):
+        load_model("vgg11", DIGITS)

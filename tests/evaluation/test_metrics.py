@@ -1,0 +1,55 @@
+import pytest
+import torch
+from torch import nn
+
+from gcsa.evaluation import predict, score, wilson_interval
+
+
+@pytest.mark.parametrize(
+    ("correct", "total", "interval"),
+    [(8, 10, (0.4902, 0.9433)), (0, 10, (0.0, 0.2775)), (10, 10, (0.7225, 1.0)), (500, 1000, (0.4691, 0.5309))],
+)
+def test_wilson_interval_has_the_published_values(correct, total, interval):
+    assert wilson_interval(correct, total) == pytest.approx(interval, abs=1e-4)
+
+
+@pytest.mark.parametrize(("correct", "total"), [(1, 0), (-1, 5), (6, 5)])
+def test_wilson_interval_refuses_what_is_no_proportion(correct, total):
+    with pytest.raises(ValueError, match=f"{correct} correct of {total}"):
+        wilson_interval(correct, total)
+
+
+def test_scores_of_two_classes():
+    logits = torch.tensor([[0.0, 2.0], [0.0, 1.0], [0.0, -1.0], [0.0, 0.5]])
+    scores = score(logits, torch.tensor([1, 0, 0, 1]))
+    assert scores.accuracy == 0.75
+    assert scores.auroc == 0.75  # of the four pairs one is in the wrong order
+    assert scores.interval == wilson_interval(3, 4)
+
+
+def test_calibration_error_of_certain_answers_is_the_share_of_wrong_ones():
+    logits = torch.tensor([[50.0, 0, 0]] * 4)
+    assert score(logits, torch.tensor([0, 0, 0, 1])).calibration_error == pytest.approx(0.25, abs=1e-5)
+
+
+def test_auroc_needs_two_classes_that_occur():
+    assert score(torch.randn(4, 3), torch.tensor([0, 1, 0, 1])).auroc is None
+    assert score(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64)).auroc is None
+
+
+def test_scores_that_are_not_finite_are_refused():
+    logits = torch.zeros(5, 2)
+    logits[3, 0] = float("nan")
+    with pytest.raises(ValueError, match="scores for 1 of 5 images"):
+        score(logits, torch.zeros(5, dtype=torch.int64))
+
+
+def test_predict_runs_in_eval_mode_and_gives_the_modes_back():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.Dropout(0.9))
+    model[0].eval()
+    images, labels = torch.randn(6, 1, 2, 2), torch.arange(6) % 2
+    logits, found = predict(model, [(images[:4], labels[:4]), (images[4:], labels[4:])])
+    assert torch.allclose(logits, model[1](images.flatten(1)), atol=1e-6)
+    assert not logits.requires_grad
+    assert torch.equal(found, labels)
+    assert [module.training for module in model.modules()] == [True, False, True, True]

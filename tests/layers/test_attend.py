@@ -1,0 +1,234 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gcsa.layers.attend import (
+    ATTENTION,
+    GroupAttention,
+    LinearAttention,
+    SpatialAttention,
+    attend_linear,
+    from_tokens,
+    neighbourhood,
+    orthogonal_features,
+    to_tokens,
+)
+from gcsa.testing import assert_equivariant, relative_error
+
+ORDERS = {"c1": 1, "c4": 4, "c8": 8, "d1": 2, "d4": 8}
+NEAR: dict[str, Callable[[int, int, int], bool]] = {
+    "square": lambda dy, dx, r: max(abs(dy), abs(dx)) <= r,
+    "disc": lambda dy, dx, r: dy**2 + dx**2 <= r**2,
+}
+
+
+def reference(
+    q: Tensor, k: Tensor, v: Tensor, heads: int, spatial: bool = False, near: Callable[[int, int], bool] = lambda *_: True
+) -> Tensor:
+    """Poster eq. 3 and 4 one query at a time; `near` of an offset says whether the key is in N(x)."""
+    order, fields = q.shape[3:]
+    out = torch.empty_like(q)
+    for part in torch.arange(fields).chunk(heads):
+        for y in range(q.shape[1]):
+            for x in range(q.shape[2]):
+                for g in range(order):
+                    products = (k[..., part] * q[:, y, x, None, None, None, g, part]).sum(-1)  # (B, H, W, N)
+                    scale = len(part)
+                    if spatial:
+                        products = (k[..., part] * q[:, y, x, None, None, :, part]).sum((-1, -2))[..., None]
+                        scale *= order
+                    allowed = [[near(i - y, j - x) for j in range(k.shape[2])] for i in range(k.shape[1])]
+                    weight = torch.exp(products / math.sqrt(scale)) * torch.tensor(allowed)[:, :, None]
+                    weight = weight / weight.sum((1, 2, 3), keepdim=True)
+                    value = v[:, :, :, g : g + 1] if spatial else v
+                    out[:, y, x, g, part] = (weight[..., None] * value[..., part]).sum((1, 2, 3))
+    return out
+
+
+def random_qkv(height: int, width: int, order: int = 4, fields: int = 4, stride: int = 1) -> list[Tensor]:
+    shapes = [(height, width), (height // stride, width // stride), (height // stride, width // stride)]
+    return [torch.randn(2, *shape, order, fields, dtype=torch.float64) for shape in shapes]
+
+
+@pytest.mark.parametrize("fibre", [False, True])
+def test_tokens_round_trip(fibre: bool) -> None:
+    x = torch.randn(2, 3, 4, 8, 6)
+    tokens = to_tokens(x, 3, fibre)
+    assert tokens.shape == ((2, 3, 3, 4, 1, 16) if fibre else (2, 3, 3, 4, 8, 2))
+    assert torch.equal(from_tokens(tokens, 8), x)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("attention", [GroupAttention, SpatialAttention])
+def test_global_attention_is_the_definition(attention: type[GroupAttention], stride: int, heads: int) -> None:
+    q, k, v = random_qkv(4, 2, stride=stride)
+    expected = reference(q, k, v, heads, attention is SpatialAttention)
+    assert torch.allclose(attention(4, 4, heads)(q, k, v), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("size", "radius"), [((3, 3), 0), ((3, 2), 1), ((1, 5), 1), ((5, 7), 1), ((9, 4), 2), ((3, 4), 3), ((2, 2), 5)]
+)
+@pytest.mark.parametrize("shape", ["square", "disc"])
+@pytest.mark.parametrize("attention", [GroupAttention, SpatialAttention])
+def test_neighbourhood_is_the_definition(
+    attention: type[GroupAttention], shape: str, size: tuple[int, int], radius: int
+) -> None:
+    q, k, v = random_qkv(*size, order=2)
+    near = lambda dy, dx: NEAR[shape](dy, dx, radius)
+    expected = reference(q, k, v, 2, attention is SpatialAttention, near)
+    assert torch.allclose(attention(2, 4, 2, radius, shape)(q, k, v), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", ["square", "disc"])
+@pytest.mark.parametrize(("size", "radius"), [((5, 6), 1), ((7, 5), 2), ((3, 3), 1), ((4, 4), 0)])
+def test_circular_neighbourhood_wraps_round(shape: str, size: tuple[int, int], radius: int) -> None:
+    q, k, v = random_qkv(*size, order=2)
+    wrap = lambda offset, length: (offset + length // 2) % length - length // 2
+    near = lambda dy, dx: NEAR[shape](wrap(dy, size[0]), wrap(dx, size[1]), radius)
+    attend = GroupAttention(2, 4, 2, radius, shape, circular=True)
+    assert torch.allclose(attend(q, k, v), reference(q, k, v, 2, near=near), atol=1e-12)
+    shifted = [x.roll((2, 1), (1, 2)) for x in (q, k, v)]
+    assert torch.allclose(attend(*shifted), attend(q, k, v).roll((2, 1), (1, 2)), atol=1e-12)
+
+
+def test_a_large_square_is_everything() -> None:
+    q, k, v = random_qkv(4, 5)
+    assert torch.allclose(GroupAttention(4, 4, 2, radius=5)(q, k, v), GroupAttention(4, 4, 2)(q, k, v), atol=1e-12)
+
+
+def test_disc_lies_inside_the_square() -> None:
+    disc, square = (neighbourhood(4, 2, shape, 1, torch.device("cpu")) for shape in ("disc", "square"))
+    assert (square | disc).equal(square)
+    assert square.sum(-1).unique().tolist() == [25]
+    assert disc.sum(-1).unique().tolist() == [13]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_neighbourhood_in_low_precision(dtype: torch.dtype) -> None:
+    q, k, v = random_qkv(5, 5)
+    attend = GroupAttention(4, 4, 2, radius=1)
+    low = attend(*(x.to(dtype) for x in (q, k, v)))
+    assert low.dtype == dtype
+    assert relative_error(low.double(), attend(q, k, v)) < 0.03
+
+
+def linear_error(features: int) -> float:
+    """Mean over draws of the relative error of linear attention."""
+    q, k, v = (to_tokens(x, 1, False) for x in random_qkv(3, 3))
+    q, k = q / 2, k / 2
+    exact = torch.nn.functional.scaled_dot_product_attention(*(x.flatten(2, 4) for x in (q, k, v))).reshape(q.shape)
+    draws = [attend_linear(q, k, v, orthogonal_features(features, 4).double()) for _ in range(20)]
+    return sum(relative_error(draw, exact) for draw in draws) / len(draws)
+
+
+def test_linear_attention_converges() -> None:
+    """16 times the features, a quarter of the error."""
+    errors = [linear_error(features) for features in (64, 1024, 16384)]
+    assert errors[2] < 0.01
+    for few, many in zip(errors, errors[1:]):
+        assert 2.5 < few / many < 6.5
+
+
+def test_linear_attention_is_a_weighted_mean() -> None:
+    q, k, _ = random_qkv(4, 4)
+    out = LinearAttention(4, 4, 2).double()(q, k, torch.ones_like(k))
+    assert torch.allclose(out, torch.ones_like(out))
+
+
+def test_linear_attention_does_not_overflow() -> None:
+    q, k, v = (30 * x.float() for x in random_qkv(4, 4))
+    q.requires_grad_()
+    out = LinearAttention(4, 4, 2)(q, k, v)
+    out.sum().backward()
+    assert out.isfinite().all()
+    assert q.grad.isfinite().all()
+
+
+def test_orthogonal_features() -> None:
+    features = orthogonal_features(10, 4)
+    assert features.shape == (10, 4)
+    gram = features[4:8] @ features[4:8].T
+    assert torch.allclose(gram, gram.diag().diag(), atol=1e-5)
+
+
+class SelfAttention(nn.Module):
+    """An attention with queries, keys and values from one map; the keys large, so that a maximum matters."""
+
+    def __init__(self, attend: nn.Module) -> None:
+        super().__init__()
+        self.attend = attend
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.attend(x, 3 * x.flip(-1), x.square())
+
+
+MODES: list[tuple[str, dict[str, Any]]] = [
+    ("group", {}),
+    ("group", dict(radius=1)),
+    ("group", dict(radius=2, shape="disc")),
+    ("group", dict(radius=1, circular=True)),
+    ("spatial", {}),
+    ("spatial", dict(radius=1, shape="disc")),
+    ("linear", dict(features=16)),
+]
+
+
+@pytest.mark.parametrize("size", [(4, 4), (5, 3)])
+@pytest.mark.parametrize("name", ORDERS)
+@pytest.mark.parametrize(("mode", "options"), MODES)
+def test_equivariant(mode: str, options: dict[str, Any], name: str, size: tuple[int, int]) -> None:
+    attend = ATTENTION[mode](ORDERS[name], 4, 2, **options)
+    assert_equivariant(SelfAttention(attend), torch.randn(2, *size, ORDERS[name], 4), name)
+
+
+class CornerWindow(GroupAttention):
+    """A window whose corner, not centre, is the query."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return super().forward(q, k.roll((1, 1), (1, 2)), v.roll((1, 1), (1, 2)))
+
+
+class OwnFeatures(LinearAttention):
+    """Other random features at each group element."""
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        parts = []
+        for g in range(q.shape[3]):
+            projection = self.projection.roll(g, 1)
+            parts.append(attend_linear(*(to_tokens(x, self.heads, False) for x in (q[:, :, :, g : g + 1], k, v)), projection))
+        return torch.cat([from_tokens(part, 1) for part in parts], 3)
+
+
+@pytest.mark.parametrize("broken", [CornerWindow(4, 4, 2, radius=1), OwnFeatures(4, 4, 2, features=8)])
+def test_broken_attention_is_found(broken: nn.Module) -> None:
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(SelfAttention(broken), torch.randn(2, 5, 5, 4, 4), "c4")
+
+
+@pytest.mark.parametrize(("mode", "options"), MODES)
+def test_gradients_are_finite_and_reach_everything(mode: str, options: dict[str, Any]) -> None:
+    q, k, v = (x.requires_grad_() for x in random_qkv(5, 3))
+    ATTENTION[mode](4, 4, 2, **options).double()(q, k, v).square().sum().backward()
+    for x in (q, k, v):
+        assert x.grad.isfinite().all()
+        assert (x.grad != 0).any(-1).all()
+
+
+@pytest.mark.parametrize(
+    ("attention", "options", "named"),
+    [
+        (GroupAttention, dict(radius=-1), "radius must be 0 or more.*-1"),
+        (SpatialAttention, dict(radius=-2), "radius must be 0 or more.*-2"),
+        (GroupAttention, dict(radius=1, shape="hexagon"), "'hexagon': choose square or disc"),
+        (LinearAttention, dict(features=0), "features must be 1 or more, not 0"),
+    ],
+)
+def test_bad_arguments(attention: type[nn.Module], options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        attention(4, 4, 2, **options)

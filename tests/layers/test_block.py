@@ -1,0 +1,77 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gcsa.groups import group
+from gcsa.layers.block import Block, Downsample, FieldMlp, Stem
+from gcsa.testing import assert_equivariant, randomize
+
+GROUPS = ("c1", "c4", "c6", "c8", "d1", "d4")
+REGULARISED: list[dict[str, Any]] = [
+    {},
+    dict(drop_path=0.5),
+    dict(proj_drop=0.5),
+    dict(drop_path=0.3, proj_drop=0.3, layer_scale=0.1, mlp_ratio=1.5, attention="group", separable=True),
+]
+
+
+@pytest.mark.parametrize("options", REGULARISED)
+@pytest.mark.parametrize("name", GROUPS)
+def test_block_is_equivariant(name: str, options: dict[str, Any]) -> None:
+    h = group(name)
+    assert_equivariant(randomize(Block(4, 2, h, **options)), torch.randn(4, 5, 4, h.order, 4), name)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_other_layers_are_equivariant(name: str) -> None:
+    h = group(name)
+    assert_equivariant(randomize(FieldMlp(4, 6, h, drop=0.5)), torch.randn(2, 3, 4, h.order, 4), name)
+    assert_equivariant(randomize(Downsample(4, 6, h)), torch.randn(2, 6, 4, h.order, 4), name)
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "circular"])
+@pytest.mark.parametrize(("strides", "size"), [((1,), (5, 6)), ((1, 2), (6, 6)), ((3,), (6, 9)), ((4, 2), (8, 16))])
+@pytest.mark.parametrize("name", GROUPS)
+def test_stem_is_equivariant(name: str, strides: tuple[int, ...], size: tuple[int, int], padding_mode: str) -> None:
+    stem = randomize(Stem(2, 4, group(name), strides, padding_mode))
+    assert_equivariant(stem, torch.randn(2, 2, *size), name, input="image")
+
+
+def test_broken_blocks_are_found() -> None:
+    h = group("c4")
+    block, mlp, stem, down = Block(4, 2, h), FieldMlp(4, 6, h), Stem(2, 4, h, (1, 2)), Downsample(4, 6, h)
+    block.drop_path = nn.Dropout(0.5)
+    mlp.fc1.index[2] = mlp.fc1.index[2].roll(1)
+    stem.convs[1].tables[3, 0, 0] += 0.1
+    down.conv.tables[3, 0, 0] += 0.1
+    for module, kind in ((block, "field"), (mlp, "field"), (stem, "image"), (down, "field")):
+        x = torch.randn(2, 2, 4, 4) if kind == "image" else torch.randn(2, 4, 4, 4, 4)
+        with pytest.raises(AssertionError, match="not equivariant"):
+            assert_equivariant(module, x, h, input=kind)
+
+
+def test_drop_path_drops_samples() -> None:
+    block = Block(4, 2, group("c4"), drop_path=0.5)
+    x = torch.randn(32, 2, 2, 4, 4)
+    kept = (block(x) == x).flatten(1).all(1)
+    assert 0 < kept.sum() < 32
+
+
+def test_layer_scale_is_the_size_of_the_branches() -> None:
+    x = torch.randn(2, 4, 4, 8, 4)
+    assert torch.allclose(Block(4, 2, group("c8"), layer_scale=1e-6)(x), x, atol=1e-4)
+    assert not torch.allclose(Block(4, 2, group("c8"))(x), x, atol=1e-1)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 6])
+def test_stem_takes_every_size_that_its_stride_divides(stride: int) -> None:
+    stem = Stem(1, 2, group("c4"), (stride,))
+    for size in (stride, 2 * stride, 7 * stride):
+        assert stem(torch.randn(1, 1, size, size)).shape[1:3] == (size // stride, size // stride)
+
+
+def test_downsample_refuses_odd_maps() -> None:
+    with pytest.raises(ValueError, match="4 or 6"):
+        Downsample(4, 6, group("c4"))(torch.randn(1, 5, 5, 4, 4))

@@ -1,0 +1,88 @@
+from typing import Any
+
+import pytest
+import torch
+
+from gcsa.layers.self_attention import GroupConvSelfAttention
+from gcsa.testing import assert_equivariant, randomize
+
+GROUPS = {"c1": 1, "c4": 4, "c6": 6, "c8": 8, "d1": 2, "d4": 8}
+MODES: list[dict[str, Any]] = [
+    dict(attention="group"),
+    dict(attention="group", radius=1),
+    dict(attention="group", radius=2, shape="disc", padding_mode="circular"),
+    dict(attention="group", kv_stride=2),
+    dict(attention="spatial"),
+    dict(attention="spatial", separable=True, kernel_size=5),
+    dict(attention="spatial", kv_stride=3, separable=True),
+    dict(attention="spatial", kernel_size=1),
+    dict(attention="linear", features=16),
+    dict(attention="linear", features=16, padding_mode="circular", proj_drop=0.5),
+]
+
+
+@pytest.mark.parametrize("options", MODES)
+@pytest.mark.parametrize("name", GROUPS)
+def test_equivariant(name: str, options: dict[str, Any]) -> None:
+    layer = randomize(GroupConvSelfAttention(4, 2, name, **options))
+    assert_equivariant(layer, torch.randn(2, 6, 6, GROUPS[name], 4), name)
+
+
+@pytest.mark.parametrize("size", [(5, 5), (4, 7)])
+@pytest.mark.parametrize("options", MODES[:3])
+def test_equivariant_on_other_sizes(options: dict[str, Any], size: tuple[int, int]) -> None:
+    assert_equivariant(randomize(GroupConvSelfAttention(4, 2, "d4", **options)), torch.randn(2, *size, 8, 4), "d4")
+
+
+@pytest.mark.parametrize("options", MODES)
+def test_one_broken_table_is_found(options: dict[str, Any]) -> None:
+    layer = GroupConvSelfAttention(4, 2, "c4", **options)
+    value = layer.v[0] if options.get("separable") else layer.v
+    if value.kernel_size == 1:
+        value.index[1] = value.index[1].roll(1)  # no table decides anything
+    else:
+        value.tables[1, 0] += torch.rand_like(value.tables[1, 0])
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(layer, torch.randn(2, 6, 6, 4, 4), "c4")
+
+
+def test_kernel_decides_what_the_queries_see() -> None:
+    """With a 1 x 1 kernel and no neighbour, a position depends on itself alone; with 3 x 3, on its neighbours."""
+    for kernel_size, reach in ((1, 1), (3, 9)):
+        layer = GroupConvSelfAttention(4, 2, "c4", "group", kernel_size, radius=0)
+        x = torch.randn(1, 5, 5, 4, 4, requires_grad=True)
+        layer(x)[0, 2, 2].sum().backward()
+        assert (x.grad != 0).any(-1).any(-1).sum() == reach
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4])
+def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> None:
+    layer = GroupConvSelfAttention(4, 2, "c4", kv_stride=stride)
+    for size in (stride, 2 * stride, 3 * stride):
+        assert layer.k(torch.randn(1, size, size, 4, 4)).shape[1:3] == (size // stride, size // stride)
+    with pytest.raises(ValueError, match="breaks exact equivariance"):
+        layer(torch.randn(1, stride + 1, stride + 1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (dict(heads=3), r"heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
+        (dict(heads=0), "heads=0 does not divide"),
+        (dict(attention="performer"), "'performer': choose one of group, spatial, linear"),
+        (dict(kernel_size=4), r"even kernel_size \(4\)"),
+        (dict(radius=-1), "radius must be 0 or more.*-1"),
+        (dict(radius=1, attention="linear"), "'linear' does not take.*radius"),
+        (dict(features=8), "'spatial' does not take.*features"),
+        (dict(features=0, attention="linear"), "must be 1 or more, not 0"),
+        (dict(radius=1, kv_stride=2), "radius=1.*kv_stride=1, not 2"),
+        (dict(kv_stride=0), "kv_stride must be 1 or more, not 0"),
+        (dict(shape="ring", radius=1), "square or disc"),
+        (dict(proj_drop=1.0), "below 1, not 1.0"),
+        (dict(padding_mode="reflect"), "zeros or circular"),
+        (dict(group="x4"), "unknown group 'x4'"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        GroupConvSelfAttention(**{"fields": 4, "heads": 2, "group": "c4", **arguments})

@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+import torch
+
+from gcsa.groups import Group, group
+
+NAMES = ("c1", "c2", "c4", "c6", "c8", "c12", "c16", "d1", "d2", "d4", "d6", "d8")
+
+
+@pytest.fixture(params=NAMES)
+def h(request: pytest.FixtureRequest) -> Group:
+    return group(request.param)
+
+
+def test_cayley_table_is_a_group(h: Group) -> None:
+    table, elements = h.cayley, np.arange(h.order)
+    assert np.array_equal(table[0], elements)
+    assert np.array_equal(table[:, 0], elements)
+    assert np.array_equal(table[table], table[elements[:, None, None], table[None]])  # (a b) c = a (b c)
+    assert (np.sort(table, axis=0) == elements[:, None]).all()
+    assert (np.sort(table, axis=1) == elements).all()
+
+
+def test_inverse(h: Group) -> None:
+    elements = np.arange(h.order)
+    assert not h.cayley[elements, h.inverse].any()
+    assert not h.cayley[h.inverse, elements].any()
+
+
+def test_matrices_are_a_faithful_homomorphism(h: Group) -> None:
+    matrices = np.stack([h.matrix(g) for g in range(h.order)])
+    products = np.einsum("aij,bjk->abik", matrices, matrices)
+    assert np.allclose(products, matrices[h.cayley], atol=1e-12)
+    assert len({tuple(np.round(m.ravel(), 6)) for m in matrices}) == h.order
+    assert np.allclose(np.linalg.det(matrices), [-1 if g >= h.rotations else 1 for g in range(h.order)])
+
+
+def test_agrees_with_escnn(h: Group) -> None:
+    space = h.gspace()
+    elements = space.fibergroup.elements
+    assert len(elements) == h.order
+    for a, x in enumerate(elements):
+        assert np.allclose(space.basespace_action(x), h.matrix(a), atol=1e-7)
+        assert elements[h.inverse[a]] == ~x
+        for b, y in enumerate(elements):
+            assert elements[h.cayley[a, b]] == x @ y
+
+
+def test_regular_representation_is_escnns(h: Group) -> None:
+    space = h.gspace()
+    x = torch.randn(h.order, 3, dtype=torch.float64)
+    for g, element in enumerate(space.fibergroup.elements):
+        expected = torch.from_numpy(space.regular_repr(element)) @ x
+        assert torch.allclose(h.act_on_fibre(x, g, dim=0), expected, atol=1e-6)
+
+
+def test_exact_elements_are_the_integer_matrices(h: Group) -> None:
+    integer = [g for g in range(h.order) if np.allclose(h.matrix(g), np.round(h.matrix(g)))]
+    assert list(h.exact_elements) == integer
+
+
+def test_act_is_a_group_action(h: Group) -> None:
+    x = torch.randn(2, 4, 4, h.order, 3)
+    assert torch.equal(h.act(x, 0), x)
+    for a in h.exact_elements:
+        for b in h.exact_elements:
+            assert torch.equal(h.act(h.act(x, b), a), h.act(x, int(h.cayley[a, b])))
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_grid_action_turns_coordinates(h: Group, size: int) -> None:
+    """The field f(p) = p becomes [g f](p) = g^-1 p, with x to the right and y upwards."""
+    axis = torch.arange(size, dtype=torch.float64) - (size - 1) / 2
+    coordinates = torch.stack(torch.meshgrid(axis, -axis, indexing="xy"))
+    for g in h.exact_elements:
+        matrix = torch.from_numpy(h.matrix(int(h.inverse[g])))
+        expected = torch.einsum("ij,jyx->iyx", matrix, coordinates)
+        assert torch.allclose(h.act_on_grid(coordinates, g), expected, atol=1e-12)
+
+
+def test_grid_action_on_other_axes() -> None:
+    x = torch.randn(2, 4, 5, 3)
+    moved = group("d4").act_on_grid(x, 5, dims=(1, 2))
+    assert torch.equal(moved.permute(0, 3, 1, 2), group("d4").act_on_grid(x.permute(0, 3, 1, 2), 5))
+
+
+@pytest.mark.parametrize("name", ["c0", "d0", "x4", "c-1", "", "c", "4", "C4", "c4 ", "c04", "c4.0", None, 4])
+def test_unknown_name(name: object) -> None:
+    with pytest.raises(ValueError, match="unknown group"):
+        group(name)  # type: ignore[arg-type]
+
+
+def test_name_and_identity(h: Group) -> None:
+    assert group(h.name) == h
+    assert group(h) is h
+    assert str(h) == h.name
+
+
+@pytest.mark.parametrize(("name", "g"), [("c8", 1), ("d6", 1), ("c4", 4), ("c4", -1)])
+def test_inexact_element(name: str, g: int) -> None:
+    with pytest.raises(ValueError, match=f"element {g} of {name}"):
+        group(name).act_on_grid(torch.zeros(4, 4), g)
+
+
+@pytest.mark.parametrize("g", [-1, 8])
+def test_element_out_of_range(g: int) -> None:
+    with pytest.raises(ValueError, match="elements 0 to 7"):
+        group("d4").matrix(g)

@@ -1,0 +1,105 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gcsa.groups import group
+from gcsa.layers.head import to_nchw
+from gcsa.testing import act, assert_equivariant, assert_invariant, equivariance_error, randomize, relative_error
+
+
+class Square(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.square()
+
+
+class AddsColumn(nn.Module):
+    """Not equivariant wherever `where` holds: adds its column number to each pixel."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
+    def forward(self, x: Tensor) -> Tensor:
+        broken = {"always": True, "train": self.training, "float32": x.dtype == torch.float32}[self.where]
+        return x + torch.arange(x.shape[-1], dtype=x.dtype) if broken else x
+
+
+class Noise(nn.Module):
+    """Draws one number for each sample, so it is equivariant only with the same random state."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.rand(x.shape[0], *[1] * (x.ndim - 1), dtype=x.dtype)
+
+
+@pytest.mark.parametrize("g", group("d4").exact_elements)
+def test_kinds_agree(g: int) -> None:
+    x = torch.randn(2, 3, 4, 8, 5)
+    assert torch.equal(act(to_nchw(x), "d4", g, "regular"), to_nchw(act(x, "d4", g, "field")))
+    assert torch.equal(act(x, "d4", g, "invariant"), x)
+    fields = torch.randn(2, 3, 6, 6)
+    assert torch.equal(act(fields, "d4", g, "image"), group("d4").act_on_grid(fields, g))
+
+
+def test_unknown_kind() -> None:
+    with pytest.raises(ValueError, match="image, field, regular, invariant"):
+        act(torch.zeros(1), "c4", 0, "vector")  # type: ignore[arg-type]
+
+
+def test_relative_error() -> None:
+    x = torch.tensor([3.0, 4.0])
+    assert relative_error(x, x) == 0
+    assert relative_error(x + torch.tensor([0.0, 1.0]), x) == pytest.approx(0.2)
+    assert relative_error(x * float("nan"), x) == float("inf")
+    assert relative_error(x[:1], x) == float("inf")
+    assert relative_error(torch.zeros(2), torch.zeros(2)) == 0
+
+
+@pytest.mark.parametrize("module", [Square(), Noise(), nn.Identity()])
+def test_equivariant_modules_pass(module: nn.Module) -> None:
+    assert_equivariant(module, torch.randn(2, 3, 5, 5), "d4", "image", "image")
+
+
+@pytest.mark.parametrize(
+    ("where", "named"), [("always", "eval mode, float64"), ("train", "train mode"), ("float32", "float32")]
+)
+def test_broken_modules_fail(where: str, named: str) -> None:
+    with pytest.raises(AssertionError, match=rf"AddsColumn is not equivariant.*element 1 of c4, .*{named}"):
+        assert_equivariant(AddsColumn(where), torch.randn(1, 1, 4, 4), "c4", "image", "image")
+
+
+def test_elements_that_are_not_asked_for_are_not_tested() -> None:
+    assert_equivariant(AddsColumn("always"), torch.randn(1, 1, 4, 4), "c4", "image", "image", elements=(0,))
+
+
+def test_nan_fails() -> None:
+    with pytest.raises(AssertionError, match="error inf"):
+        assert_equivariant(nn.Identity(), torch.full((1, 1, 4, 4), float("nan")), "c4", "image", "image")
+
+
+def test_invariance() -> None:
+    assert_invariant(nn.Sequential(Square(), nn.AdaptiveAvgPool2d(1)), torch.randn(2, 3, 4, 4), "d4")
+    with pytest.raises(AssertionError):
+        assert_invariant(nn.Conv2d(3, 1, 4), torch.randn(2, 3, 4, 4), "d4")
+
+
+def test_module_and_random_state_stay() -> None:
+    module = nn.Conv2d(1, 1, 1).eval()
+    state = torch.get_rng_state()
+    assert_equivariant(module, torch.randn(1, 1, 4, 4, generator=torch.Generator()), "c4", "image", "image")
+    assert equivariance_error(Noise(), torch.ones(2, 4, 4, 4, 1), "c4", 1) < 1e-6
+    assert not module.training
+    assert module.weight.dtype == torch.float32
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_randomize_changes_vectors_only() -> None:
+    first, second = (randomize(nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4))) for _ in range(2))
+    plain = nn.Linear(4, 4)
+    weight = plain.weight.clone()
+    randomize(plain)
+    assert torch.equal(plain.weight, weight)
+    assert torch.equal(first[0].weight, second[0].weight)
+    assert torch.equal(first[0].bias, second[0].bias)
+    assert (first[0].weight != 1).all()
+    assert (first[0].bias != 0).all()
+    assert not torch.equal(randomize(nn.LayerNorm(4), seed=1).bias, first[0].bias)

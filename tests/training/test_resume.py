@@ -1,0 +1,112 @@
+"""A run that was interrupted and resumed ends with the bits of one that was not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gcsa.training import run
+
+from .conftest import TINY, InterruptAt, Interrupted, composed
+
+ROOT = Path(__file__).parents[2]
+EVERY = 3
+"""Steps between checkpoints; an epoch has 8."""
+
+
+def fit(folder: Path, *overrides: str) -> None:
+    run.train(composed(folder, *TINY, *overrides), folder)
+
+
+def fit_until(batch: int, folder: Path, *overrides: str) -> None:
+    """`fit` that ends at training batch `batch`, counted over epochs, as if it had been killed."""
+    build = run.build_trainer
+
+    def interrupted(*args: Any) -> Any:
+        trainer = build(*args)
+        trainer.callbacks.insert(0, InterruptAt(batch))
+        return trainer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "build_trainer", interrupted)
+        with pytest.raises(Interrupted):
+            fit(folder, *overrides)
+
+
+def differences(first: Any, second: Any, path: str = "") -> list[str]:
+    """Where two nested states differ, bit for bit."""
+    if isinstance(first, dict) and isinstance(second, dict):
+        keys = first.keys() | second.keys()
+        return [d for key in keys for d in differences(first.get(key), second.get(key), f"{path}.{key}")]
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        return [] if torch.equal(first, second) else [path]
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple) and len(first) == len(second):
+        return [d for i, (a, b) in enumerate(zip(first, second, strict=True)) for d in differences(a, b, f"{path}/{i}")]
+    return [] if first == second else [path]
+
+
+def assert_same_state(first: Path, second: Path) -> None:
+    """Weights, their average, optimizer and schedule of two checkpoints are equal, bit for bit."""
+    states = [torch.load(path, weights_only=True) for path in (first, second)]
+    assert states[0]["global_step"] == states[1]["global_step"]
+    for key in ("state_dict", "current_model_state", "averaging_state", "optimizer_states", "lr_schedulers"):
+        assert differences(states[0][key], states[1][key]) == [], key
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an uninterrupted run."""
+    folder = tmp_path_factory.mktemp("whole")
+    fit(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("every", "batch"),
+    [("null", 13), (f"{EVERY}", 5), (f"{EVERY}", 16)],
+    ids=["from an epoch's end", "from mid-epoch", "in the first batch of an epoch"],
+)
+def test_resumes_bit_for_bit(whole: Path, tmp_path: Path, every: str, batch: int) -> None:
+    fit_until(batch, tmp_path, f"checkpoint_every_n_steps={every}")
+    fit(tmp_path, f"checkpoint_every_n_steps={every}", "ckpt_path=last")
+    for name in ("last", "best"):
+        assert_same_state(whole / f"checkpoints/{name}.ckpt", tmp_path / f"checkpoints/{name}.ckpt")
+
+
+def test_random_numbers_matter(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: where the seed of a step is lost, the same comparison finds other weights."""
+    fit_until(5, tmp_path, f"checkpoint_every_n_steps={EVERY}")
+    monkeypatch.setattr("gcsa.training.callbacks.StepSeed.on_train_batch_start", lambda *_: None)
+    fit(tmp_path, f"checkpoint_every_n_steps={EVERY}", "ckpt_path=last")
+    with pytest.raises(AssertionError):
+        assert_same_state(whole / "checkpoints/last.ckpt", tmp_path / "checkpoints/last.ckpt")
+
+
+@pytest.mark.slow  # three processes that each import torch and train: half a minute to a minute on two cores
+def test_survives_kill_9(tmp_path: Path) -> None:
+    command = [sys.executable, "train.py", *TINY, "data.limit_train=null", "checkpoint_every_n_steps=7"]
+
+    def start(folder: Path, *more: str) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([*command, f"output_dir={folder}", *more], cwd=ROOT, stdout=subprocess.DEVNULL)
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(whole).wait(300) == 0
+    process = start(killed)
+    last = killed / "checkpoints/last.ckpt"
+    deadline = time.monotonic() + 120
+    while not last.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    step = torch.load(last, weights_only=True)["global_step"]
+    assert step % 40 != 0, "the kill was meant to come in mid-epoch"
+    assert start(killed, "ckpt_path=last").wait(300) == 0
+    for name in ("last", "best"):
+        assert_same_state(whole / f"checkpoints/{name}.ckpt", killed / f"checkpoints/{name}.ckpt")

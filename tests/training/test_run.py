@@ -1,0 +1,78 @@
+"""A whole run: what it writes, and that timm and Lightning open it again."""
+
+import json
+from pathlib import Path
+
+import pytest
+import pytorch_lightning as pl
+import timm
+import torch
+
+from gcsa.data import create_datamodule
+from gcsa.training import Classifier, run, save_pretrained_timm
+from gcsa.training.classifier import scores
+
+from .conftest import TINY, composed
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of the smallest gcsa model, tested at its end."""
+    folder = tmp_path_factory.mktemp("finished")
+    model = ("model=gcsa_tiny", "model.group=c4", "model.fields=4", "model.heads=1", "model.depth=1")
+    cfg = composed(folder, *TINY[3:], *model, "trainer.max_epochs=2", "test=true", "logger=default")
+    score = run.train(cfg, folder)
+    assert score == json.loads((folder / "results.json").read_text())["results"]["val/accuracy"]
+    return folder
+
+
+def test_results_say_what_was_run(finished: Path) -> None:
+    results = json.loads((finished / "results.json").read_text())
+    assert [results[key] for key in ("model", "data", "epochs", "seed")] == ["gcsa_tiny", "digits", 2, 0]
+    assert {"val/accuracy", "test/accuracy", "test/calibration_error", "invariance_error"} <= results["results"].keys()
+    assert results["results"]["invariance_error"] < 1e-5
+    assert results["machine"]["cores"] > 0
+    assert (finished / "csv/version_0/metrics.csv").is_file()
+
+
+def test_checkpoint_loads_with_weights_only(finished: Path) -> None:
+    for name in ("best", "last"):
+        stored = torch.load(finished / f"checkpoints/{name}.ckpt", weights_only=True)
+        assert stored["hyper_parameters"]["model"]["group"] == "c4"
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+def test_lightning_and_timm_open_the_same_model(finished: Path) -> None:
+    best = finished / "checkpoints/best.ckpt"
+    classifier = Classifier.load_from_checkpoint(best, map_location="cpu", weights_only=True).eval()
+    exported = timm.create_model(f"local-dir:{finished / 'weights'}", pretrained=True).eval()
+    images = torch.rand(2, 1, 28, 28)
+    assert torch.equal(exported(images), classifier(images))
+    assert exported.pretrained_cfg["input_size"] == (1, 28, 28)
+    assert tuple(exported.pretrained_cfg["mean"]) == create_datamodule("digits").mean
+
+    tester = pl.Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+    (scores,) = tester.test(classifier, create_datamodule("digits"), ckpt_path=best, weights_only=True, verbose=False)
+    results = json.loads((finished / "results.json").read_text())["results"]
+    assert scores["test/accuracy"] == results["test/accuracy"]
+
+
+def test_scores() -> None:
+    probabilities = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
+    values = scores(2, "val/")(probabilities, torch.tensor([0, 1, 0, 1]))
+    assert values["val/accuracy"] == 0.75
+    assert values["val/auroc"] == 0.75  # of the four pairs of a 0 and a 1, one is ordered wrongly
+    assert 0 < values["val/calibration_error"] < 1
+    assert "val/auroc" not in scores(3, "val/")
+
+
+def test_export_replaces_whole_or_not_at_all(tmp_path: Path) -> None:
+    model = timm.create_model("test_efficientnet", num_classes=3, in_chans=2)
+    folder = save_pretrained_timm(model, tmp_path / "weights", input_size=(2, 32, 32), mean=(0.5,) * 2, std=(0.5,) * 2)
+    before = sorted(path.name for path in folder.iterdir())
+    assert before == ["config.json", "model.safetensors"]
+    model._model_args["unserialisable"] = object()
+    with pytest.raises(ValueError, match="unserialisable"):
+        save_pretrained_timm(model, folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["weights"]
+    assert timm.create_model(f"local-dir:{folder}", pretrained=True).num_classes == 3
