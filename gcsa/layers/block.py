@@ -95,6 +95,10 @@ class Stem(nn.Module):
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        if in_chans < 1:
+            raise ValueError(f"in_chans must be 1 or more, not {in_chans}")
+        if len(strides) == 0 or min(strides) < 1:
+            raise ValueError(f"stem_strides must be one or more numbers from 1 on, not {tuple(strides)}")
         widths = [max(fields // 2, 1)] * (len(strides) - 1) + [fields]
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()

@@ -103,7 +103,6 @@ class SteerableConv2d(nn.Module):
         self.kernel_size, self.stride = kernel_size, stride
         self.padding = max(kernel_size - stride + 1, 0) // 2 if padding is None else padding
         self.circular = padding_mode == "circular" and self.padding > 0
-        self.pointwise = kernel_size == 1 and stride == 1 and self.padding == 0 and not lift and not depthwise
         self.checks_size = stride > 1 and order > 1
 
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
@@ -153,8 +152,6 @@ class SteerableConv2d(nn.Module):
         bias = self.bias
         if bias is not None:
             bias = bias.repeat(self.order)
-        if self.pointwise:
-            return F.linear(x.flatten(3), self.filter().flatten(1), bias).unflatten(3, (self.order, self.out_fields))
         image = x if self.lift else x.flatten(3).permute(0, 3, 1, 2)
         if self.checks_size:
             check_exact(image.shape[2], image.shape[3], self.kernel_size, self.stride, self.padding)

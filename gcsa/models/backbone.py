@@ -57,8 +57,8 @@ class Backbone(nn.Module):
         factory: dict[str, Any],
     ) -> None:
         super().__init__()
-        if in_chans < 1 or num_classes < 0:
-            raise ValueError(f"in_chans must be 1 or more and num_classes 0 or more, not {in_chans} and {num_classes}")
+        if num_classes < 0:
+            raise ValueError(f"num_classes must be 0 or more, not {num_classes}")
         self.group = group
         self.group_name = group.name
         self.num_classes, self.in_chans = num_classes, in_chans
@@ -168,4 +168,6 @@ def fields_for(fields: int, order: int, heads: int) -> int:
 
     Parameters grow as C^2 |H|, so C grows as 1 / sqrt(|H|).
     """
+    if heads < 1:
+        raise ValueError(f"heads must be 1 or more, not {heads}")
     return max(round(fields * math.sqrt(8 / order) / heads), 1) * heads

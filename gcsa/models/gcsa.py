@@ -81,7 +81,7 @@ class GCSA(Backbone):
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).
 SIZES: dict[str, dict[str, Any]] = {
     "gcsa_tiny": dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2),
-    "gcsa_small": dict(fields=24, depth=6, heads=4, stem_strides=(2, 2, 2), head_fields=128, mlp_ratio=2),
+    "gcsa_small": dict(fields=16, depth=6, heads=4, stem_strides=(2, 2, 1, 2), head_fields=128, mlp_ratio=2),
     "gcsa_base": dict(fields=128, depth=12, heads=8, stem_strides=(4, 4), separable=True, layer_scale=1e-4),
 }
 DEFAULT_GROUPS = {"gcsa_tiny": "c8", "gcsa_small": "d4", "gcsa_base": "c4"}

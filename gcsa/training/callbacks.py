@@ -105,9 +105,14 @@ class EpochLines(ProgressBar):
     def __init__(self) -> None:
         super().__init__()
         self._since = time.monotonic()
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Lightning asks for this in all processes but the first."""
+        self._enabled = False
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if trainer.is_global_zero:
+        if self._enabled:
             shown = (n for n in sorted(trainer.callback_metrics) if n == "train/loss" or n.startswith("val/"))
             values = "  ".join(f"{name} {float(trainer.callback_metrics[name]):.4f}" for name in shown)
             since, self._since = self._since, time.monotonic()

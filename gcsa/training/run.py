@@ -116,10 +116,12 @@ def train(cfg: DictConfig, output_dir: Path) -> float:
 
 def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: Path, seconds: float) -> float:
     """Everything after the fit, on one device and with the best checkpoint; prints the summary."""
-    best = best_checkpoint(trainer)
-    assert best.best_model_score is not None  # every epoch is validated
-    classifier = Classifier.load_from_checkpoint(best.best_model_path, map_location="cpu", weights_only=True)
-    score = float(best.best_model_score)
+    best = best_checkpoint(trainer).best_model_path
+    stored = torch.load(best, map_location="cpu", weights_only=True)
+    classifier = Classifier.load_from_checkpoint(best, map_location="cpu", weights_only=True)
+    # From the file, because processes that DDP spawned take their callbacks' state with them.
+    states = stored["callbacks"].values()
+    score = next(float(s["best_model_score"]) for s in states if s.get("monitor") == config["monitor"]["metric"])
     results: dict[str, Any] = {config["monitor"]["metric"]: score}
     lines = {"best " + config["monitor"]["metric"]: f"{score:.4f}"}
     if config["test"]:
@@ -148,14 +150,14 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
         "model": config["model"]["name"],
         "parameters": sum(p.numel() for p in classifier.model.parameters()),
         "data": config["data"]["name"],
-        "epochs": trainer.current_epoch,
-        "steps": trainer.global_step,
+        "best_epoch": stored["epoch"] + 1,
+        "best_step": stored["global_step"],
         "fit_seconds": round(seconds, 1),
         "commit": git_commit(),
         "machine": machine(),
         "config": config,
     }
-    lines |= {"checkpoint": best.best_model_path, "weights": f"local-dir:{weights}"}
+    lines |= {"checkpoint": best, "weights": f"local-dir:{weights}"}
     lines["results"] = str(write_json(output_dir / "results.json", content))
     width = max(map(len, lines))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in lines.items()))

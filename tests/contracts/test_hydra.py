@@ -1,6 +1,7 @@
 """Every choice in conf/ composes and, where that is cheap, builds; wrong ones fail with the choices in the message."""
 
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -139,17 +140,18 @@ def test_unwritable_folders_are_named(capsys: pytest.CaptureFixture[str]) -> Non
     assert "cannot use /proc/run (No such file or directory)" in capsys.readouterr().err
 
 
-def train_py(*overrides: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "train.py", *overrides]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-
-
 @pytest.mark.parametrize("override", ["model.widht=3", "data.batch_size=0"], ids=["in Hydra", "in train()"])
-def test_the_command_prints_one_line_and_no_traceback(override: str, tmp_path: Path) -> None:
-    done = train_py(override, f"output_dir={tmp_path / 'run'}")
-    assert done.returncode == 2
-    assert re.fullmatch(r"error: [^\n]*\n", done.stderr)
-    assert override.split("=")[0] in done.stderr
+def test_the_command_prints_one_line_and_no_traceback(
+    override: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    monkeypatch.setattr(sys, "argv", ["train.py", override, f"output_dir={tmp_path / 'run'}"])
+    with pytest.raises(SystemExit) as exit_:
+        runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
+    assert exit_.value.code == 2
+    printed = capsys.readouterr().err
+    assert re.fullmatch(r"error: [^\n]*\n", printed)
+    assert override.split("=")[0] in printed
 
 
 @pytest.mark.slow  # Hydra starts, and trains, several small runs one after the other
@@ -158,6 +160,7 @@ def test_the_command_prints_one_line_and_no_traceback(override: str, tmp_path: P
 )
 def test_multirun(sweep: list[str], tmp_path: Path) -> None:
     small = ["model=timm", "model.name=test_efficientnet", "data.limit_train=64", "trainer.max_epochs=1", "test=false"]
-    done = train_py("-m", *sweep, *small, f"output_dir={tmp_path}")
+    command = [sys.executable, "train.py", "-m", *sweep, *small, f"output_dir={tmp_path}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("*/results.json"))) == 2

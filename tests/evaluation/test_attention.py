@@ -59,11 +59,19 @@ def test_linear_attention_has_maps_too():
 def test_maps_of_a_timm_vit_leave_the_model_alone():
     model = timm.create_model("vit_tiny_patch16_224", img_size=16, patch_size=4, depth=2, num_classes=3, in_chans=1)
     fused = [block.attn.fused_attn for block in model.blocks]
-    maps = attention_maps(model, torch.randn(1, 16, 16), (3, 9))
+    image, attn = torch.randn(1, 16, 16), model.blocks[0].attn
+    maps = attention_maps(model, image, (3, 9))
     assert [m.shape for m in maps] == [(4, 4)] * 2
     assert all(0.5 < m.sum() < 1 for m in maps)  # the rest goes to the class token
     assert [block.attn.fused_attn for block in model.blocks] == fused
     assert not any(module._forward_hooks for module in model.modules())
+
+    inputs: list[torch.Tensor] = []
+    attn.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+    model.eval()(image[None])
+    q, k, _ = attn.qkv(inputs[0]).unflatten(2, (3, attn.num_heads, -1)).permute(2, 0, 3, 1, 4)
+    weights = (q @ k.mT * attn.scale).softmax(-1)[0, :, 1 + 0 * 4 + 2, 1:].mean(0)
+    assert torch.allclose(maps[0], weights.unflatten(0, (4, 4)), atol=1e-6)
 
 
 def test_a_resnet_has_none():

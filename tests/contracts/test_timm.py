@@ -1,0 +1,326 @@
+"""What timm expects of a model: the checks that its own tests/test_models.py makes, for every registered name."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from timm.layers import set_scriptable
+from timm.models import FeatureInfo, group_parameters, load_checkpoint, save_for_hf
+from timm.models._features_fx import get_notrace_functions, get_notrace_modules
+from timm.optim import param_groups_layer_decay, param_groups_weight_decay
+from timm.utils import ModelEmaV2, ModelEmaV3
+from torch import Tensor, nn
+from torchvision.models.feature_extraction import create_feature_extractor, get_graph_node_names
+
+from gcsa.models.backbone import Backbone
+
+NAMES = timm.list_models("gcsa*")
+BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
+SMALL = ["gcsa_tiny", "gcsa_pyramid_tiny"]
+# slow: tens of millions of parameters, expanded |H| times; each such size runs under its bare name
+HEAVY = {name for name in NAMES if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base"))}
+every_model = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in HEAVY else []) for name in NAMES]
+)
+small_models = pytest.mark.parametrize("name", SMALL)
+
+
+def create(name: str, **kwargs: Any) -> Backbone:
+    return timm.create_model(name, **kwargs).eval()
+
+
+def image(model: nn.Module, batch: int = 1) -> Tensor:
+    """Small, for speed: two positions a side at the last stage and at least 16 pixels."""
+    size = max(2 * model.feature_info[-1]["reduction"], 16)
+    return torch.randn(batch, model.default_cfg["input_size"][0], size, size)
+
+
+def traced(model: nn.Module) -> nn.Module:
+    """The model as timm's feature extraction by torch.fx builds it, with its last node as the output."""
+    settings = dict(
+        leaf_modules=get_notrace_modules(), autowrap_functions=get_notrace_functions(), param_shapes_constant=True
+    )
+    train, evaluate = get_graph_node_names(model, tracer_kwargs=settings)
+    return create_feature_extractor(
+        model, train_return_nodes=[train[-1]], eval_return_nodes=[evaluate[-1]], tracer_kwargs=settings
+    )
+
+
+def assert_all_gradients(model: nn.Module, out: Tensor) -> None:
+    assert out.shape[-1] == 42
+    assert out.isfinite().all()
+    out.mean().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@every_model
+def test_forward(name: str) -> None:
+    model = create(name)
+    x = image(model)
+    with torch.no_grad():
+        out = model(x)
+        assert out.shape == (1, model.default_cfg["num_classes"])
+        assert out.isfinite().all()
+        fx = traced(model)
+        (fx_out,) = fx(x).values()
+        assert torch.equal(fx_out, out)
+    with set_scriptable(True):
+        scripted = torch.jit.script(model)
+        fx_scripted = torch.jit.script(fx)
+    with torch.no_grad():
+        assert torch.allclose(scripted(x), out, rtol=1e-4, atol=1e-5)
+        (fx_scripted_out,) = fx_scripted(x).values()
+        assert torch.allclose(fx_scripted_out, out, rtol=1e-4, atol=1e-5)
+
+
+@every_model
+def test_backward(name: str) -> None:
+    model = timm.create_model(name, num_classes=42).train()
+    x = image(model, 2)
+    assert_all_gradients(model, model(x))
+
+
+@every_model
+def test_backward_fx(name: str) -> None:
+    model = timm.create_model(name, num_classes=42).train()
+    fx = traced(model).train()
+    (out,) = fx(image(model, 2)).values()
+    assert_all_gradients(fx, out)
+    assert sum(p.numel() for p in fx.parameters()) == sum(p.numel() for p in model.parameters())
+
+
+@every_model
+def test_default_cfg(name: str) -> None:
+    """Shapes at the size of the cfg, on the meta device, where they cost nothing."""
+    model = create(name, device="meta")
+    cfg = model.default_cfg
+    x = torch.empty(2, *cfg["input_size"], device="meta")
+    pool = tuple(cfg["pool_size"])
+    features = model.forward_features(x)
+    assert features.shape == (2, model.num_features, *pool)
+    assert model.forward_head(features, pre_logits=True).shape == (2, model.head_hidden_size)
+    assert model.num_classes == cfg["num_classes"]
+    assert {cfg["classifier"] + ".weight", cfg["first_conv"] + ".weight"} <= model.state_dict().keys()
+    assert cfg["architecture"] == name
+
+    model.reset_classifier(0)
+    assert model.num_classes == 0
+    assert model(x).shape == (2, model.head_hidden_size)
+    model.reset_classifier(0, "")
+    assert model(x).shape == (2, model.num_features, *pool)
+    model.reset_classifier(7, "max")
+    assert model(x).shape == (2, 7)
+    assert model.get_classifier().weight.shape == (7, model.head_hidden_size)
+    bare = create(name, num_classes=0, global_pool="", device="meta")
+    assert bare(x).shape == (2, model.num_features, *pool)
+
+
+@every_model
+def test_features_only(name: str) -> None:
+    model = timm.create_model(name, features_only=True, device="meta").eval()
+    channels, reductions = model.feature_info.channels(), model.feature_info.reduction()
+    assert len(channels) >= 3
+    size = 4 * reductions[-1]
+    features = model(torch.empty(1, model.default_cfg["input_size"][0], size, size, device="meta"))
+    expected = [(1, c, size // r, size // r) for c, r in zip(channels, reductions, strict=True)]
+    assert [tuple(f.shape) for f in features] == expected
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_gradient_checkpointing_changes_nothing(name: str) -> None:
+    model = timm.create_model(name, num_classes=3)
+    x = image(model)
+    out = model(x)
+    out.sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model.set_grad_checkpointing()
+    again = model(x)
+    again.sum().backward()
+    assert model.grad_checkpointing
+    assert torch.allclose(again, out, rtol=1e-4, atol=1e-5)
+    for p, gradient in zip(model.parameters(), gradients, strict=True):
+        assert torch.allclose(p.grad, gradient, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_forward_intermediates(name: str) -> None:
+    model = create(name)
+    x = image(model)
+    info = FeatureInfo(model.feature_info, tuple(range(len(model.feature_info))))
+    with torch.no_grad():
+        final, stages = model.forward_intermediates(x)
+        assert torch.allclose(final, model.forward_features(x), atol=1e-6)
+        assert [s.shape[1] for s in stages] == info.channels()
+        assert [x.shape[2] // s.shape[2] for s in stages] == info.reduction()
+        only = model.forward_intermediates(x, indices=[0, 2], intermediates_only=True, stop_early=True)
+        assert all(torch.equal(a, b) for a, b in zip(only, (stages[0], stages[2]), strict=True))
+        last = model.forward_intermediates(x, indices=1, intermediates_only=True, norm=True)
+        assert torch.equal(last[0], final)
+        assert not torch.allclose(stages[-1], final)
+
+
+@small_models
+def test_forward_intermediates_stops_early(name: str) -> None:
+    """The final features are then those of the last stage run, normalised only where the norm fits its width."""
+    model = create(name)
+    ran = []
+    model.stages[2].register_forward_hook(lambda *_: ran.append(2))
+    final, (stage,) = model.forward_intermediates(image(model), indices=[1], stop_early=True)
+    assert ran == []
+    assert final.shape == stage.shape
+
+
+def test_forward_intermediates_refuses_other_formats() -> None:
+    model = create("gcsa_tiny")
+    with pytest.raises(ValueError, match="output_fmt must be NCHW, not 'NLC'"):
+        model.forward_intermediates(image(model), output_fmt="NLC")
+
+
+@small_models
+def test_prune_intermediate_layers(name: str) -> None:
+    model = create(name)
+    x = image(model)
+    whole = model.forward_intermediates(x, indices=[0, 1], intermediates_only=True)
+    assert model.prune_intermediate_layers([0, 1]) == [0, 1]
+    assert len(model.stages) == 2
+    assert model.num_classes == 0
+    pruned = model.forward_intermediates(x, indices=[0, 1], intermediates_only=True)
+    assert all(torch.equal(a, b) for a, b in zip(whole, pruned, strict=True))
+    assert torch.equal(model(x), model.forward_features(x))
+
+
+@small_models
+def test_prune_norm(name: str) -> None:
+    model = create(name)
+    model.prune_intermediate_layers([0], prune_norm=True, prune_head=False)
+    assert isinstance(model.norm, nn.Identity)
+    assert isinstance(model.get_classifier(), nn.Linear)
+
+
+@small_models
+@pytest.mark.parametrize("feature_cls", ["getter", "fx"])
+def test_feature_classes_agree(name: str, feature_cls: str) -> None:
+    model = create(name)
+    x = image(model)
+    expected = model.forward_intermediates(x, intermediates_only=True)
+    features = create(name, features_only=True, feature_cls=feature_cls)
+    inner = features.model if feature_cls == "getter" else features
+    state = {key: value for key, value in model.state_dict().items() if key in inner.state_dict()}
+    inner.load_state_dict(state, strict=False)
+    found = features(x)
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        b = b if feature_cls == "getter" else b.permute(0, 2, 3, 1).reshape(a.shape)
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+@small_models
+def test_script_of_fx_features(name: str) -> None:
+    with set_scriptable(True):
+        model = create(name, features_only=True, feature_cls="fx")
+    plain = create(name)
+    out = torch.jit.script(model)(image(plain))
+    assert len(out) == len(plain.stages)
+    assert all(feature.isfinite().all() for feature in out)
+
+
+@small_models
+@pytest.mark.parametrize("in_chans", [1, 2, 3, 4])
+def test_in_chans(name: str, in_chans: int) -> None:
+    model = create(name, in_chans=in_chans)
+    assert model(torch.randn(1, in_chans, 64, 64)).isfinite().all()
+    assert model.stem.convs[0].weight.shape[1] == in_chans
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_parameter_groups(name: str) -> None:
+    model = create(name, num_classes=3, device="meta")
+    names = [n for n, _ in model.named_parameters()]
+    grouped = group_parameters(model, model.group_matcher())
+    assert sorted(n for group in grouped.values() for n in group) == sorted(names)
+    assert all(n.startswith("stem") for n in grouped[0])
+    layers = param_groups_layer_decay(model, layer_decay=0.5)
+    assert min(group["lr_scale"] for group in layers) == pytest.approx(0.5 ** (len(grouped) - 1))
+    assert max(group["lr_scale"] for group in layers) == 1
+    undecayed, decayed = param_groups_weight_decay(model, 0.1, model.no_weight_decay())
+    assert {p.ndim for p in undecayed["params"]} == {1}
+    assert {p.ndim for p in decayed["params"]} == {2, 4}
+
+
+@small_models
+@pytest.mark.parametrize("safe", [True, False])
+def test_local_dir_round_trip(name: str, safe: bool, tmp_path: Path) -> None:
+    arguments = dict(group="d2", mlp_ratio=1.5, num_classes=7, in_chans=2)
+    if name == "gcsa_tiny":
+        arguments |= dict(fields=6, heads=3, attention="group", radius=1, stem_strides=(2,))
+    model = create(name, **arguments)
+    save_for_hf(model, tmp_path, model_args=arguments, safe_serialization=safe)
+    assert (tmp_path / "config.json").exists()
+    assert (tmp_path / "model.safetensors").exists() is safe
+    loaded = create(f"local-dir:{tmp_path}", pretrained=True)
+    x = torch.randn(1, 2, 64, 64)
+    assert loaded.group.name == "d2"
+    assert torch.equal(loaded(x), model(x))
+
+
+@small_models
+def test_pretrained_weights_adapt_to_channels_and_classes(name: str, tmp_path: Path) -> None:
+    model = create(name, in_chans=3, num_classes=10)
+    save_for_hf(model, tmp_path, model_args=dict(in_chans=3, num_classes=10))
+    grey = create(f"local-dir:{tmp_path}", pretrained=True, in_chans=1, num_classes=4)
+    assert grey.get_classifier().out_features == 4
+    x = torch.randn(1, 1, 64, 64)
+    # timm adds up the filters of the three colours: grey is an image whose colours are alike
+    expected = model.forward_features(x.expand(-1, 3, -1, -1))
+    assert torch.allclose(grey.forward_features(x), expected, atol=1e-4)
+    assert create(f"local-dir:{tmp_path}", pretrained=True, num_classes=0)(x.expand(-1, 3, -1, -1)).ndim == 2
+    file = dict(file=str(tmp_path / "model.safetensors"))
+    overlaid = create(name, pretrained=True, pretrained_cfg_overlay=file, in_chans=3, num_classes=10)
+    assert torch.equal(overlaid.forward_features(x.expand(-1, 3, -1, -1)), expected)
+
+
+@pytest.mark.parametrize("ema_class", [ModelEmaV2, ModelEmaV3])
+def test_copies_and_averages(ema_class: type[nn.Module]) -> None:
+    model = create("gcsa_tiny_d8")
+    x = image(model)
+    assert torch.equal(copy.deepcopy(model)(x), model(x))
+    average = ema_class(model, decay=0.9)
+    for _ in range(10):
+        average.update(model)
+    assert torch.allclose(average.module(x), model(x), atol=1e-5)
+    create("gcsa_tiny_d8").load_state_dict(average.module.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("other", "named"),
+    [
+        (dict(depth=2), "Missing key.*stages.2"),
+        (dict(fields=8), "size mismatch"),
+        (dict(group="d4"), "another kernel basis"),
+        (dict(kernel_size=5), "another kernel basis|size mismatch"),
+    ],
+)
+def test_weights_of_another_architecture(other: dict[str, Any], named: str, tmp_path: Path) -> None:
+    torch.save(create("gcsa_tiny", **other).state_dict(), tmp_path / "other.pth")
+    with pytest.raises((RuntimeError, ValueError), match=f"(?s){named}"):
+        load_checkpoint(create("gcsa_tiny"), str(tmp_path / "other.pth"))
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_damaged_weights(safe: bool, tmp_path: Path) -> None:
+    model = create("gcsa_tiny")
+    save_for_hf(model, tmp_path, safe_serialization=safe)
+    (file,) = (path for path in tmp_path.iterdir() if path.suffix != ".json")
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(Exception, match="(?i)incomplete|metadata|zip archive|corrupt"):
+        create(f"local-dir:{tmp_path}", pretrained=True)
+
+
+def test_state_dict_is_the_same_in_train_and_eval() -> None:
+    model = timm.create_model("gcsa_tiny")
+    assert list(model.train().state_dict()) == list(model.eval().state_dict())

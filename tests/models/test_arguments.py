@@ -1,0 +1,114 @@
+"""Sizes, budgets and wrong arguments of the registered models."""
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+
+from gcsa.layers.steerable import SteerableConv2d
+
+NAMES = timm.list_models("gcsa*")
+SIZES = [f"gcsa_{family}{size}" for family in ("", "pyramid_") for size in ("tiny", "small", "base")]
+
+
+def parameters(name: str, **kwargs: Any) -> int:
+    """Counted on the meta device, which takes no memory."""
+    return sum(p.numel() for p in timm.create_model(name, device="meta", **kwargs).parameters())
+
+
+def test_registered_names() -> None:
+    assert sorted(NAMES) == sorted(f"{size}{suffix}" for size in SIZES for suffix in ("", "_c4", "_c8", "_d4", "_d8"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_decides_the_group(name: str) -> None:
+    model = timm.create_model(name, device="meta")
+    groups = {m.group.name for m in model.modules() if isinstance(m, SteerableConv2d)}
+    assert groups == {model.group.name}
+    if name not in SIZES:
+        assert name.endswith("_" + model.group.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("gcsa_tiny", 50e3, 100e3), ("gcsa_small", 0.3e6, 2e6), ("gcsa_base", 18e6, 25e6), ("gcsa_pyramid_small", 8e6, 16e6)],
+)
+def test_parameter_budgets(name: str, least: float, most: float) -> None:
+    assert least < parameters(name) <= most
+
+
+@pytest.mark.parametrize("size", ["gcsa_tiny", "gcsa_small", "gcsa_base"])
+def test_groups_have_about_the_same_budget(size: str) -> None:
+    counts = [parameters(f"{size}_{group}") for group in ("c4", "c8", "d4", "d8")]
+    assert max(counts) < 1.3 * min(counts)
+
+
+@pytest.mark.parametrize(("name", "small"), [("gcsa_tiny", dict(fields=4, depth=1)), ("gcsa_small", dict(mlp_ratio=1))])
+def test_size_by_keyword(name: str, small: dict[str, Any]) -> None:
+    assert parameters(name, **small) < parameters(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "named"),
+    [
+        ("gcsa_tiny", (28, 30), "28 x 30 .*multiples of 4; resize 30 to 28 or 32$"),
+        ("gcsa_small", (5, 96), "multiples of 8; resize 5 to 8$"),
+        ("gcsa_small", (0, 96), "resize 0 to 8$"),
+        ("gcsa_pyramid_tiny", (224, 225), "multiples of 32; resize 225 to 224 or 256$"),
+    ],
+)
+def test_inexact_image_size_names_the_nearest(name: str, size: tuple[int, int], named: str) -> None:
+    model = timm.create_model(name)
+    x = torch.zeros(1, model.in_chans, *size)
+    for call in (lambda: model.check_input_size(*size), lambda: model(x), lambda: model.forward_intermediates(x)):
+        with pytest.raises(ValueError, match=named):
+            call()
+    with pytest.raises(ValueError, match=named):
+        timm.create_model(name, img_size=size)
+
+
+def test_good_image_size() -> None:
+    timm.create_model("gcsa_tiny", img_size=32).check_input_size(8, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (dict(group="c0"), "unknown group 'c0'"),
+        (dict(group="x4"), "unknown group 'x4'"),
+        (dict(group="c-1"), "unknown group 'c-1'"),
+        (dict(fields=12, heads=5), "heads=5 does not divide fields=12"),
+        (dict(heads=0), "heads must be 1 or more, not 0"),
+        (dict(heads=-2), "heads must be 1 or more, not -2"),
+        (dict(depth=0), "depth must be 1 or more"),
+        (dict(fields=0), "must be 1 or more, not 0"),
+        (dict(in_chans=0), "in_chans must be 1 or more"),
+        (dict(num_classes=-1), "num_classes must be 0 or more, not -1"),
+        (dict(attention="quadratic"), "choose one of group, spatial, linear"),
+        (dict(kernel_size=4), "even kernel_size"),
+        (dict(attention="group", radius=-1), "radius must be 0 or more"),
+        (dict(attention="linear", radius=2), "'linear' does not take"),
+        (dict(attention="linear", features=0), "features must be 1 or more"),
+        (dict(kv_stride=2, radius=2), "set kv_stride=1"),
+        (dict(global_pool="token"), "unknown global_pool 'token'"),
+        (dict(proj_drop_rate=1.5), "below 1, not 1.5"),
+        (dict(padding_mode="same"), "zeros or circular"),
+        (dict(stem_strides=(2, 0)), r"stem_strides must .* not \(2, 0\)"),
+        (dict(stem_strides=()), "stem_strides must"),
+        (dict(no_such_argument=1), "no_such_argument"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        timm.create_model("gcsa_tiny", **arguments)
+
+
+def test_pyramid_needs_an_entry_for_each_stage() -> None:
+    with pytest.raises(ValueError, match="one entry a stage each, not 4, 3, 4 and 4"):
+        timm.create_model("gcsa_pyramid_tiny", depths=(1, 1, 1))
+
+
+def test_unknown_model() -> None:
+    with pytest.raises(RuntimeError, match="Unknown model"):
+        timm.create_model("gcsa_tiny_c5")

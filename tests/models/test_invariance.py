@@ -1,0 +1,133 @@
+"""Every registered model, every exact element of its group: the logits stay, the features of each stage move along."""
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import Tensor
+
+from gcsa.models.backbone import Backbone
+from gcsa.testing import Kind, act, assert_equivariant, assert_invariant, randomize, relative_error
+
+NAMES = timm.list_models("gcsa*")
+BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
+# slow: seconds a forward pass, and up to a gigabyte of expanded filters; each such size runs under its bare name
+HEAVY = {name for name in NAMES if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base"))}
+MODELS = [pytest.param(name, marks=[pytest.mark.slow] if name in HEAVY else []) for name in NAMES]
+
+
+def create(name: str, **kwargs: Any) -> Backbone:
+    return randomize(timm.create_model(name, **kwargs)).eval()
+
+
+def image(model: Backbone, batch: int = 1) -> Tensor:
+    """Two positions a side at the last stage, and at least 16 pixels."""
+    size = max(2 * model.multiple, 16)
+    return torch.randn(batch, model.in_chans, size, size)
+
+
+def errors(model: Backbone, x: Tensor) -> dict[str, float]:
+    """The largest relative error over the exact elements, of logits, features and each stage, in one forward pass."""
+    exact = model.group.exact_elements
+    with torch.no_grad():
+        features, stages = model.forward_intermediates(torch.cat([act(x, model.group, g, "image") for g in exact]))
+        outputs: dict[str, tuple[Tensor, Kind]] = {"logits": (model.forward_head(features), "invariant")}
+        outputs["features"] = (features, "regular")
+        outputs |= {f"stage {i}": (stage, "regular") for i, stage in enumerate(stages)}
+    found = {}
+    for name, (output, kind) in outputs.items():
+        first, *others = output.chunk(len(exact))
+        found[name] = max(
+            (relative_error(y, act(first, model.group, g, kind)) for y, g in zip(others, exact[1:], strict=True)), default=0.0
+        )
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model(name: str) -> None:
+    model = create(name)
+    found = errors(model, image(model))
+    assert len(found) == 2 + len(model.stages)
+    assert {key: error for key, error in found.items() if not error <= 1e-5} == {}
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_a_broken_model_is_found(name: str) -> None:
+    model = create(name, layer_scale=None)
+    model.stem.convs[-1].tables[1, 0] *= 1.05
+    found = errors(model, image(model))
+    assert found["logits"] > 1e-4
+    assert found["features"] > 1e-3
+
+
+def test_logits_depend_on_the_image() -> None:
+    model = create("gcsa_tiny")
+    a, b = model(image(model, 2))
+    assert relative_error(a, b) > 1e-2
+
+
+@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_tiny_d8", "gcsa_pyramid_tiny"])
+def test_train_mode_and_double_precision(name: str) -> None:
+    model = create(name, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
+    assert_invariant(model, image(model, 2), model.group)
+
+
+@pytest.mark.parametrize("size", [(28, 28), (12, 20), (4, 4)])
+def test_sizes(size: tuple[int, int]) -> None:
+    assert_invariant(create("gcsa_tiny"), torch.randn(1, 1, *size), "c8")
+
+
+@pytest.mark.parametrize("group", ["c2", "c6", "c16", "d1", "d2", "d6"])
+@pytest.mark.parametrize("family", ["gcsa_tiny", "gcsa_pyramid_tiny"])
+def test_other_groups_by_keyword(family: str, group: str) -> None:
+    model = create(family, group=group)
+    assert model.group.name == group
+    assert all(error <= 1e-5 for error in errors(model, image(model)).values())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(attention="group"),
+        dict(attention="group", radius=1),
+        dict(attention="spatial", radius=2, shape="disc"),
+        dict(attention="linear", features=32),
+        dict(kernel_size=5, kv_stride=2),
+        dict(separable=True, layer_scale=0.1),
+        dict(padding_mode="circular", attention="group", radius=1),
+        dict(global_pool="max", head_fields=0),
+        dict(stem_strides=(3,)),
+    ],
+)
+@pytest.mark.parametrize("group", ["c8", "d4"])
+def test_other_layers_by_keyword(group: str, options: dict[str, Any]) -> None:
+    model = create("gcsa_tiny", group=group, **options)
+    assert all(error <= 1e-5 for error in errors(model, torch.randn(1, 1, 24, 24)).values())
+
+
+@pytest.mark.parametrize("attention", ["group", "spatial"])
+def test_pyramid_attention_by_keyword(attention: str) -> None:
+    model = create("gcsa_pyramid_tiny", attention=attention, radii=(1, 2, None, None), shape="disc")
+    assert all(error <= 1e-5 for error in errors(model, image(model)).values())
+
+
+@pytest.mark.parametrize("group", ["c1", "d1", "c2"])
+def test_smaller_groups_are_not_invariant_to_more(group: str) -> None:
+    """c1 is the plain baseline, so it must fail what the others pass."""
+    model = create("gcsa_tiny", group=group)
+    assert_invariant(model, image(model), group)
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(model, image(model), "d4", "image", "invariant")
+
+
+@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_pyramid_tiny"])
+def test_circular_padding_makes_shifts_exact(name: str) -> None:
+    model = create(name, padding_mode="circular").double()
+    size = 4 * model.multiple if name == "gcsa_tiny" else 8 * model.multiple  # the windows fit into the map
+    x = torch.randn(1, model.in_chans, size, size, dtype=torch.float64)
+    shifted = x.roll((model.multiple, -2 * model.multiple), (2, 3))
+    plain = create(name).double()
+    with torch.no_grad():
+        assert relative_error(model(shifted), model(x)) < 1e-12
+        assert relative_error(plain(shifted), plain(x)) > 1e-6
