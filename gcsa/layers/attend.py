@@ -6,12 +6,12 @@ stands, so each is equivariant as it is. `group` is poster eq. 3 and 4 as writte
 `group` by positive random features (FAVOR+: Choromanski et al. 2021, Rethinking Attention with Performers).
 """
 
-from __future__ import annotations
-
 import math
 
 import torch
+import torch.fx
 import torch.nn.functional as F
+from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 SHAPES = ("square", "disc")
@@ -49,6 +49,8 @@ def neighbourhood(tile: int, radius: int, shape: str, tokens: int, device: torch
     return near.reshape(1, 1, tile * tile * tokens, -1)
 
 
+@torch.fx.wrap
+@register_notrace_function
 def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
     """Softmax attention to the tokens at most `radius` positions away (square or disc), on tensors from `to_tokens`.
 
@@ -161,6 +163,8 @@ class SpatialAttention(GroupAttention):
 
 class LinearAttention(nn.Module):
     """`GroupAttention` without a neighbourhood, by `features` positive random features, in O(tokens)."""
+
+    projection: Tensor
 
     def __init__(self, order: int, fields: int, heads: int, features: int = 64) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ import math
 import os
 import tempfile
 import warnings
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +59,7 @@ def fingerprint(group: Group, kernel_size: int) -> int:
     return int.from_bytes(hashlib.sha256(rounded.tobytes()).digest()[:6], "big")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
     path = cache_folder() / f"tables-v{_VERSION}-{group}-k{kernel_size}"
     tables = _read(path)
@@ -90,8 +90,10 @@ def _build(group: Group, kernel_size: int) -> NDArray[np.float64]:
 def _planar_functions(points: NDArray[np.float64], kernel_size: int) -> NDArray[np.float64]:
     """escnn's functions b_j at points (2, P), x to the right and y upwards: shape (J, P)."""
     with warnings.catch_warnings():
-        # escnn reports the absence of py3nj, which only its three-dimensional groups use.
+        # escnn reports the absence of py3nj, which only its three-dimensional groups use; the first import of its
+        # sources also reports their invalid escape sequences.
         warnings.filterwarnings("ignore", message=".*py3nj.*")
+        warnings.filterwarnings("ignore", message="invalid escape sequence")
         from escnn import gspaces
 
     radii, widths = rings(kernel_size)

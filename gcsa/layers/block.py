@@ -114,7 +114,7 @@ class Stem(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, H, W) to (B, H / s, W / s, N, C), s the product of the strides."""
-        for i, (conv, norm) in enumerate(zip(self.convs, self.norms)):
+        for i, (conv, norm) in enumerate(zip(self.convs, self.norms)):  # noqa: B905 (TorchScript knows no strict)
             if i > 0:
                 x = F.gelu(x)
             x = norm(conv(x))

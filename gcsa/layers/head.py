@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa.groups import Group
@@ -48,9 +47,10 @@ class InvariantHead(nn.Module):
         self.factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.order = group.order
         self.num_features = hidden_fields or fields
-        self.expand = nn.Identity()
+        expand: nn.Module = nn.Identity()
         if hidden_fields:
-            self.expand = nn.Sequential(SteerableConv2d(fields, hidden_fields, 1, group, **self.factory), nn.GELU())
+            expand = nn.Sequential(SteerableConv2d(fields, hidden_fields, 1, group, **self.factory), nn.GELU())
+        self.expand = expand
         # Means over a whole map differ little between images: without a norm the classifier starts blind.
         self.norm = nn.LayerNorm(self.num_features, eps=1e-6, **self.factory)
         self.drop = nn.Dropout(drop_rate)
@@ -62,12 +62,11 @@ class InvariantHead(nn.Module):
             if pool not in POOLS:
                 raise ValueError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, POOLS))}")
             self.pool = pool
-        if num_classes == 0:
-            self.fc = nn.Identity()
-            return
-        fc = nn.Linear(self.num_features, num_classes, **self.factory)
-        nn.init.trunc_normal_(fc.weight, std=0.02)
-        nn.init.zeros_(fc.bias)
+        fc: nn.Module = nn.Identity()
+        if num_classes > 0:
+            fc = nn.Linear(self.num_features, num_classes, **self.factory)
+            nn.init.trunc_normal_(fc.weight, std=0.02)
+            nn.init.zeros_(fc.bias)
         self.fc = fc
 
     def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:

@@ -5,8 +5,6 @@ that produce output element g are the coefficients times table g (see `basis.py`
 the order g^-1 m. The convolution itself is `conv2d` on the free (B, N * C, H, W) channels-last view of the map.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -76,6 +74,9 @@ class SteerableConv2d(nn.Module):
         in_features, out_features: channels as NCHW users count them.
     """
 
+    tables: Tensor
+    index: Tensor
+
     def __init__(
         self,
         in_fields: int,
@@ -128,7 +129,7 @@ class SteerableConv2d(nn.Module):
         order = self.group.cayley[self.group.inverse][:, : self.weight.shape[2]]
         return torch.from_numpy(order if self.weight.shape[2] > 1 else 0 * order).to(self.tables.device)
 
-    def _apply(self, fn: Any, recurse: bool = True) -> SteerableConv2d:
+    def _apply(self, fn: Any, recurse: bool = True) -> "SteerableConv2d":
         super()._apply(fn, recurse)
         if self.index.device != self.tables.device:
             self.index = self._input_order()
@@ -149,9 +150,7 @@ class SteerableConv2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O) of the same dtype."""
-        bias = self.bias
-        if bias is not None:
-            bias = bias.repeat(self.order)
+        bias = None if self.bias is None else self.bias.repeat(self.order)
         image = x if self.lift else x.flatten(3).permute(0, 3, 1, 2)
         if self.checks_size:
             check_exact(image.shape[2], image.shape[3], self.kernel_size, self.stride, self.padding)

@@ -1,7 +1,6 @@
 """What all gcsa models share: a stem, a sequence of stages, a norm and an invariant head, with timm's contract."""
 
-from __future__ import annotations
-
+# Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
 import math
 from typing import Any
 
@@ -68,7 +67,8 @@ class Backbone(nn.Module):
         self.grad_checkpointing = False
         self.stem = stem
         self.stages = nn.Sequential(*stages)
-        self.norm = FieldNorm(fields, group.order, **factory)
+        norm: nn.Module = FieldNorm(fields, group.order, **factory)
+        self.norm = norm
         self.head = InvariantHead(fields, num_classes, group, **head, **factory)
         self.head_hidden_size = self.head.num_features
         if img_size is not None:
@@ -119,23 +119,29 @@ class Backbone(nn.Module):
         take, last = feature_take_indices(len(self.stages), indices)
         stages = self.stages[: last + 1] if stop_early else self.stages
         intermediates = []
+
+        def normed(x: Tensor) -> Tensor:
+            return self.norm(x) if x.shape[-1] * self.group.order == self.num_features else x
+
         x = self.stem(x)
         for i, stage in enumerate(stages):
             x = stage(x)
             if i in take:
-                fits = x.shape[-1] * self.group.order == self.num_features
-                intermediates.append(to_nchw(self.norm(x) if norm and fits else x))
+                intermediates.append(to_nchw(normed(x) if norm else x))
         if intermediates_only:
             return intermediates
-        return to_nchw(self.norm(x)), intermediates
+        return to_nchw(normed(x)), intermediates
 
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Removes the stages after the last of `indices`, and the norm and the head where asked; returns the indices."""
+        """Removes the stages after the last of `indices`, and the norm and the head where asked; returns the indices.
+
+        A norm that does not fit the width of the stage that is then the last goes too.
+        """
         take, last = feature_take_indices(len(self.stages), indices)
         self.stages = self.stages[: last + 1]
-        if prune_norm:
+        if prune_norm or self.feature_info[last]["num_chs"] != self.num_features:
             self.norm = nn.Identity()
         if prune_head:
             self.reset_classifier(0, "")

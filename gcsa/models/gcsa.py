@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from timm.layers import calculate_drop_path_rates
 from timm.models import build_model_with_cfg
 
 from gcsa.groups import group as make_group
@@ -62,7 +61,7 @@ class GCSA(Backbone):
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         block = dict(proj_drop=proj_drop_rate, padding_mode=padding_mode, **block, **factory)
-        rates = calculate_drop_path_rates(drop_path_rate, depth)
+        rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
         stride = math.prod(stem_strides)
         super().__init__(
             h,

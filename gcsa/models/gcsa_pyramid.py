@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from timm.layers import calculate_drop_path_rates
 from timm.models import build_model_with_cfg
 from torch import nn
 
@@ -59,7 +58,7 @@ class GCSAPyramid(Backbone):
             )
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        rates = iter(calculate_drop_path_rates(drop_path_rate, sum(depths)))
+        rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
         stages: list[nn.Module] = []
         feature_info = []
         stride = math.prod(stem_strides)

@@ -61,6 +61,20 @@ def test_lightning_and_timm_open_the_same_model(finished: Path) -> None:
     assert scores["test/accuracy"] == results["test/accuracy"]
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["trainer.precision=bf16-mixed", "optimizer/schedule=one_cycle"],
+        ["callbacks=early_stopping", "monitor.metric=val/loss", "monitor.mode=min"],
+        ["callbacks=no_ema", "optimizer=sgd", "trainer.accumulate_grad_batches=2"],
+    ],
+)
+def test_other_choices_train(tmp_path: Path, overrides: list[str]) -> None:
+    cfg = composed(tmp_path, *TINY, "trainer.max_epochs=1", "data.limit_train=64", *overrides)
+    assert run.train(cfg, tmp_path) > 0
+    assert (tmp_path / "weights/model.safetensors").is_file()
+
+
 def test_scores() -> None:
     probabilities = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
     values = scores(2, "val/")(probabilities, torch.tensor([0, 1, 0, 1]))

@@ -1,0 +1,51 @@
+"""The choices inside SteerableConv2d: `python benchmarks/convolutions.py`.
+
+A 1 x 1 convolution as `conv2d` or as `linear`, and a depthwise convolution of each channel with itself or of each
+field over the whole group (channels reordered, N channels a group).
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from common import alternate, arguments, save
+from torch import Tensor
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    content = {}
+    for positions, channels in ((3136, 96), (2304, 128), (3136, 768)):
+        x = torch.randn(16, positions // 16, 1, channels, requires_grad=True)
+        weight = torch.randn(channels, channels, requires_grad=True)
+        g = torch.randn(16, positions // 16, 1, channels)
+
+        def as_linear(x: Tensor = x, weight: Tensor = weight, g: Tensor = g) -> None:
+            F.linear(x, weight).backward(g)
+
+        def as_conv(x: Tensor = x, weight: Tensor = weight, g: Tensor = g) -> None:
+            F.conv2d(x.permute(0, 3, 1, 2), weight[:, :, None, None]).permute(0, 2, 3, 1).backward(g)
+
+        name = f"1 x 1, {positions} positions, {channels} channels, forward and backward"
+        content[name] = alternate({"conv2d": as_conv, "linear": as_linear}, args.repeats)
+    for fields, order, size, batch in ((12, 8, 7, 64), (24, 8, 12, 16)):
+        x = torch.randn(batch, size, size, order, fields, requires_grad=True)
+        own = torch.randn(order * fields, 1, 3, 3, requires_grad=True)
+        whole = torch.randn(fields * order, order, 3, 3, requires_grad=True)
+
+        def channel(x: Tensor = x, own: Tensor = own) -> None:
+            image = x.flatten(3).permute(0, 3, 1, 2)
+            F.conv2d(image, own, padding=1, groups=own.shape[0]).sum().backward()
+
+        def field(x: Tensor = x, whole: Tensor = whole, fields: int = fields, order: int = order) -> None:
+            image = x.transpose(3, 4).flatten(3).permute(0, 3, 1, 2)
+            out = F.conv2d(image, whole, padding=1, groups=fields).permute(0, 2, 3, 1)
+            out.unflatten(3, (fields, order)).transpose(3, 4).contiguous().sum().backward()
+
+        name = f"depthwise 3 x 3, {fields} fields of order {order}, {size} x {size}, batch {batch}, forward, backward"
+        content[name] = alternate({"each channel": channel, "each field": field}, args.repeats)
+    save("convolutions", content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""The same transformer made of escnn's modules: the reference that the benchmarks compare with.
+
+R2Conv for every convolution, escnn's field-major NCHW layout (B, C * N, H, W), and the attention, norm and residuals
+between them as that layout has them.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+warnings.filterwarnings("ignore", message=".*py3nj.*")
+
+from escnn import gspaces, nn as enn  # noqa: E402  (after the filter for its warning at import)
+
+
+class EscnnNorm(nn.Module):
+    """Layer norm over the fibre (C, N) with one scale and shift for each field, in the field-major layout."""
+
+    def __init__(self, fields: int, order: int) -> None:
+        super().__init__()
+        self.fields, self.order = fields, order
+        self.weight = nn.Parameter(torch.ones(fields))
+        self.bias = nn.Parameter(torch.zeros(fields))
+
+    def forward(self, x: enn.GeometricTensor) -> enn.GeometricTensor:
+        weight, bias = (p.repeat_interleave(self.order) for p in (self.weight, self.bias))
+        normed = F.layer_norm(x.tensor.permute(0, 2, 3, 1), (self.fields * self.order,), weight, bias)
+        return enn.GeometricTensor(normed.permute(0, 3, 1, 2), x.type)
+
+
+class EscnnBlock(nn.Module):
+    """Pre-norm block: spatial attention with k x k group convolutions as queries, keys and values, and an MLP."""
+
+    def __init__(self, fields: int, heads: int, order: int, kernel_size: int, mlp_ratio: float) -> None:
+        super().__init__()
+        space = gspaces.rot2dOnR2(order)
+        self.fields, self.heads, self.order = fields, heads, order
+        inner = enn.FieldType(space, fields * [space.regular_repr])
+        hidden = enn.FieldType(space, int(fields * mlp_ratio) * [space.regular_repr])
+        self.norm1, self.norm2 = EscnnNorm(fields, order), EscnnNorm(fields, order)
+        self.q, self.k, self.v = (
+            enn.R2Conv(inner, inner, kernel_size, padding=kernel_size // 2, initialize=False) for _ in range(3)
+        )
+        self.out = enn.R2Conv(inner, inner, 1, initialize=False)
+        self.fc1 = enn.R2Conv(inner, hidden, 1, initialize=False)
+        self.fc2 = enn.R2Conv(hidden, inner, 1, initialize=False)
+        for conv in (self.q, self.k, self.v, self.out, self.fc1, self.fc2):
+            nn.init.normal_(conv.weights, std=0.1)
+
+    def tokens(self, x: enn.GeometricTensor) -> Tensor:
+        b, _, h, w = x.tensor.shape
+        return x.tensor.reshape(b, self.heads, -1, h * w).transpose(2, 3)
+
+    def forward(self, x: enn.GeometricTensor) -> enn.GeometricTensor:
+        normed = self.norm1(x)
+        q, k, v = (self.tokens(conv(normed)) for conv in (self.q, self.k, self.v))
+        attended = F.scaled_dot_product_attention(q, k, v).transpose(2, 3).reshape(x.tensor.shape)
+        x = x + self.out(enn.GeometricTensor(attended, x.type))
+        hidden = self.fc1(self.norm2(x))
+        return x + self.fc2(enn.GeometricTensor(F.gelu(hidden.tensor), hidden.type))
+
+
+class EscnnNet(nn.Module):
+    """Blocks between plain tensors: (B, C * N, H, W) to the same shape; with `in_chans`, a lifting stem before them."""
+
+    def __init__(
+        self, fields: int, heads: int, order: int, kernel_size: int, mlp_ratio: float, depth: int, in_chans: int = 0
+    ) -> None:
+        super().__init__()
+        space = gspaces.rot2dOnR2(order)
+        inner = enn.FieldType(space, fields * [space.regular_repr])
+        self.stem = None
+        self.type = inner
+        if in_chans:
+            self.type = enn.FieldType(space, in_chans * [space.trivial_repr])
+            self.stem = enn.R2Conv(self.type, inner, 4, stride=2, padding=1, initialize=False)
+            nn.init.normal_(self.stem.weights, std=0.1)
+        self.blocks = nn.Sequential(*(EscnnBlock(fields, heads, order, kernel_size, mlp_ratio) for _ in range(depth)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        fields = enn.GeometricTensor(x, self.type)
+        if self.stem is not None:
+            fields = self.stem(fields)
+        return self.blocks(fields).tensor
