@@ -52,7 +52,7 @@ def test_every_model(name: str) -> None:
     assert {key: error for key, error in found.items() if not error <= 1e-5} == {}
 
 
-@pytest.mark.parametrize("name", BARE)
+@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_small", "gcsa_pyramid_tiny", "gcsa_pyramid_small"])
 def test_a_broken_model_is_found(name: str) -> None:
     model = create(name, layer_scale=None)
     model.stem.convs[-1].tables[1, 0] *= 1.05
