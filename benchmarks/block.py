@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from common import arguments, forward_and_step, ratios, save
-from escnn_peer import EscnnNet
+from escnn_peer import CHANNELS_LAST, NCHW, PEERS, EscnnNet
 
 from gcsa.groups import group
 from gcsa.layers.block import Block
@@ -23,12 +23,14 @@ def main() -> None:
     for name, s in SHAPES.items():
         c_n = group(f"c{s['order']}")
         ours = Block(s["fields"], s["heads"], c_n, mlp_ratio=2, kernel_size=s["kernel_size"])
-        theirs = EscnnNet(s["fields"], s["heads"], s["order"], s["kernel_size"], 2, depth=1)
+        peer = (s["fields"], s["heads"], s["order"], s["kernel_size"], 2, 1)
+        nchw, channels_last = EscnnNet(*peer), EscnnNet(*peer, channels_last=True)
         x = torch.randn(s["batch"], s["size"], s["size"], s["order"], s["fields"])
         assert_equivariant(ours, x[:2], c_n)
         field_major = x.permute(0, 4, 3, 1, 2).flatten(1, 2).contiguous()
-        timings = forward_and_step({"gcsa": (ours, x), "escnn": (theirs, field_major)}, args.repeats)
-        content[name] = {**timings, "times_faster": ratios(timings, "escnn", "gcsa")}
+        sides = {"gcsa": (ours, x), NCHW: (nchw, field_major), CHANNELS_LAST: (channels_last, field_major)}
+        timings = forward_and_step(sides, args.repeats)
+        content[name] = {**timings, "times_faster": {peer: ratios(timings, peer, "gcsa") for peer in PEERS}}
     save("block", content)
 
 
