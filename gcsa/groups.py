@@ -80,7 +80,9 @@ class Group:
         Raises ValueError where g does not map the grid onto itself.
         """
         if g not in self.exact_elements:
-            raise ValueError(f"element {g} of {self.name} does not map a pixel grid onto itself; {self.exact_elements} do")
+            raise ValueError(
+                f"element {g} of {self.name} does not map a pixel grid onto itself; {self.exact_elements} do"
+            )
         flip, turn = self._split(g)
         if flip:
             x = x.flip(dims[1])
@@ -113,5 +115,7 @@ def group(name: str | Group) -> Group:
         return name
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
-        raise ValueError(f"unknown group {name!r}: write c or d and the number of rotations, 1 or more, such as c4, c8 or d4")
+        raise ValueError(
+            f"unknown group {name!r}: write c or d and the number of rotations, 1 or more, such as c4, c8 or d4"
+        )
     return Group(int(match[2]), match[1] == "d")

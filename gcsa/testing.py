@@ -47,7 +47,12 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 
 
 def equivariance_error(
-    function: Callable[[Tensor], Tensor], x: Tensor, group: str | Group, g: int, input: Kind = "field", output: Kind = "field"
+    function: Callable[[Tensor], Tensor],
+    x: Tensor,
+    group: str | Group,
+    g: int,
+    input: Kind = "field",
+    output: Kind = "field",
 ) -> float:
     """Relative error |f(g x) - g f(x)| / |f(x)| for one exact element g.
 

@@ -135,7 +135,13 @@ class GroupAttention(nn.Module):
     fibre = False
 
     def __init__(
-        self, order: int, fields: int, heads: int, radius: int | None = None, shape: str = "square", circular: bool = False
+        self,
+        order: int,
+        fields: int,
+        heads: int,
+        radius: int | None = None,
+        shape: str = "square",
+        circular: bool = False,
     ) -> None:
         super().__init__()
         if radius is not None and radius < 0:
@@ -179,4 +185,8 @@ class LinearAttention(nn.Module):
         return from_tokens(attend_linear(q, k, v, self.projection), self.order)
 
 
-ATTENTION: dict[str, type[nn.Module]] = {"group": GroupAttention, "spatial": SpatialAttention, "linear": LinearAttention}
+ATTENTION: dict[str, type[nn.Module]] = {
+    "group": GroupAttention,
+    "spatial": SpatialAttention,
+    "linear": LinearAttention,
+}

@@ -100,7 +100,11 @@ def _planar_functions(points: NDArray[np.float64], kernel_size: int) -> NDArray[
     cut_off = {np.float32(radius): max_frequency(radius, kernel_size) for radius in radii}
     space = gspaces.trivialOnR2()
     basis = space.build_kernel_basis(
-        space.trivial_repr, space.trivial_repr, sigma=widths, rings=radii, maximum_frequency=math.ceil(max(cut_off.values()))
+        space.trivial_repr,
+        space.trivial_repr,
+        sigma=widths,
+        rings=radii,
+        maximum_frequency=math.ceil(max(cut_off.values())),
     )
     keep = [i for i, b in enumerate(basis) if b["irrep:frequency"] <= cut_off[np.float32(b["radius"])]]
     # escnn shares one basis process-wide and samples it in its own float32, so the precision is put back after use.

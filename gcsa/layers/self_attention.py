@@ -5,6 +5,7 @@ Because the convolutions carry the position, the attention itself needs no posit
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -73,7 +74,9 @@ class GroupConvSelfAttention(nn.Module):
         if kv_stride < 1:
             raise ValueError(f"kv_stride must be 1 or more, not {kv_stride}")
         if kv_stride > 1 and attention_kwargs.get("radius") is not None:
-            raise ValueError(f"radius={attention_kwargs['radius']} needs keys at every position: set kv_stride=1, not {kv_stride}")
+            raise ValueError(
+                f"radius={attention_kwargs['radius']} needs keys at every position: set kv_stride=1, not {kv_stride}"
+            )
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = dict(padding_mode=padding_mode, **factory)
         kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)
@@ -82,10 +85,11 @@ class GroupConvSelfAttention(nn.Module):
         self.v = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
         if padding_mode == "circular" and attention_kwargs.get("radius") is not None:
             attention_kwargs["circular"] = True
-        try:
-            self.attend = ATTENTION[attention](self.group.order, fields, heads, **attention_kwargs)
-        except TypeError as error:
-            raise ValueError(f"attention {attention!r} does not take these arguments: {error}") from None
+        taken = list(inspect.signature(ATTENTION[attention]).parameters)[3:]  # after order, fields and heads
+        for key in attention_kwargs:
+            if key not in taken:
+                raise ValueError(f"attention {attention!r} does not take {key!r}: it takes {', '.join(taken)}")
+        self.attend = ATTENTION[attention](self.group.order, fields, heads, **attention_kwargs)
         self.attend.to(**factory)
         self.out = SteerableConv2d(fields, fields, 1, self.group, **factory)
         self.proj_drop = FieldDropout(proj_drop)

@@ -111,7 +111,9 @@ class SteerableConv2d(nn.Module):
         shape = (out_fields, 1 if depthwise else in_fields, 1 if lift or depthwise else order, functions)
         self.weight = nn.Parameter(torch.empty(shape, **factory))
         self.bias = nn.Parameter(torch.empty(out_fields, **factory)) if bias else None
-        self.register_buffer("tables", torch.empty((order, functions, kernel_size, kernel_size), **factory), persistent=False)
+        self.register_buffer(
+            "tables", torch.empty((order, functions, kernel_size, kernel_size), **factory), persistent=False
+        )
         self.reset_buffers()
         self.reset_parameters()
 
@@ -186,11 +188,18 @@ class SteerableConv2d(nn.Module):
 def _check_arguments(
     in_fields: int, out_fields: int, kernel_size: int, stride: int, padding_mode: str, depthwise: bool, lift: bool
 ) -> None:
-    for name, value in (("in_fields", in_fields), ("out_fields", out_fields), ("kernel_size", kernel_size), ("stride", stride)):
+    for name, value in (
+        ("in_fields", in_fields),
+        ("out_fields", out_fields),
+        ("kernel_size", kernel_size),
+        ("stride", stride),
+    ):
         if value < 1:
             raise ValueError(f"{name} must be 1 or more, not {value}")
     if kernel_size % 2 == 0 and stride == 1:
-        raise ValueError(f"an even kernel_size ({kernel_size}) needs a stride above 1: it has no centre; use {kernel_size + 1}")
+        raise ValueError(
+            f"an even kernel_size ({kernel_size}) needs a stride above 1: it has no centre; use {kernel_size + 1}"
+        )
     if padding_mode not in ("zeros", "circular"):
         raise ValueError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
     if depthwise and (lift or in_fields != out_fields):

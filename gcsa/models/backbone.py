@@ -174,6 +174,4 @@ def fields_for(fields: int, order: int, heads: int) -> int:
 
     Parameters grow as C^2 |H|, so C grows as 1 / sqrt(|H|).
     """
-    if heads < 1:
-        raise ValueError(f"heads must be 1 or more, not {heads}")
     return max(round(fields * math.sqrt(8 / order) / heads), 1) * heads

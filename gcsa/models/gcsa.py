@@ -95,7 +95,7 @@ CFGS = {
 def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any) -> GCSA:
     arguments = {**SIZES[size], "group": group, **kwargs}
     if "fields" not in kwargs:
-        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(group).order, arguments["heads"])
+        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(group).order, SIZES[size]["heads"])
     feature_cfg = dict(out_indices=tuple(range(arguments["depth"])), feature_cls="getter")
     return build_model_with_cfg(GCSA, variant, pretrained, feature_cfg=feature_cfg, **arguments)
 

@@ -100,7 +100,7 @@ def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any
     arguments = {**SIZES[size], "separable": True, "layer_scale": 1e-4, "group": group, **kwargs}
     if "fields" not in kwargs:
         order = make_group(group).order
-        stages = zip(SIZES[size]["fields"], arguments["heads"], strict=True)
+        stages = zip(SIZES[size]["fields"], SIZES[size]["heads"], strict=True)
         arguments["fields"] = tuple(fields_for(fields, order, heads) for fields, heads in stages)
     feature_cfg = dict(out_indices=tuple(range(len(arguments["depths"]))), feature_cls="getter")
     return build_model_with_cfg(GCSAPyramid, variant, pretrained, feature_cfg=feature_cfg, **arguments)

@@ -45,7 +45,9 @@ def register_family(
         for suffix, group in [("", default), *((f"_{group}", group) for group in GROUPS)]
     }
     namespace = sys.modules[module]
-    namespace.__dict__["default_cfgs"] = generate_default_cfgs({name: cfgs[size] for name, (size, _) in variants.items()})
+    namespace.__dict__["default_cfgs"] = generate_default_cfgs(
+        {name: cfgs[size] for name, (size, _) in variants.items()}
+    )
     for name, (size, group) in variants.items():
         entry_point = _entry_point(create, size, name, group)
         entry_point.__name__ = entry_point.__qualname__ = name

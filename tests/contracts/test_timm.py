@@ -22,7 +22,11 @@ NAMES = timm.list_models("gcsa*")
 BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
 SMALL = ["gcsa_tiny", "gcsa_small", "gcsa_pyramid_tiny"]
 # slow: tens of millions of parameters, expanded |H| times; each such size runs under its bare name
-HEAVY = {name for name in NAMES if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base"))}
+HEAVY = {
+    name
+    for name in NAMES
+    if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base"))
+}
 every_model = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in HEAVY else []) for name in NAMES]
 )
@@ -241,9 +245,7 @@ def test_parameter_groups(name: str) -> None:
     layers = param_groups_layer_decay(model, layer_decay=0.5)
     assert min(group["lr_scale"] for group in layers) == pytest.approx(0.5 ** (len(grouped) - 1))
     assert max(group["lr_scale"] for group in layers) == 1
-    undecayed, decayed = param_groups_weight_decay(
-        model, 0.1, no_weight_decay_list=model.no_weight_decay()
-    )
+    undecayed, decayed = param_groups_weight_decay(model, 0.1, no_weight_decay_list=model.no_weight_decay())
     assert {p.ndim for p in undecayed["params"]} == {1}
     assert {p.ndim for p in decayed["params"]} == {2, 4}
 
@@ -314,7 +316,7 @@ def test_damaged_weights(safe: bool, tmp_path: Path) -> None:
     (file,) = (path for path in tmp_path.iterdir() if path.suffix != ".json")
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
-    with pytest.raises(Exception, match="(?i)incomplete|metadata|zip archive|corrupt"):
+    with pytest.raises(Exception, match=r"(?i)incomplete|metadata|zip archive|corrupt"):
         create(f"local-dir:{tmp_path}", pretrained=True)
 
 

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,7 +28,12 @@ NEAR: dict[str, Callable[[int, int, int], bool]] = {
 
 
 def reference(
-    q: Tensor, k: Tensor, v: Tensor, heads: int, spatial: bool = False, near: Callable[[int, int], bool] = lambda *_: True
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    heads: int,
+    spatial: bool = False,
+    near: Callable[[int, int], bool] = lambda *_: True,
 ) -> Tensor:
     """Poster eq. 3 and 4 one query at a time; `near` of an offset says whether the key is in N(x)."""
     order, fields = q.shape[3:]
@@ -131,7 +137,7 @@ def test_linear_attention_converges() -> None:
     """16 times the features, a quarter of the error."""
     errors = [linear_error(features) for features in (64, 1024, 16384)]
     assert errors[2] < 0.01
-    for few, many in zip(errors, errors[1:]):
+    for few, many in pairwise(errors):
         assert 2.5 < few / many < 6.5
 
 
@@ -201,7 +207,9 @@ class OwnFeatures(LinearAttention):
         parts = []
         for g in range(q.shape[3]):
             projection = self.projection.roll(g, 1)
-            parts.append(attend_linear(*(to_tokens(x, self.heads, False) for x in (q[:, :, :, g : g + 1], k, v)), projection))
+            parts.append(
+                attend_linear(*(to_tokens(x, self.heads, False) for x in (q[:, :, :, g : g + 1], k, v)), projection)
+            )
         return torch.cat([from_tokens(part, 1) for part in parts], 3)
 
 

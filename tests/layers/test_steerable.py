@@ -142,7 +142,12 @@ def test_bad_arguments(arguments: tuple[Any, ...], named: str) -> None:
 
 @pytest.mark.parametrize(
     ("size", "conv", "near"),
-    [((5, 6), (4, 2, 1), "4 or 6"), ((6, 5), (4, 2, 1), "4 or 6"), ((6, 6), (3, 2, 1), "5 or 7"), ((1, 1), (8, 4, 2), "4")],
+    [
+        ((5, 6), (4, 2, 1), "4 or 6"),
+        ((6, 5), (4, 2, 1), "4 or 6"),
+        ((6, 6), (3, 2, 1), "5 or 7"),
+        ((1, 1), (8, 4, 2), "4"),
+    ],
 )
 def test_inexact_size_names_the_nearest(size: tuple[int, int], conv: tuple[int, int, int], near: str) -> None:
     with pytest.raises(ValueError, match=rf"{size[0]} x {size[1]} breaks exact.* use a size of {near}$"):
@@ -162,7 +167,7 @@ def test_foreign_fingerprint_is_refused() -> None:
     layer = SteerableConv2d(3, 3, 3, "c4")
     state = layer.state_dict()
     assert list(state) == ["weight", "bias", "_extra_state"]
-    with pytest.raises(ValueError, match="another kernel basis .*for c4 and kernel 3"):
+    with pytest.raises(ValueError, match=r"another kernel basis .*for c4 and kernel 3"):
         layer.load_state_dict({**state, "_extra_state": state["_extra_state"] + 1})
     with pytest.raises(ValueError, match="another kernel basis"):
         SteerableConv2d(3, 3, 3, "d2").load_state_dict(state)
@@ -237,7 +242,9 @@ def test_export(options: dict[str, Any]) -> None:
 def test_gradients_reach_all_parameters() -> None:
     layer = SteerableConv2d(2, 2, 3, "d4").double()
     x = image(8, 4, 4, fields=2).double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda w: torch.func.functional_call(layer, {"weight": w}, (x.detach(),)), layer.weight)
+    assert torch.autograd.gradcheck(
+        lambda w: torch.func.functional_call(layer, {"weight": w}, (x.detach(),)), layer.weight
+    )
     layer(x).square().mean().backward()
     assert x.grad.abs().min() > 0
     assert layer.bias.grad.abs().min() > 0

@@ -32,7 +32,12 @@ def test_the_name_decides_the_group(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "least", "most"),
-    [("gcsa_tiny", 50e3, 100e3), ("gcsa_small", 0.3e6, 2e6), ("gcsa_base", 18e6, 25e6), ("gcsa_pyramid_small", 8e6, 16e6)],
+    [
+        ("gcsa_tiny", 50e3, 100e3),
+        ("gcsa_small", 0.3e6, 2e6),
+        ("gcsa_base", 18e6, 25e6),
+        ("gcsa_pyramid_small", 8e6, 16e6),
+    ],
 )
 def test_parameter_budgets(name: str, least: float, most: float) -> None:
     assert least < parameters(name) <= most

@@ -13,7 +13,11 @@ from gcsa.testing import Kind, act, assert_equivariant, assert_invariant, random
 NAMES = timm.list_models("gcsa*")
 BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
 # slow: seconds a forward pass, and up to a gigabyte of expanded filters; each such size runs under its bare name
-HEAVY = {name for name in NAMES if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base"))}
+HEAVY = {
+    name
+    for name in NAMES
+    if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base"))
+}
 MODELS = [pytest.param(name, marks=[pytest.mark.slow] if name in HEAVY else []) for name in NAMES]
 
 
@@ -39,7 +43,8 @@ def errors(model: Backbone, x: Tensor) -> dict[str, float]:
     for name, (output, kind) in outputs.items():
         first, *others = output.chunk(len(exact))
         found[name] = max(
-            (relative_error(y, act(first, model.group, g, kind)) for y, g in zip(others, exact[1:], strict=True)), default=0.0
+            (relative_error(y, act(first, model.group, g, kind)) for y, g in zip(others, exact[1:], strict=True)),
+            default=0.0,
         )
     return found
 
