@@ -1,5 +1,6 @@
 """One training run, from a configuration to checkpoints, exported weights and results.json."""
 
+import json
 import logging
 import time
 import warnings
@@ -155,7 +156,8 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
         "fit_seconds": round(seconds, 1),
         "commit": git_commit(),
         "machine": machine(),
-        "config": config,
+        # Without the folder, so that the file can be kept and compared anywhere.
+        "config": json.loads(json.dumps(config).replace(str(output_dir), ".")),
     }
     lines |= {"checkpoint": best, "weights": f"local-dir:{weights}"}
     lines["results"] = str(write_json(output_dir / "results.json", content))
