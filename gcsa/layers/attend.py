@@ -59,6 +59,8 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circ
     grows linearly with the map. Positions outside the map are excluded, or wrap round where `circular` is true.
     """
     b, heads, height, width, tokens, dim = q.shape
+    if circular and 2 * radius >= min(height, width):
+        raise ValueError(f"radius {radius} wraps round a {height} x {width} map more than once: use radius=None there")
     tile = max(2 * radius, 4)
     bottom, right = -height % tile, -width % tile
     scale = 1 / math.sqrt(dim)
