@@ -13,6 +13,7 @@ from gcsa.layers.attend import (
     LinearAttention,
     SpatialAttention,
     attend_linear,
+    attend_nearby,
     from_tokens,
     neighbourhood,
     orthogonal_features,
@@ -240,3 +241,10 @@ def test_gradients_are_finite_and_reach_everything(mode: str, options: dict[str,
 def test_bad_arguments(attention: type[nn.Module], options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         attention(4, 4, 2, **options)
+
+
+def test_a_circular_neighbourhood_must_fit_the_map() -> None:
+    q = torch.randn(1, 1, 4, 7, 1, 8)
+    with pytest.raises(ValueError, match="radius 2 wraps round a 4 x 7 map more than once"):
+        attend_nearby(q, q, q, 2, "square", True)
+    attend_nearby(q, q, q, 1, "square", True)
