@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from gcsa.evaluation import Curve
@@ -51,7 +52,10 @@ def run(monkeypatch, capsys):
             code = int(stop.code or 0)
         return code, *capsys.readouterr()
 
-    return run_with
+    yield run_with
+    # What evaluate.py registers with Hydra would hide conf/ from the tests of train.py.
+    for name in ("evaluate.yaml", "data"):
+        ConfigStore.instance().repo.pop(name, None)
 
 
 def test_a_plain_network_beside_an_earlier_evaluation(run, tmp_path):
