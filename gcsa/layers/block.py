@@ -76,11 +76,30 @@ class Block(nn.Module):
         return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))))
 
 
+class LowPass(nn.Module):
+    """The binomial filter 1 2 1 along both axes of (B, H, W, N, C), in front of a stride; exact under turns and mirrors.
+
+    Without it the stride aliases, so that a shift by one pixel or a turn by 45 degrees changes what the coarse grid
+    sees (Zhang 2019, Making convolutional networks shift-invariant again).
+    """
+
+    def __init__(self, padding_mode: str = "zeros") -> None:
+        super().__init__()
+        self.mode = "circular" if padding_mode == "circular" else "constant"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to the same shape."""
+        image = F.pad(x.flatten(3).permute(0, 3, 1, 2), (1, 1, 1, 1), mode=self.mode)
+        image = F.avg_pool2d(F.avg_pool2d(image, 2, stride=1), 2, stride=1)
+        return image.permute(0, 2, 3, 1).unflatten(3, x.shape[3:])
+
+
 class Stem(nn.Module):
     """Image to feature map: a lifting convolution, then group convolutions, one for each further stride.
 
     A stride above 1 has the kernel `kernel_for_stride`, which is exact for every size that it divides; stride 1 has
-    a 5 x 5 kernel. All but the last step have half of the fields, for they run on the larger maps.
+    a 5 x 5 kernel. All but the last step have half of the fields, for they run on the larger maps. A low-pass stands
+    in front of every stride but the image's own.
     """
 
     def __init__(
@@ -100,6 +119,7 @@ class Stem(nn.Module):
         if len(strides) == 0 or min(strides) < 1:
             raise ValueError(f"stem_strides must be one or more numbers from 1 on, not {tuple(strides)}")
         widths = [max(fields // 2, 1)] * (len(strides) - 1) + [fields]
+        self.low_passes = nn.ModuleList()
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()
         before = in_chans
@@ -108,21 +128,23 @@ class Stem(nn.Module):
             conv = SteerableConv2d(
                 before, width, kernel_size, group, lift=i == 0, stride=stride, padding_mode=padding_mode, **factory
             )
+            self.low_passes.append(LowPass(padding_mode) if i > 0 and stride > 1 else nn.Identity())
             self.convs.append(conv)
             self.norms.append(FieldNorm(width, group.order, **factory))
             before = width
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, H, W) to (B, H / s, W / s, N, C), s the product of the strides."""
-        for i, (conv, norm) in enumerate(zip(self.convs, self.norms)):  # noqa: B905 (TorchScript knows no strict)
+        steps = zip(self.low_passes, self.convs, self.norms)  # noqa: B905 (TorchScript knows no strict)
+        for i, (low_pass, conv, norm) in enumerate(steps):
             if i > 0:
-                x = F.gelu(x)
+                x = low_pass(F.gelu(x))
             x = norm(conv(x))
         return x
 
 
 class Downsample(nn.Module):
-    """Norm and a 4 x 4 group convolution of stride 2: (B, H, W, N, C) to (B, H / 2, W / 2, N, out_fields)."""
+    """Norm, low-pass and a 4 x 4 group convolution of stride 2: (B, H, W, N, C) to (B, H / 2, W / 2, N, out_fields)."""
 
     def __init__(
         self,
@@ -135,10 +157,11 @@ class Downsample(nn.Module):
     ) -> None:
         super().__init__()
         self.norm = FieldNorm(fields, group.order, device=device, dtype=dtype)
+        self.low_pass = LowPass(padding_mode)
         self.conv = SteerableConv2d(
             fields, out_fields, 4, group, stride=2, padding_mode=padding_mode, device=device, dtype=dtype
         )
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, H / 2, W / 2, N, out_fields); ValueError for odd H or W."""
-        return self.conv(self.norm(x))
+        return self.conv(self.low_pass(self.norm(x)))

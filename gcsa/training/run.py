@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 
 from gcsa.data import create_datamodule
+from gcsa.evaluation import count_flops, summarize
 from gcsa.training.callbacks import StepSeed, StopOnNaN
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from gcsa.training.checks import check_config, resolve_checkpoint
@@ -139,8 +140,6 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
         std=tuple(data.std),
     )
     if config["test"]:
-        from gcsa.evaluation import summarize
-
         summary = summarize(classifier.model, data, output_dir)
         results["invariance_error"] = summary["invariance_error"]
         lines["invariance error"] = f"{summary['invariance_error']:.1e}"
@@ -150,6 +149,7 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
         "seed": config["seed"],
         "model": config["model"]["name"],
         "parameters": sum(p.numel() for p in classifier.model.parameters()),
+        "flops": count_flops(classifier.model, torch.zeros(data.in_chans, side, side)),
         "data": config["data"]["name"],
         "best_epoch": stored["epoch"] + 1,
         "best_step": stored["global_step"],

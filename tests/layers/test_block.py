@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from gcsa.groups import group
-from gcsa.layers.block import Block, Downsample, FieldMlp, Stem
+from gcsa.layers.block import Block, Downsample, FieldMlp, LowPass, Stem
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = ("c1", "c4", "c6", "c8", "d1", "d4")
@@ -50,6 +50,14 @@ def test_broken_blocks_are_found() -> None:
         x = torch.randn(2, 2, 4, 4) if kind == "image" else torch.randn(2, 4, 4, 4, 4)
         with pytest.raises(AssertionError, match="not equivariant"):
             assert_equivariant(module, x, h, input=kind)
+
+
+def test_low_pass_takes_away_what_a_stride_would_alias() -> None:
+    rows = torch.arange(6)
+    stripes = ((-1.0) ** rows).reshape(1, 6, 1, 1, 1).expand(2, 6, 6, 4, 3)  # the highest frequency of the grid
+    assert LowPass("circular")(stripes).abs().max() < 1e-6
+    assert LowPass()(stripes)[:, 1:-1].abs().max() < 1e-6
+    assert torch.allclose(LowPass("circular")(torch.ones(2, 6, 5, 4, 3)), torch.ones(2, 6, 5, 4, 3))
 
 
 def test_drop_path_drops_samples() -> None:
