@@ -1,22 +1,35 @@
-"""Writes the README's tables from the results: `python report.py` (`--check` only compares).
+"""Writes the README's tables and docs/results/*.png from the results: `python report.py` (`--check` only compares).
 
 Every number in them stands in a JSON file under docs/results/ or benchmarks/results/, with seed, configuration,
-machine and commit.
+machine and commit. A training result is the results.json of a run, copied to the folder of its comparison:
+docs/results/ itself, `systems/`, `shares/SHARE/` and `performers/DATA/`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
+
+from gcsa.evaluation import Curve, cost_figure, save, share_figure, shift_figure
 
 ROOT = Path(__file__).parent
 START, END = "<!-- results: {name} -->", "<!-- end -->"
 
 
-def load(folder: str) -> dict[str, dict[str, Any]]:
+Results = dict[str, dict[str, Any]]
+
+
+def load(folder: str) -> Results:
     return {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / folder).glob("*.json"))}
+
+
+def accuracy(run: dict[str, Any]) -> float:
+    return float(run["results"]["test/accuracy"])
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -38,16 +51,101 @@ def training_table() -> str:
     return table(["run", "parameters", "validation %", "test %", "test AUROC %", "budget", "seed", "commit"], rows)
 
 
+def systems() -> Results:
+    """The runs on rotated MNIST with one budget, the best first."""
+    runs = load("docs/results/systems")
+    return dict(sorted(runs.items(), key=lambda item: -accuracy(item[1])))
+
+
+def systems_table() -> str:
+    rows = []
+    for name, run in systems().items():
+        config = run["config"]
+        shown = [f"{run['parameters'] / 1e3:,.0f}k", f"{run['flops'] / 1e6:,.0f}M"]
+        shown += [f"{100 * run['results'][key]:.2f}" for key in ("val/accuracy", "test/accuracy")]
+        shown += [f"{run['results']['invariance_error']:.0e}", f"{run['fit_seconds'] / 60:.0f}"]
+        rows.append([f"`{name}`", *shown, str(config["trainer"]["max_epochs"]), str(run["seed"]), run["commit"][:8]])
+    header = ["system", "parameters", "FLOPs an image", "validation %", "test %", "invariance error", "minutes"]
+    return table([*header, "epochs", "seed", "commit"], rows)
+
+
+def shares() -> dict[str, dict[float, dict[str, Any]]]:
+    """System to share of the training set to run; the whole set is the run of `systems`."""
+    folders = sorted((ROOT / "docs/results/shares").glob("*"), key=lambda folder: float(folder.name))
+    runs = {float(folder.name): load(f"docs/results/shares/{folder.name}") for folder in folders} | {1.0: systems()}
+    names = sorted(set.intersection(*(set(found) for found in runs.values())))
+    return {name: {share: found[name] for share, found in runs.items()} for name in names}
+
+
+def shares_table() -> str:
+    rows = []
+    for name, runs in shares().items():
+        rows.append([f"`{name}`", *(f"{100 * accuracy(run):.2f}" for run in runs.values())])
+    columns = []
+    for share, run in next(iter(shares().values())).items():
+        columns.append(f"{share:.0%} of the training set, {run['config']['trainer']['max_epochs']} epochs: test %")
+    return table(["system", *columns], rows)
+
+
+def performers_table() -> str:
+    folders = {name: load(f"docs/results/performers/{name}") for name in ("mnist", "fashion_mnist", "cifar10")}
+    names = sorted(set().union(*folders.values()))
+    rows = []
+    for name in names:
+        runs = [found[name] for found in folders.values()]
+        parameters = f"{runs[0]['parameters'] / 1e6:.2f}M"
+        rows.append([f"`{name}`", parameters, *(f"{100 * accuracy(run):.2f}" for run in runs)])
+    columns = []
+    for data, found in folders.items():
+        config = next(iter(found.values()))["config"]
+        columns.append(
+            f"{data}, {config['data']['limit_train']} images, {config['trainer']['max_epochs']} epochs: test %"
+        )
+    return table(["system", "parameters", *columns], rows)
+
+
+def shift_curves(data: str) -> dict[str, Curve]:
+    results = load("benchmarks/results")["shifts"][data]
+    return {name: Curve(**curve) for name, curve in results["curves"].items()}
+
+
+def shifts_table() -> str:
+    rows = []
+    for data in ("mnist", "fashion_mnist"):
+        for name, curve in shift_curves(data).items():
+            centre = curve.accuracy[curve.positions.index(0)]
+            rows.append([data, f"`{name}`", str(curve.images)])
+            rows[-1] += [f"{100 * value:.1f}" for value in (centre, curve.accuracy[0], curve.accuracy[-1])]
+            rows[-1].append(f"{100 * (max(curve.accuracy) - min(curve.accuracy)):.1f}")
+    header = ["data", "system", "images", "in place %", "8 px to the left %", "8 px to the right %", "range, points"]
+    return table(header, rows)
+
+
+def figures() -> dict[str, Figure]:
+    """File name in docs/results/ to figure."""
+    costs = {name: (run["flops"], accuracy(run), run["parameters"]) for name, run in systems().items()}
+    lines = {name: {share: accuracy(run) for share, run in runs.items()} for name, runs in shares().items()}
+    return {
+        "accuracy_flops.png": cost_figure(costs, "Rotated MNIST, one budget"),
+        "equivariance_augmentation.png": share_figure(lines, "Rotated MNIST: equivariance against augmentation"),
+        "shifts_mnist.png": shift_figure(shift_curves("mnist"), "MNIST, digit 1, shifted along x"),
+        "shifts_fashion_mnist.png": shift_figure(shift_curves("fashion_mnist"), "Fashion-MNIST, trousers, shifted"),
+    }
+
+
 def invariance_table() -> str:
     """The largest error of each size over its registered groups."""
     results = load("benchmarks/results")["invariance"]
-    rows = []
+    sizes: dict[str, list[dict[str, Any]]] = {}
     for name, row in results.items():
-        if name in ("commit", "machine"):
-            continue
-        turned = f"{row['at_45_degrees']:.2f}" if "at_45_degrees" in row else ""
-        rows.append([f"`{name}`", str(row["elements"]), f"{row['logits']:.1e}", f"{row['features']:.1e}", turned])
-    header = ["model", "exact elements", "logits", "features", "logits at 45 degrees, smooth images"]
+        if name not in ("commit", "machine"):
+            sizes.setdefault(re.sub(r"_[cd]\d+$", "", name), []).append(row)
+    rows = []
+    for size, found in sizes.items():
+        turned = [f"{row['at_45_degrees']:.2f}" for row in found if "at_45_degrees" in row]
+        errors = [f"{max(row[key] for row in found):.1e}" for key in ("logits", "features")]
+        rows.append([f"`{size}`", str(len(found)), *errors, ", ".join(turned)])
+    header = ["model", "registered names", "logits", "features", "logits at 45 degrees, smooth images: c4, c8"]
     return table(header, rows)
 
 
@@ -76,6 +174,10 @@ def startup_line() -> str:
 
 PARTS = {
     "training": training_table,
+    "systems": systems_table,
+    "shares": shares_table,
+    "performers": performers_table,
+    "shifts": shifts_table,
     "invariance": invariance_table,
     "speed": speed_table,
     "startup": startup_line,
@@ -98,6 +200,8 @@ def main() -> int:
     if "--check" in sys.argv[1:]:
         return int(new != old)
     readme.write_text(new)
+    for name, figure in figures().items():
+        save(figure, ROOT / "docs/results" / name)
     return 0
 
 

@@ -10,7 +10,7 @@ from gcsa.evaluation.audit import (
     stage_errors,
 )
 from gcsa.evaluation.cost import Cost, count_flops, images_per_second, measure_cost
-from gcsa.evaluation.figures import attention_figure, polar_figure, save, shift_figure
+from gcsa.evaluation.figures import attention_figure, cost_figure, polar_figure, save, share_figure, shift_figure
 from gcsa.evaluation.metrics import Scores, predict, score, wilson_interval
 from gcsa.evaluation.report import Report, measure, summarize, table
 from gcsa.evaluation.turns import Curve, shift, shift_curve, turn, turn_curve
@@ -23,6 +23,7 @@ __all__ = [
     "StageError",
     "attention_figure",
     "attention_maps",
+    "cost_figure",
     "count_flops",
     "images_per_second",
     "invariance_error",
@@ -33,6 +34,7 @@ __all__ = [
     "predict",
     "save",
     "score",
+    "share_figure",
     "shift",
     "shift_curve",
     "shift_figure",

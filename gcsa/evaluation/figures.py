@@ -85,6 +85,49 @@ def shift_figure(curves: Mapping[str, Curve], title: str = "When the images shif
     return figure
 
 
+def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> Figure:
+    """Accuracy in percent against FLOPs an image (logarithmic), one bubble a system with an area as its parameters.
+
+    `systems`: name to (FLOPs, accuracy, parameters).
+    """
+    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    largest = max(parameters for _, _, parameters in systems.values())
+    for colour, (name, (flops, accuracy, parameters)) in zip(_colours(len(systems)), systems.items(), strict=True):
+        axes.scatter(flops, 100 * accuracy, s=600 * parameters / largest, color=colour, alpha=0.6)
+        label = f"{name}, {parameters / 1e3:,.0f}k"
+        axes.annotate(label, (flops, 100 * accuracy), xytext=(8, 6), textcoords="offset points", fontsize=8)
+    axes.set_xscale("log")
+    axes.margins(0.15)
+    axes.set_xlabel("FLOPs an image (a multiply-add is two); area of a bubble: parameters")
+    axes.set_ylabel("test accuracy [%]")
+    axes.grid(color="#dee2e6")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=13)
+    return figure
+
+
+def share_figure(systems: Mapping[str, Mapping[float, float]], title: str) -> Figure:
+    """Test error in percent against the share of the training set, both logarithmic, one line a system."""
+    figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
+        shares = sorted(line)
+        errors = [100 * (1 - line[share]) for share in shares]
+        axes.plot([100 * share for share in shares], errors, color=colour, marker="os^Dv<"[i % 6], lw=2, label=name)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: f"{value:g} %")
+    axes.set_xlabel("share of the training set")
+    axes.set_ylabel("test error")
+    axes.grid(color="#dee2e6", which="both")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.suptitle(title, fontsize=13)
+    return figure
+
+
 def attention_figure(model: nn.Module, image: Tensor, query: Pixel | None = None) -> Figure | None:
     """Attention of one pixel's position to all others, for an image (C, H, H) and its quarter turn, layer by layer.
 

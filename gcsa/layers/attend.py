@@ -98,25 +98,45 @@ def _tiles(x: Tensor, size: int, step: int) -> Tensor:
     return tiles.permute(0, 2, 3, 1, 6, 7, 4, 5).reshape(b * rows * columns, heads, size * size * tokens, dim)
 
 
+def positive_features(q: Tensor, k: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
+    """FAVOR+ features (..., m) of queries (..., T, D) and keys (..., S, D), with the random `projection` (m, D).
+
+    Their products estimate exp(<q, k> / sqrt(D)) up to a factor for each query, which cancels between numerator and
+    denominator of attention. The stabilising maxima, of each feature over all keys and then of each query over the
+    features, keep the denominator at 1 or more. In place, because memory traffic is most of what these features cost.
+    """
+    scale = q.shape[-1] ** -0.5
+    projection = projection * scale**0.5
+    k_features = (k @ projection.T).sub_(k.square().sum(-1, keepdim=True), alpha=scale / 2)
+    highest = k_features.detach().amax(-2, keepdim=True)
+    k_features = k_features.sub_(highest).exp_()
+    q_features = (q @ projection.T).add_(highest)  # the norm of q is such a factor
+    q_features = q_features.sub_(q_features.detach().amax(-1, keepdim=True)).exp_()
+    return q_features, k_features
+
+
+@torch.fx.wrap
+@register_notrace_function
 def attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> Tensor:
     """FAVOR+ estimate of `attend_everywhere` in O(tokens), with the random features `projection` (m, D).
 
     Every token has the same features, and the stabilising maximum over keys runs over all of them, which keeps
-    the result exactly equivariant. Computed in float32 or wider.
+    the result exactly equivariant. Values may have another width than keys. Computed in float32 or wider.
     """
+    if torch.jit.is_scripting() or q.is_meta:  # neither knows autocast
+        return _attend_linear(q, k, v, projection)
+    with torch.autocast(q.device.type, enabled=False):
+        return _attend_linear(q, k, v, projection)
+
+
+def _attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> Tensor:
     shape, dtype = q.shape, q.dtype
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     q, k, v = (x.flatten(2, 4).to(wide) for x in (q, k, v))
-    projection = projection.to(wide)
-    temperature = q.shape[-1] ** -0.25
-    q, k = q * temperature, k * temperature
-    q_log = q @ projection.T  # the norm of q cancels between numerator and denominator
-    k_log = k @ projection.T - k.square().sum(-1, keepdim=True) / 2
-    q_features = torch.exp(q_log - q_log.detach().amax(-1, keepdim=True))
-    k_features = torch.exp(k_log - k_log.detach().amax((-2, -1), keepdim=True))
+    q_features, k_features = positive_features(q, k, projection.to(wide))
     total = q_features @ k_features.sum(-2).unsqueeze(-1)
-    out = q_features @ (k_features.transpose(-2, -1) @ v) / total.clamp_min(1e-30)
-    return out.reshape(shape).to(dtype)
+    out = q_features @ (k_features.transpose(-2, -1) @ v) / total
+    return out.unflatten(2, shape[2:5]).to(dtype)
 
 
 def orthogonal_features(count: int, dim: int) -> Tensor:

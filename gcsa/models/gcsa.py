@@ -2,7 +2,8 @@
 
 Group Convolutional Self-Attention for Roto-Translation Equivariance in ViTs (Zaheer, Holston, Park): a lifting
 stem, then blocks of group convolutional self-attention on one resolution, and an invariant head. `gcsa_tiny` is
-for 28 x 28, `gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224.
+for 28 x 28, `gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224; `gcsa_linear_*` estimate the attention by random
+features, exactly equivariant all the same.
 """
 
 from __future__ import annotations
@@ -90,6 +91,12 @@ CFGS = {
     "gcsa_small": default_cfg((3, 96, 96), 8, num_classes=2),
     "gcsa_base": default_cfg((3, 224, 224), 16),
 }
+
+# The same sizes at a cost that grows linearly with the tokens.
+for _size in ("tiny", "small"):
+    SIZES[f"gcsa_linear_{_size}"] = dict(SIZES[f"gcsa_{_size}"], attention="linear")
+    DEFAULT_GROUPS[f"gcsa_linear_{_size}"] = DEFAULT_GROUPS[f"gcsa_{_size}"]
+    CFGS[f"gcsa_linear_{_size}"] = CFGS[f"gcsa_{_size}"]
 
 
 def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any) -> GCSA:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from timm.data import IMAGENET_INCEPTION_MEAN, IMAGENET_INCEPTION_STD
@@ -14,7 +14,9 @@ from gcsa.models.backbone import Backbone
 GROUPS = ("c4", "c8", "d4", "d8")
 
 
-def default_cfg(input_size: tuple[int, int, int], stride: int, num_classes: int = 1000) -> dict[str, Any]:
+def default_cfg(
+    input_size: tuple[int, int, int], stride: int, num_classes: int = 1000, first_conv: str = "stem.convs.0"
+) -> dict[str, Any]:
     """timm's description of a model: its input (C, H, W) and the names of its first and last layer."""
     return dict(
         url="",
@@ -25,16 +27,21 @@ def default_cfg(input_size: tuple[int, int, int], stride: int, num_classes: int 
         interpolation="bicubic",
         mean=IMAGENET_INCEPTION_MEAN[: input_size[0]],
         std=IMAGENET_INCEPTION_STD[: input_size[0]],
-        first_conv="stem.convs.0",
+        first_conv=first_conv,
         classifier="head.fc",
         license="apache-2.0",
     )
 
 
 def register_family(
-    module: str, create: Callable[..., Backbone], groups: dict[str, str], cfgs: dict[str, dict[str, Any]]
+    module: str,
+    create: Callable[..., Backbone],
+    groups: dict[str, str],
+    cfgs: dict[str, dict[str, Any]],
+    bare: Collection[str] = (),
 ) -> None:
-    """Registers `size` and `size_c4`, `size_c8`, ... for each size in `groups` (size to default group).
+    """Registers `size` and `size_c4`, `size_c8`, ... for each size in `groups` (size to default group); those in `bare`
+    under the first name only.
 
     `create(size, variant, group, pretrained, **kwargs)` builds the model; the entry points become members of
     `module`, as timm expects of a model file.
@@ -42,7 +49,7 @@ def register_family(
     variants = {
         f"{size}{suffix}": (size, group)
         for size, default in groups.items()
-        for suffix, group in [("", default), *((f"_{group}", group) for group in GROUPS)]
+        for suffix, group in [("", default), *((f"_{group}", group) for group in GROUPS if size not in bare)]
     }
     namespace = sys.modules[module]
     namespace.__dict__["default_cfgs"] = generate_default_cfgs(

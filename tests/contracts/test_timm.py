@@ -18,14 +18,14 @@ from torchvision.models.feature_extraction import create_feature_extractor
 from gcsa.layers.head import to_nchw
 from gcsa.models.backbone import Backbone
 
-NAMES = timm.list_models("gcsa*")
+NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
 SMALL = ["gcsa_tiny", "gcsa_small", "gcsa_pyramid_tiny"]
 # slow: tens of millions of parameters, expanded |H| times; each such size runs under its bare name
 HEAVY = {
     name
     for name in NAMES
-    if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base"))
+    if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base", "gsa_small"))
 }
 every_model = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in HEAVY else []) for name in NAMES]
@@ -280,6 +280,30 @@ def test_pretrained_weights_adapt_to_channels_and_classes(name: str, tmp_path: P
     file = dict(file=str(tmp_path / "model.safetensors"))
     overlaid = create(name, pretrained=True, pretrained_cfg_overlay=file, in_chans=3, num_classes=10)
     assert torch.equal(overlaid.forward_features(x.expand(-1, 3, -1, -1)), expected)
+
+
+def test_random_features_are_in_the_checkpoint() -> None:
+    """Another draw is another function, so it must travel with the weights."""
+    model, other = create("gcsa_linear_tiny"), create("gcsa_linear_tiny")
+    x = image(model)
+    other.load_state_dict(dict(model.named_parameters()), strict=False)
+    assert not torch.allclose(other(x), model(x), atol=1e-5)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(x), model(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_linear_attention_in_mixed_precision(dtype: torch.dtype) -> None:
+    model = create("gcsa_linear_tiny").train()
+    with torch.no_grad():
+        for stage in model.stages:  # peaked attention
+            stage.attn.q.weight *= 100
+            stage.attn.k.weight *= 100
+    with torch.autocast("cpu", dtype=dtype):
+        out = model(image(model, 2))
+    assert out.isfinite().all()
+    out.float().square().sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
 @pytest.mark.parametrize("ema_class", [ModelEmaV2, ModelEmaV3])

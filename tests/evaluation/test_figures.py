@@ -3,7 +3,7 @@ import pytest
 import timm
 import torch
 
-from gcsa.evaluation import Curve, attention_figure, polar_figure, save, shift_figure
+from gcsa.evaluation import Curve, attention_figure, cost_figure, polar_figure, save, share_figure, shift_figure
 from gcsa.evaluation.turns import ANGLES
 
 CURVE = Curve(ANGLES, tuple(0.9 + 0.001 * i for i in range(48)), (0.0,) * 48, 100)
@@ -31,6 +31,19 @@ def test_shift_figure_draws_accuracy_in_percent_and_change():
     left, right = shift_figure({"x": Curve((-1, 0, 1), (0.5, 1, 0.75), (0.2, 0, 0.3), 4)}).axes
     assert left.lines[0].get_ydata().tolist() == [50, 100, 75]
     assert list(right.lines[0].get_ydata()) == [0.2, 0, 0.3]
+
+
+def test_cost_figure_has_one_bubble_a_system_with_an_area_as_its_parameters():
+    axes = cost_figure({"a": (1e6, 0.9, 100), "b": (1e8, 0.95, 400)}, "title").axes[0]
+    small, large = axes.collections
+    assert small.get_offsets().tolist() == [[1e6, 90]]
+    assert large.get_sizes()[0] == pytest.approx(4 * small.get_sizes()[0])
+
+
+def test_share_figure_draws_errors_in_percent_by_rising_share():
+    line = share_figure({"a": {1.0: 0.9, 0.1: 0.5}}, "title").axes[0].lines[0]
+    assert list(line.get_xdata()) == [10, 100]
+    assert list(line.get_ydata()) == [50, pytest.approx(10)]
 
 
 def test_attention_figure_shows_maps_that_turn_with_the_image():

@@ -8,8 +8,10 @@ import torch
 
 from gcsa.layers.steerable import SteerableConv2d
 
-NAMES = timm.list_models("gcsa*")
+NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 SIZES = [f"gcsa_{family}{size}" for family in ("", "pyramid_") for size in ("tiny", "small", "base")]
+SIZES += ["gcsa_linear_tiny", "gcsa_linear_small", "gcnn_tiny", "gcnn_small", "gsa_tiny", "gsa_small"]
+ONE_GROUP = ["z2sa_tiny"]
 
 
 def parameters(name: str, **kwargs: Any) -> int:
@@ -18,7 +20,8 @@ def parameters(name: str, **kwargs: Any) -> int:
 
 
 def test_registered_names() -> None:
-    assert sorted(NAMES) == sorted(f"{size}{suffix}" for size in SIZES for suffix in ("", "_c4", "_c8", "_d4", "_d8"))
+    names = [f"{size}{suffix}" for size in SIZES for suffix in ("", "_c4", "_c8", "_d4", "_d8")]
+    assert sorted(NAMES) == sorted(names + ONE_GROUP)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -26,7 +29,7 @@ def test_the_name_decides_the_group(name: str) -> None:
     model = timm.create_model(name, device="meta")
     groups = {m.group.name for m in model.modules() if isinstance(m, SteerableConv2d)}
     assert groups == {model.group.name}
-    if name not in SIZES:
+    if name not in SIZES + ONE_GROUP:
         assert name.endswith("_" + model.group.name)
 
 
@@ -36,6 +39,8 @@ def test_the_name_decides_the_group(name: str) -> None:
         ("gcsa_tiny", 50e3, 100e3),
         ("gcsa_small", 0.3e6, 2e6),
         ("gcsa_base", 18e6, 25e6),
+        ("gcnn_tiny", 50e3, 100e3),
+        ("gcnn_small", 0.3e6, 2e6),
         ("gcsa_pyramid_small", 8e6, 16e6),
     ],
 )
@@ -43,7 +48,7 @@ def test_parameter_budgets(name: str, least: float, most: float) -> None:
     assert least < parameters(name) <= most
 
 
-@pytest.mark.parametrize("size", ["gcsa_tiny", "gcsa_small", "gcsa_base"])
+@pytest.mark.parametrize("size", ["gcsa_tiny", "gcsa_small", "gcsa_base", "gcnn_tiny", "gcnn_small"])
 def test_groups_have_about_the_same_budget(size: str) -> None:
     counts = [parameters(f"{size}_{group}") for group in ("c4", "c8", "d4", "d8")]
     assert max(counts) < 1.3 * min(counts)
@@ -107,6 +112,29 @@ def test_good_image_size() -> None:
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         timm.create_model("gcsa_tiny", **arguments)
+
+
+@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_small"])
+def test_the_plain_baseline_has_a_like_budget(name: str) -> None:
+    assert parameters(name, group="c1") == pytest.approx(parameters(name), rel=0.1)
+    assert parameters("gcsa_tiny", group="c1") < 100e3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (dict(depth=0), "depth must be 1 or more, not 0"),
+        (dict(fields=0), "must be 1 or more, not 0"),
+        (dict(kernel_size=4), "even kernel_size"),
+        (dict(group="x4"), "unknown group 'x4'"),
+        (dict(proj_drop_rate=1.5), "below 1, not 1.5"),
+        (dict(padding_mode="same"), "zeros or circular"),
+        (dict(img_size=30), "resize 30 to 28 or 32"),
+    ],
+)
+def test_bad_arguments_of_the_convolutional_network(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        timm.create_model("gcnn_tiny", **arguments)
 
 
 def test_pyramid_needs_an_entry_for_each_stage() -> None:

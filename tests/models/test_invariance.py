@@ -10,13 +10,13 @@ from torch import Tensor
 from gcsa.models.backbone import Backbone
 from gcsa.testing import Kind, act, assert_equivariant, assert_invariant, randomize, relative_error
 
-NAMES = timm.list_models("gcsa*")
+NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
 # slow: seconds a forward pass, and up to a gigabyte of expanded filters; each such size runs under its bare name
 HEAVY = {
     name
     for name in NAMES
-    if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base"))
+    if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base", "gsa_small"))
 }
 MODELS = [pytest.param(name, marks=[pytest.mark.slow] if name in HEAVY else []) for name in NAMES]
 
@@ -57,7 +57,9 @@ def test_every_model(name: str) -> None:
     assert {key: error for key, error in found.items() if not error <= 1e-5} == {}
 
 
-@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_small", "gcsa_pyramid_tiny", "gcsa_pyramid_small"])
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gcsa_small", "gcsa_pyramid_tiny", "gcsa_pyramid_small", "gcsa_linear_tiny", "gcnn_tiny"]
+)
 def test_a_broken_model_is_found(name: str) -> None:
     model = create(name, layer_scale=None)
     model.stem.convs[-1].tables[1, 0] *= 1.05
@@ -72,7 +74,7 @@ def test_logits_depend_on_the_image() -> None:
     assert relative_error(a, b) > 1e-2
 
 
-@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_tiny_d8", "gcsa_pyramid_tiny"])
+@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_tiny_d8", "gcsa_pyramid_tiny", "gcsa_linear_tiny", "gcnn_tiny"])
 def test_train_mode_and_double_precision(name: str) -> None:
     model = create(name, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
     assert_invariant(model, image(model, 2), model.group)
@@ -126,10 +128,10 @@ def test_smaller_groups_are_not_invariant_to_more(group: str) -> None:
         assert_equivariant(model, image(model), "d4", "image", "invariant")
 
 
-@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_pyramid_tiny"])
+@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_linear_tiny", "gcnn_tiny"])
 def test_circular_padding_makes_shifts_exact(name: str) -> None:
     model = create(name, padding_mode="circular").double()
-    size = 4 * model.multiple if name == "gcsa_tiny" else 8 * model.multiple  # the windows fit into the map
+    size = (8 if name == "gcsa_pyramid_tiny" else 4) * model.multiple  # the windows fit into the map
     x = torch.randn(1, model.in_chans, size, size, dtype=torch.float64)
     shifted = x.roll((model.multiple, -2 * model.multiple), (2, 3))
     plain = create(name).double()

@@ -1,0 +1,374 @@
+"""Lifting and group self-attention with relative encodings, G-SA: position and orientation enter through the keys.
+
+GSA-Nets (Romero and Cordonnier 2021, Group Equivariant Stand-Alone Self-Attention For Vision) as corrected by Schreiber
+(GSA-Nets and LoRAs for TrOCR, sections 5, 6 and 8), and GE-ViT (Xu et al. 2023). Every projection acts on the fields of
+one element at a time. The output at (i, h) is the sum over h~ of softmax attention to (j, h^) with the logits
+
+    <q(i, h~), phi_k(f(j, h^) + rho_x(h^-1 (x_j - x_i)) + rho_h(r))>,
+
+where r is h^-1 h~^-1 h^ for `original`, which is not equivariant, h~^-1 h^ for `corrected`, and h^-1 h^ for `gevit`,
+which takes h~ = h alone instead of the sum. rho_h is a table. rho_x(x) = W sin(Omega x + phase), a network of one
+hidden layer, so by the addition theorem its product with a query is one of numbers of i with numbers of j, and no
+tensor over pairs of positions and channels is needed.
+"""
+
+# Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
+import math
+from typing import Any
+
+import numpy as np
+import torch
+import torch.fx
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from timm.layers import register_notrace_function
+from torch import Tensor, nn
+
+from gcsa.groups import Group, group as make_group
+from gcsa.layers.regularize import FieldDropout
+
+ENCODINGS = ("original", "corrected", "gevit")
+
+
+def relative_elements(group: Group, encoding: str) -> NDArray[np.int64]:
+    """The element r of the group part of the encoding, at [h, h~, h^]; an axis on which it does not depend has
+    length 1. ValueError for an unknown encoding."""
+    to = group.cayley[group.inverse]  # [a, b] is a^-1 b
+    if encoding == "original":
+        return to[:, to]
+    if encoding == "corrected":
+        return to[None]
+    if encoding == "gevit":
+        return to[:, None]
+    raise ValueError(f"unknown encoding {encoding!r}: choose one of {', '.join(ENCODINGS)}")
+
+
+@torch.fx.wrap
+@register_notrace_function
+def check_radius(radius: int, height: int, width: int) -> None:
+    """Raises ValueError for a neighbourhood larger than the map."""
+    if radius > min(height, width):
+        raise ValueError(
+            f"radius {radius} is larger than a map of {height} x {width} positions: use at most "
+            f"{min(height, width)}, or None for all positions"
+        )
+
+
+def grid(rows: int, columns: int, like: Tensor) -> Tensor:
+    """Positions (rows * columns, 2), centred; x to the right, y upwards."""
+    y = (rows - 1) / 2 - torch.arange(rows, dtype=like.dtype, device=like.device)
+    x = torch.arange(columns, dtype=like.dtype, device=like.device) - (columns - 1) / 2
+    return torch.stack([x[None, :].expand(rows, columns), y[:, None].expand(rows, columns)], -1).flatten(0, 1)
+
+
+def cut(x: Tensor, rows: int, columns: int, border: int, bottom: int, right: int) -> Tensor:
+    """(B, H, W, ...), padded, to tiles of rows x columns with a border: (B, tiles, positions of each, ...)."""
+    rest = x.shape[3:]
+    x = F.pad(x.flatten(3), (0, 0, border, border + right, border, border + bottom))
+    x = x.unfold(1, rows + 2 * border, rows).unfold(2, columns + 2 * border, columns)
+    return x.permute(0, 1, 2, 4, 5, 3).flatten(3, 4).flatten(1, 2).unflatten(3, rest)
+
+
+def join(x: Tensor, rows: int, columns: int, height: int, width: int) -> Tensor:
+    """The inverse of `cut` without a border: (B, tiles, rows * columns, ...) to (B, height, width, ...)."""
+    x = x.unflatten(2, (rows, columns)).unflatten(1, (-1, (width + columns - 1) // columns))
+    return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)[:, :height, :width]
+
+
+def closed(inside: Tensor) -> Tensor:
+    """Logits to add: 0 where `inside` is 1, and where it is 0 so low that nothing is seen.
+
+    Finite, because the rows that fill up a tile see nothing at all.
+    """
+    return (inside - 1) * 1e4
+
+
+def closed_logits(height: int, width: int, tile: int, radius: int, bottom: int, right: int, like: Tensor) -> Tensor:
+    """Whether the J positions of a tile with its border are on the map and near each of Q queries: (tiles, Q, J)."""
+    inside = torch.ones(1, height, width, 1, dtype=like.dtype, device=like.device)
+    inside = cut(inside, tile, tile, radius, bottom, right).squeeze(0).transpose(1, 2)
+    q, k = grid(tile, tile, like), grid(tile + 2 * radius, tile + 2 * radius, like)
+    near = (q[:, None] - k).abs().amax(-1) < radius + 0.5
+    return closed(inside * near)
+
+
+def spatial_logits(u: Tensor, q_phases: Tensor, k_phases: Tensor) -> Tensor:
+    """<q(i, h~), phi_k rho_x(h^-1 (x_j - x_i))>, (..., Q, h, h~, J).
+
+    u (..., Q, h, h~, M) are the queries' products with the M waves' amplitudes, `q_phases` (h, Q, M) the waves' phases
+    at x_i and `k_phases` (h, J, M) those at x_j: sin(b - a) = cos(a) sin(b) - sin(a) cos(b).
+    """
+    cos, sin = (f.transpose(0, 1).unsqueeze(2) for f in (q_phases.cos(), q_phases.sin()))
+    queries = torch.cat([u * cos, -u * sin], -1)
+    keys = torch.cat([k_phases.sin(), k_phases.cos()], -1)
+    return torch.einsum("...qhgm,hjm->...qhgj", queries, keys)
+
+
+def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:
+    """weights (..., Q, h, h^, J) and v (..., h^, J, D) to (..., Q, h, D)."""
+    out = weights.flatten(-2).flatten(-3, -2) @ v.flatten(-3, -2)
+    return out.unflatten(-2, weights.shape[-4:-2])
+
+
+def attend(content: Tensor, spatial: Tensor, v: Tensor) -> Tensor:
+    """Softmax over (h^, j) of content (..., Q, h, h~, h^, J) + spatial (..., Q, h, h~, J), applied to v
+    (..., h^, J, D) and summed over h~: (..., Q, h, D)."""
+    logits = content + spatial.unsqueeze(-2)
+    return weighted_sum(logits.flatten(-2).softmax(-1).sum(-2).unflatten(-1, logits.shape[-2:]), v)
+
+
+def attend_in_two_steps(content: Tensor, spatial: Tensor, v: Tensor) -> Tensor:
+    """`attend` where content (..., Q, 1, h~, h^, J) does not depend on h, N times cheaper.
+
+    The softmax over (h^, j) is one over h^, the same for every h, times one over j of spatial + logsumexp over h^.
+    """
+    inner = content.squeeze(-4).log_softmax(-2)
+    total = content.select(-4, 0).select(-2, 0) - inner.select(-2, 0)  # the logsumexp
+    outer = (spatial + total.unsqueeze(-3)).softmax(-1)
+    weights = torch.einsum("...hgj,...gnj->...hnj", outer, inner.exp())
+    return weighted_sum(weights, v)
+
+
+@torch.fx.wrap
+@register_notrace_function
+def relative_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    amplitudes: Tensor,
+    waves: Tensor,
+    phases: Tensor,
+    turns: Tensor,
+    radius: int,
+    tile: int = 2,
+) -> Tensor:
+    """G-SA of q, k, v (B, H, W, N, heads, D) within `radius` rows and columns, or everywhere where it is negative.
+
+    `amplitudes` (heads, D, M) of M waves with the wave vectors `waves` (N, M, 2), turned by each h, and `phases` (M);
+    `turns` (heads, h, h~, h^, D) is phi_k rho_h(r), with length 1 on an axis on which r does not depend, which tells
+    the encodings apart. The map is cut into tiles of queries, each with its keys; the whole map is one tile.
+    """
+    height, width = q.shape[1:3]
+    everywhere = radius < 0
+    rows, columns = (height, width) if everywhere else (tile, tile)
+    border, bottom, right = max(radius, 0), -height % rows, -width % columns
+    q = cut(q, rows, columns, 0, bottom, right)
+    k, v = (cut(x, rows, columns, border, bottom, right) for x in (k, v))
+    q_grid, k_grid = grid(rows, columns, q), grid(rows + 2 * border, columns + 2 * border, q)
+
+    q = q.permute(0, 4, 1, 2, 3, 5)  # (B, heads, windows, Q, N, D)
+    k, v = (x.permute(0, 4, 1, 3, 2, 5) for x in (k, v))  # (B, heads, windows, N, J, D)
+    content = q.flatten(3, 4) @ k.flatten(3, 4).transpose(-2, -1)
+    content = content.unflatten(4, k.shape[3:5]).unflatten(3, q.shape[3:5])
+    # An output sees every query of its position, or, in gevit, its own.
+    own = turns.shape[2] == 1
+    axis = 5 if own else 4
+    q, content = q.unsqueeze(axis), content.unsqueeze(axis)
+    content = content + torch.einsum("bewqhgd,ehgnd->bewqhgn", q, turns).unsqueeze(-1)
+    u = torch.einsum("bewqhgd,edm->bewqhgm", q, amplitudes)
+    spatial = spatial_logits(u, q_grid @ waves.transpose(1, 2), k_grid @ waves.transpose(1, 2) + phases)
+    if not everywhere:
+        spatial = spatial + closed_logits(height, width, tile, radius, bottom, right, q)[:, :, None, None]
+    alike = content.shape[4] == 1  # for every h
+    out = attend_in_two_steps(content, spatial, v) if alike else attend(content, spatial, v)
+    return join(out.permute(0, 2, 3, 4, 1, 5), rows, columns, height, width)
+
+
+class SpatialEncoding(nn.Module):
+    """rho_x(h^-1 x) = W sin(Omega h^-1 x + phase), `fields` numbers, for each h and x in positions."""
+
+    turns: Tensor
+
+    def __init__(self, fields: int, waves: int, group: Group, factory: dict[str, Any]) -> None:
+        super().__init__()
+        if waves < 1:
+            raise ValueError(f"waves must be 1 or more, not {waves}")
+        self.group = group
+        self.waves = nn.Linear(2, waves, **factory)
+        self.amplitudes = nn.Linear(waves, fields, bias=False, **factory)
+        self.register_buffer("turns", torch.empty(group.order, 2, 2, **factory), persistent=False)
+        self.reset_buffers()
+        nn.init.normal_(self.waves.weight, std=0.5)  # radians a position: most wavelengths are 10 positions or more
+        nn.init.uniform_(self.waves.bias, -math.pi, math.pi)
+        nn.init.normal_(self.amplitudes.weight, std=math.sqrt(2 / waves))
+
+    def reset_buffers(self) -> None:
+        """Fills the matrices again, as after construction on the meta device."""
+        with torch.no_grad():
+            self.turns.copy_(torch.from_numpy(np.stack([self.group.matrix(g) for g in range(self.group.order)])))
+
+    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M)."""
+        vectors = self.waves.weight @ self.turns.transpose(1, 2)  # <omega, h^-1 x> = <h omega, x>
+        return self.amplitudes.weight.T, vectors, self.waves.bias
+
+
+def check_heads(fields: int, heads: int) -> None:
+    if heads < 1 or fields % heads != 0:
+        divisors = [n for n in range(1, fields + 1) if fields % n == 0]
+        raise ValueError(f"heads={heads} does not divide fields={fields}: choose one of {divisors}")
+
+
+class RelativeSelfAttention(nn.Module):
+    """G-SA on feature maps (B, H, W, N, C), equivariant to translations and, unless `original`, to the group.
+
+    With group c1 it is the self-attention on Z^2 with relative position encodings of the seed's section 4.
+
+    Args:
+        fields: regular fields C.
+        heads: attention heads; must divide `fields`.
+        group: such as "c4" or "d4".
+        encoding: "corrected", "gevit", or "original" as the negative control; see above.
+        radius: of the square neighbourhood in positions; None: all positions.
+        waves: hidden numbers of the spatial encoding.
+        proj_drop: probability with which an output field is dropped as a whole.
+
+    Raises:
+        ValueError: unknown encoding, heads that do not divide the fields, negative radius, no waves; in forward, a
+            radius larger than the map.
+    """
+
+    relative: Tensor
+
+    def __init__(
+        self,
+        fields: int,
+        heads: int,
+        group: str | Group,
+        encoding: str = "corrected",
+        radius: int | None = None,
+        waves: int = 16,
+        proj_drop: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        check_heads(fields, heads)
+        if radius is not None and radius < 0:
+            raise ValueError(f"radius must be 0 or more positions, or None for all positions, not {radius}")
+        self.group, self.heads = make_group(group), heads
+        self.radius = -1 if radius is None else radius
+        self.scale = (fields // heads) ** -0.5
+        self.encoding = encoding
+        self.spatial = SpatialEncoding(fields, waves, self.group, factory)
+        self.table = nn.Parameter(torch.empty(self.group.order, fields, **factory))
+        # Numbers and not indices, because weight averaging (EMA) averages buffers, and that truncates integers.
+        shape = relative_elements(self.group, encoding).shape
+        self.register_buffer("relative", torch.empty(*shape, self.group.order, **factory), persistent=False)
+        self.reset_buffers()
+        self.q = nn.Linear(fields, fields, **factory)
+        self.k = nn.Linear(fields, fields, bias=False, **factory)
+        self.v = nn.Linear(fields, fields, **factory)
+        self.out = nn.Linear(fields, fields, **factory)
+        self.proj_drop = FieldDropout(proj_drop)
+        nn.init.normal_(self.table)
+        nn.init.trunc_normal_(self.out.weight, std=fields**-0.5 / shape[1])  # the output sums over h~
+        for linear in (self.q, self.k, self.v):
+            nn.init.trunc_normal_(linear.weight, std=fields**-0.5)
+
+    def reset_buffers(self) -> None:
+        """Fills the one-hot numbers of the elements r again, as after construction on the meta device."""
+        one_hot = np.eye(self.group.order)[relative_elements(self.group, self.encoding)]
+        with torch.no_grad():
+            self.relative.copy_(torch.from_numpy(one_hot))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to the same shape; ValueError for a map smaller than the radius."""
+        check_radius(self.radius, x.shape[1], x.shape[2])
+        amplitudes, vectors, phases = self.spatial()
+        table = torch.einsum("hgnr,rc->hgnc", self.relative, self.table)
+        heads = (self.heads, -1)
+        q, k, v = self.q(x) * self.scale, self.k(x), self.v(x)
+        out = relative_attention(
+            q.unflatten(-1, heads),
+            k.unflatten(-1, heads),
+            v.unflatten(-1, heads),
+            self.k(amplitudes).unflatten(-1, heads).permute(1, 2, 0),
+            vectors,
+            phases,
+            self.k(table).unflatten(-1, heads).permute(3, 0, 1, 2, 4),
+            self.radius,
+        )
+        return self.proj_drop(self.out(out.flatten(4)))
+
+
+@torch.fx.wrap
+@register_notrace_function
+def lifting_attention(
+    x: Tensor, q: Tensor, k: Tensor, amplitudes: Tensor, waves: Tensor, phases: Tensor, radius: int
+) -> Tensor:
+    """Means of the image's own channels, weighted by lifting self-attention: (B, heads, N, C, H * W).
+
+    x (B, C, H, W), q (B, heads, D, H * W), k (heads, D, C) the keys' linear map; the encoding as in
+    `relative_attention`. Keys and values are linear in the image, so they need not be computed at each neighbour.
+    """
+    side = 2 * radius + 1
+    patches = F.unfold(x, side, padding=radius).unflatten(1, (x.shape[1], -1))  # (B, C, K, H * W)
+    inside = F.unfold(torch.ones_like(x[:1, :1]), side, padding=radius)
+    encoding = torch.sin(grid(side, side, x) @ waves.transpose(1, 2) + phases)  # (N, K, M)
+    # One product with the queries for all (h, offset): (B, heads, N * K, H * W).
+    spatial = torch.einsum("hjm,edm->ehjd", encoding, amplitudes).flatten(1, 2) @ q
+    channels = k.transpose(1, 2) @ q
+    content = torch.einsum("bect,bcjt->bejt", channels, patches) + closed(inside)
+    weights = (spatial.unflatten(2, encoding.shape[:2]) + content.unsqueeze(2)).softmax(3)
+    return torch.stack([(weights * patches[:, None, None, c]).sum(3) for c in range(x.shape[1])], 3)
+
+
+class LiftingSelfAttention(nn.Module):
+    """Self-attention from images to feature maps: at (i, h), softmax over j near i of
+    <q(i), phi_k f(j) + rho_x(h^-1 (x_j - x_i))>, applied to phi_v f(j).
+
+    rho_x takes values among the keys, which is phi_k of a sum on a space with room for both: images have one to three
+    channels.
+
+    Args:
+        in_chans: channels of the image.
+        fields: regular fields out.
+        heads, group, radius, waves: as in `RelativeSelfAttention`; the radius is in pixels and not None.
+
+    Raises:
+        ValueError: as `RelativeSelfAttention`, and no channels.
+    """
+
+    def __init__(
+        self,
+        in_chans: int,
+        fields: int,
+        heads: int,
+        group: str | Group,
+        radius: int = 2,
+        waves: int = 16,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        if in_chans < 1:
+            raise ValueError(f"in_chans must be 1 or more, not {in_chans}")
+        if radius < 0:
+            raise ValueError(f"radius must be 0 or more positions, not {radius}")
+        check_heads(fields, heads)
+        self.group, self.heads, self.radius = make_group(group), heads, radius
+        self.scale = (fields // heads) ** -0.5
+        self.spatial = SpatialEncoding(fields, waves, self.group, factory)
+        # One weight of four axes, as timm adapts to other channels. A number added to all keys changes no softmax, and
+        # one added to all values is part of the bias of `out`.
+        self.qkv = nn.Conv2d(in_chans, 3 * fields, 1, bias=False, **factory)
+        self.q_bias = nn.Parameter(torch.zeros(fields, **factory))
+        self.out = nn.Linear(fields, fields, **factory)
+        nn.init.trunc_normal_(self.qkv.weight, std=in_chans**-0.5)
+        nn.init.trunc_normal_(self.out.weight, std=fields**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in_chans, H, W) to (B, H, W, N, fields); ValueError for an image smaller than the radius."""
+        check_radius(self.radius, x.shape[2], x.shape[3])
+        amplitudes, vectors, phases = self.spatial()
+        heads = (self.heads, -1)
+        q_weight, k_weight, v_weight = self.qkv.weight.chunk(3)
+        q = F.conv2d(x, q_weight, self.q_bias).flatten(2).unflatten(1, heads) * self.scale
+        k = k_weight.flatten(1).unflatten(0, heads)
+        amplitudes = amplitudes.unflatten(-1, heads).permute(1, 2, 0)
+        means = lifting_attention(x, q, k, amplitudes, vectors, phases, self.radius)
+        values = torch.einsum("benct,edc->btned", means, v_weight.flatten(1).unflatten(0, heads)).flatten(3)
+        return self.out(values).unflatten(1, x.shape[2:])

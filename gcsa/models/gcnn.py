@@ -1,0 +1,135 @@
+"""Steerable residual networks: the convolutional counterpart of `gcsa_*`, and the poster's first "future work".
+
+Group convolutions in the pre-activation residual blocks of He et al. 2016, Identity Mappings in Deep Residual
+Networks, as in Weiler and Cesa 2019, General E(2)-Equivariant Steerable CNNs. Stem, resolution, norm and head are
+those of `GCSA`, so that what differs between the two families is attention alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timm.layers import DropPath
+from timm.models import build_model_with_cfg
+from torch import Tensor, nn
+
+from gcsa.groups import Group, group as make_group
+from gcsa.layers.block import Stem
+from gcsa.layers.norm import FieldNorm
+from gcsa.layers.regularize import FieldDropout
+from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.backbone import Backbone, fields_for
+from gcsa.models.registry import default_cfg, register_family
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(gelu(norm(conv(gelu(norm(x)))))), both k x k group convolutions, on (B, H, W, N, C).
+
+    `drop_path` drops the branch of a sample, `proj_drop` whole fields. The norm is the `FieldNorm` of the
+    transformers, which unlike batch norm is the same function in training and evaluation.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        group: Group,
+        kernel_size: int = 3,
+        drop_path: float = 0.0,
+        proj_drop: float = 0.0,
+        padding_mode: str = "zeros",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.norm1 = FieldNorm(fields, group.order, **factory)
+        self.conv1 = SteerableConv2d(fields, fields, kernel_size, group, padding_mode=padding_mode, **factory)
+        self.norm2 = FieldNorm(fields, group.order, **factory)
+        self.conv2 = SteerableConv2d(fields, fields, kernel_size, group, padding_mode=padding_mode, **factory)
+        self.drop = FieldDropout(proj_drop)
+        self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to the same shape."""
+        branch = self.conv1(F.gelu(self.norm1(x)))
+        branch = self.conv2(F.gelu(self.norm2(branch)))
+        return x + self.drop_path(self.drop(branch))
+
+
+class GCNN(Backbone):
+    """Isotropic steerable residual network.
+
+    Args:
+        group: "c" or "d" and a number of rotations.
+        fields: regular fields C; the width in channels is |H| C.
+        depth: residual blocks, of two convolutions each.
+        kernel_size: side of their kernels in pixels.
+        The others are as in `GCSA`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        in_chans: int = 3,
+        group: str = "c8",
+        fields: int = 12,
+        depth: int = 4,
+        kernel_size: int = 3,
+        stem_strides: Sequence[int] = (2, 2),
+        padding_mode: str = "zeros",
+        head_fields: int = 0,
+        global_pool: str = "max",
+        drop_rate: float = 0.0,
+        proj_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        img_size: int | tuple[int, int] | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if depth < 1:
+            raise ValueError(f"depth must be 1 or more, not {depth}")
+        h = make_group(group)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        block = dict(kernel_size=kernel_size, proj_drop=proj_drop_rate, padding_mode=padding_mode, **factory)
+        rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
+        stride = math.prod(stem_strides)
+        super().__init__(
+            h,
+            Stem(in_chans, fields, h, stem_strides, padding_mode, **factory),
+            [ResidualBlock(fields, h, drop_path=rate, **block) for rate in rates],
+            [dict(num_chs=fields * h.order, reduction=stride, module=f"stages.{i}") for i in range(depth)],
+            fields,
+            num_classes,
+            in_chans,
+            img_size,
+            dict(hidden_fields=head_fields, pool=global_pool, drop_rate=drop_rate),
+            factory,
+        )
+
+
+# Fields at order 8; other groups get the number that keeps the parameters (`fields_for`). Stems and heads are those
+# of the gcsa model of the same size.
+SIZES: dict[str, dict[str, Any]] = {
+    "gcnn_tiny": dict(fields=12, depth=5, stem_strides=(1, 2, 1, 2), head_fields=64),
+    "gcnn_small": dict(fields=16, depth=11, stem_strides=(2, 2, 1, 2), head_fields=128),
+}
+DEFAULT_GROUPS = {"gcnn_tiny": "c8", "gcnn_small": "d4"}
+CFGS = {
+    "gcnn_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
+    "gcnn_small": default_cfg((3, 96, 96), 8, num_classes=2),
+}
+
+
+def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any) -> GCNN:
+    arguments = {**SIZES[size], "group": group, **kwargs}
+    if "fields" not in kwargs:
+        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(group).order, heads=1)
+    feature_cfg = dict(out_indices=tuple(range(arguments["depth"])), feature_cls="getter")
+    return build_model_with_cfg(GCNN, variant, pretrained, feature_cfg=feature_cfg, **arguments)
+
+
+register_family(__name__, _create, DEFAULT_GROUPS, CFGS)
