@@ -92,9 +92,9 @@ def performers_table() -> str:
     names = sorted(set().union(*folders.values()))
     rows = []
     for name in names:
-        runs = [found[name] for found in folders.values()]
-        parameters = f"{runs[0]['parameters'] / 1e6:.2f}M"
-        rows.append([f"`{name}`", parameters, *(f"{100 * accuracy(run):.2f}" for run in runs)])
+        runs = [found.get(name) for found in folders.values()]
+        parameters = next(f"{run['parameters'] / 1e6:.2f}M" for run in runs if run)
+        rows.append([f"`{name}`", parameters, *(f"{100 * accuracy(run):.2f}" if run else "not run" for run in runs)])
     columns = []
     for data, found in folders.items():
         config = next(iter(found.values()))["config"]

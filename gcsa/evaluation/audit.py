@@ -33,9 +33,11 @@ class StageError:
 
 
 def group_of(model: nn.Module) -> tuple[Group, Kind]:
-    """The group that a model is held to, and the kind of its features."""
+    """The group that a model is held to, and the kind of its features: its own, or quarter turns where it has none."""
     group = getattr(model, "group", None)
-    return (group, "regular") if isinstance(group, Group) else (make_group("c4"), "image")
+    if isinstance(group, Group) and len(group.exact_elements) > 1:
+        return group, "regular"
+    return make_group("c4"), "image"
 
 
 def element_name(group: Group, g: int) -> str:

@@ -22,13 +22,14 @@ from gcsa.models.registry import default_cfg
 class PlainCNN(nn.Module):
     """Convolutions with ReLU, maximum over the remaining map, dropout, linear classifier, with timm's head methods.
 
-    `layers`: the convolutions as (channels, kernel, stride, padding), None for a 2 x 2 max-pooling; `batch_norm` puts
-    one behind each convolution. Raises ValueError for fewer than 1 input channel or fewer than 0 classes.
+    `layers`: the convolutions as (channels, kernel, stride, padding), None for a 2 x 2 max-pooling; `smallest`: the
+    least side of an image that they leave a position of; `batch_norm` puts one behind each convolution. Raises ValueError for fewer than 1 input channel or fewer than 0 classes.
     """
 
     def __init__(
         self,
         layers: Sequence[tuple[int, int, int, int] | None],
+        smallest: int,
         batch_norm: bool = False,
         num_classes: int = 1000,
         in_chans: int = 3,
@@ -41,6 +42,7 @@ class PlainCNN(nn.Module):
             raise ValueError(f"in_chans must be 1 or more, not {in_chans}")
         if num_classes < 0:
             raise ValueError(f"num_classes must be 0 or more, not {num_classes}")
+        self.in_chans, self.smallest = in_chans, smallest
         self.factory: dict[str, Any] = {"device": device, "dtype": dtype}
         modules: list[nn.Module] = []
         channels = in_chans
@@ -61,6 +63,13 @@ class PlainCNN(nn.Module):
         self.drop = nn.Dropout(drop_rate)
         self.num_features = self.head_hidden_size = channels
         self.reset_classifier(num_classes)
+
+    def check_input_size(self, height: int, width: int) -> None:
+        """Raises ValueError for an image of which the poolings leave nothing."""
+        if min(height, width) < self.smallest:
+            raise ValueError(
+                f"an image of {height} x {width} is too small for this network: both sides must be {self.smallest} or more"
+            )
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to unpooled features (B, C, h, w)."""
@@ -96,9 +105,10 @@ def _vgg(*stages: tuple[int, int]) -> list[tuple[int, int, int, int] | None]:
 
 SIZES: dict[str, dict[str, Any]] = {
     "alexnet_small": dict(
-        layers=[(64, 11, 4, 5), None, (192, 5, 1, 2), None, (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1)]
+        layers=[(64, 11, 4, 5), None, (192, 5, 1, 2), None, (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1)],
+        smallest=13,
     ),
-    "vgg16_small": dict(layers=_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)), batch_norm=True),
+    "vgg16_small": dict(layers=_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)), smallest=16, batch_norm=True),
 }
 
 default_cfgs = generate_default_cfgs(

@@ -40,6 +40,7 @@ def test_models_without_a_group_are_held_to_the_quarter_turns():
     assert invariance_error(Brightness(), images) < 1e-6
     assert invariance_error(BrightHalf(), images) > 1e-2
     assert stage_errors(Brightness(), images) == []
+    assert invariance_error(timm.create_model("gcsa_tiny", group="c1"), images) > 1e-2
 
 
 def test_stages_of_other_timm_models_are_taken_for_scalar_fields():

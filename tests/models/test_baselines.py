@@ -1,11 +1,14 @@
 """The plain convolutional networks: sizes of image, budgets, timm's head methods, wrong arguments."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import timm
 import torch
 from torch import nn
+
+from gcsa.training import save_pretrained_timm
 
 NAMES = ["alexnet_small", "vgg16_small"]
 every_model = pytest.mark.parametrize("name", NAMES)
@@ -29,6 +32,18 @@ def test_image_sizes_and_gradients(name: str, size: int) -> None:
 
 
 @every_model
+def test_smallest_image(name: str) -> None:
+    model = timm.create_model(name).eval()
+    side = model.smallest
+    model.check_input_size(side, side)
+    assert model(torch.zeros(1, 3, side, side)).isfinite().all()
+    with pytest.raises(RuntimeError, match="too small"):
+        model(torch.zeros(1, 3, side - 1, side))
+    with pytest.raises(ValueError, match=f"{side - 1} x {side} is too small .* must be {side} or more"):
+        model.check_input_size(side - 1, side)
+
+
+@every_model
 def test_head(name: str) -> None:
     model = timm.create_model(name, device="meta")
     assert {model.default_cfg[key] + ".weight" for key in ("first_conv", "classifier")} <= model.state_dict().keys()
@@ -41,6 +56,15 @@ def test_head(name: str) -> None:
     assert model.get_classifier().out_features == 3
     model.reset_classifier(0)
     assert model(x).shape == (2, model.num_features)
+
+
+@every_model
+def test_exported_weights_open_again(name: str, tmp_path: Path) -> None:
+    model = timm.create_model(name, in_chans=1, num_classes=4).eval()
+    save_pretrained_timm(model, tmp_path / "weights", input_size=(1, 28, 28))
+    again = timm.create_model(f"local-dir:{tmp_path / 'weights'}", pretrained=True).eval()
+    x = torch.randn(1, 1, 28, 28)
+    assert torch.equal(again(x), model(x))
 
 
 @pytest.mark.parametrize(
