@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import dataclass
 from statistics import median
@@ -28,6 +29,8 @@ class Cost:
 def count_flops(model: nn.Module, image: Tensor) -> int:
     """Operations that one more image (C, H, W) adds to a batch, as torch's FlopCounterMode counts them: convolutions,
     matrix products and attention. What a batch pays once, such as expanding filters, is not an image's."""
+    # The counter hooks onto whatever requires a gradient, which fails where a module returns one of its parameters.
+    model = copy.deepcopy(model).requires_grad_(False)
     totals = []
     for batch in (1, 2):
         # Unfused attention is a plain product of matrices: counted alike on every device and in every torch version.

@@ -27,6 +27,28 @@ def test_flops_leave_out_what_a_batch_pays_once():
     assert count_flops(Steerable("c4"), torch.randn(1, 12, 12)) == 2 * 12 * 12 * 25 * (1 * 16 + 16 * 12)
 
 
+def test_flops_of_modules_that_return_a_parameter_are_counted():
+    class Weight(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(16, 5))
+
+        def forward(self):
+            return self.weight
+
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = Weight()
+
+        def forward(self, x):
+            return x.flatten(1) @ self.weight()
+
+    model = Product()
+    assert count_flops(model, torch.randn(1, 4, 4)) == 2 * 16 * 5
+    assert model.weight.weight.requires_grad
+
+
 def test_cost_of_a_timm_model():
     model = timm.create_model("resnet10t", num_classes=10, in_chans=1)
     cost = measure_cost(model, torch.randn(4, 1, 28, 28))
