@@ -29,7 +29,7 @@ class Cost:
 def count_flops(model: nn.Module, image: Tensor) -> int:
     """Operations that one more image (C, H, W) adds to a batch, as torch's FlopCounterMode counts them: convolutions,
     matrix products and attention. What a batch pays once, such as expanding filters, is not an image's."""
-    # The counter hooks onto whatever requires a gradient, which fails where a module returns one of its parameters.
+    # The counter hooks onto whatever requires a gradient, which fails for a view of a parameter.
     model = copy.deepcopy(model).requires_grad_(False)
     totals = []
     for batch in (1, 2):

@@ -27,14 +27,14 @@ def test_flops_leave_out_what_a_batch_pays_once():
     assert count_flops(Steerable("c4"), torch.randn(1, 12, 12)) == 2 * 12 * 12 * 25 * (1 * 16 + 16 * 12)
 
 
-def test_flops_of_modules_that_return_a_parameter_are_counted():
+def test_flops_of_modules_that_return_a_view_of_a_parameter_are_counted():
     class Weight(nn.Module):
         def __init__(self):
             super().__init__()
             self.weight = nn.Parameter(torch.ones(16, 5))
 
         def forward(self):
-            return self.weight
+            return self.weight.view(16, 5)
 
     class Product(nn.Module):
         def __init__(self):
