@@ -198,6 +198,8 @@ def main() -> int:
     old = readme.read_text()
     new = updated(old)
     if "--check" in sys.argv[1:]:
+        if new != old:
+            print("README.md differs from the results: run python report.py")
         return int(new != old)
     readme.write_text(new)
     for name, figure in figures().items():
