@@ -365,7 +365,9 @@ class LiftingSelfAttention(nn.Module):
         check_radius(self.radius, x.shape[2], x.shape[3])
         amplitudes, vectors, phases = self.spatial()
         heads = (self.heads, -1)
-        q_weight, k_weight, v_weight = self.qkv.weight.chunk(3)
+        # The weight as the layer's values of unit vectors, so that an adapter around the layer counts.
+        unit = x.new_ones(x.shape[1]).diag()[:, :, None, None]
+        q_weight, k_weight, v_weight = self.qkv(unit).transpose(0, 1).chunk(3)
         q = F.conv2d(x, q_weight, self.q_bias).flatten(2).unflatten(1, heads) * self.scale
         k = k_weight.flatten(1).unflatten(0, heads)
         amplitudes = amplitudes.unflatten(-1, heads).permute(1, 2, 0)

@@ -1,0 +1,134 @@
+"""PEFT's configuration for gcsa models, and adapters from files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from peft import (
+    LoraConfig,
+    PeftModel,
+    get_peft_model,
+    get_peft_model_state_dict,
+    load_peft_weights,
+    set_peft_model_state_dict,
+)
+from safetensors import SafetensorError
+from torch import nn
+
+from gcsa.adapters.convolutional_lora import ConvolutionalLora
+from gcsa.layers.steerable import SteerableConv2d
+
+FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+
+def register(config: LoraConfig) -> LoraConfig:
+    """Tells PEFT what to put around a `SteerableConv2d`; needed for every configuration not made here, because PEFT
+    does not save it. Returns `config`."""
+    config._register_custom_module({SteerableConv2d: ConvolutionalLora})
+    return config
+
+
+def lora_config(
+    model: nn.Module,
+    rank: int = 8,
+    alpha: int | None = None,
+    target_modules: Iterable[str] = ("q", "k", "v", "out"),
+    **options: Any,
+) -> LoraConfig:
+    """PEFT's configuration of a rank-`rank` adapter of `model`, which stays as it is.
+
+    Args:
+        model: what will be adapted.
+        rank: regular fields between A and B (numbers, for `nn.Linear`).
+        alpha: the delta is scaled by alpha / rank; None: twice the rank.
+        target_modules: names of modules; each stands for all convolutions and linear layers of that name or within it,
+            such as "mlp" or "stem". Depthwise convolutions are passed over, for the 1 x 1 behind them.
+        options: of `peft.LoraConfig`, such as `use_rslora`, `lora_dropout` or `modules_to_save`.
+
+    Raises:
+        ValueError: a rank below 1 or above the fields of a layer, a name that `model` lacks, dropout on an `nn.Linear`.
+    """
+    if rank < 1:
+        raise ValueError(f"the rank must be 1 or more, not {rank}")
+    layers: dict[str, nn.Module] = {}
+    for target in target_modules:
+        found = {name: layer for name, layer in _adaptable(model).items() if f".{target}." in f".{name}."}
+        if not found:
+            choices = ", ".join(sorted({part for name in _adaptable(model) for part in name.split(".")}))
+            raise ValueError(f"no layer to adapt is called {target!r}: choose from {choices}")
+        layers |= found
+    for name, layer in layers.items():
+        if isinstance(layer, nn.Linear) and options.get("lora_dropout"):
+            raise ValueError(
+                f"lora_dropout={options['lora_dropout']} would drop single numbers in {name}, an nn.Linear, which "
+                "breaks equivariance: use 0"
+            )
+        most = _fields(layer)
+        if rank > most:
+            raise ValueError(f"rank {rank} is larger than the {most} fields of {name}: use {most} or less")
+    alpha = 2 * rank if alpha is None else alpha
+    return register(LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(layers), **options))
+
+
+def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is_trainable: bool = False) -> PeftModel:
+    """`model`, or a `PeftModel` of it, with the adapter that `save_pretrained` wrote into `folder`.
+
+    Raises FileNotFoundError for a missing file and ValueError for a damaged one, or for an adapter of another model,
+    which leaves `model` without it.
+    """
+    folder = Path(folder)
+    for file in FILES:
+        if not (folder / file).is_file():
+            raise FileNotFoundError(f"there is no {folder / file}: name a folder as save_pretrained writes it")
+    try:
+        config = LoraConfig.from_pretrained(str(folder))
+        tensors = load_peft_weights(str(folder), device="cpu")
+    except (ValueError, TypeError, KeyError, OSError, SafetensorError) as error:
+        raise ValueError(f"{folder} does not hold a whole LoRA adapter ({type(error).__name__}: {error})") from error
+    config.inference_mode = not is_trainable
+    register(config)
+    peft_model: Any
+    known = model.peft_config if isinstance(model, PeftModel) else {}
+    if adapter_name in known:
+        raise ValueError(f"the model already has an adapter {adapter_name!r}: give another adapter_name")
+    if isinstance(model, PeftModel):
+        model.add_adapter(adapter_name, config)
+        peft_model = model
+    else:
+        try:
+            peft_model = get_peft_model(model, config, adapter_name)
+        except ValueError as error:
+            raise ValueError(f"the adapter in {folder} is of another model: {error}") from error
+    wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
+    found = {name: tensor.shape for name, tensor in tensors.items()}
+    if wanted != found:
+        if known:
+            peft_model.delete_adapter(adapter_name)
+        else:
+            peft_model.unload()
+        name = min(name for name in wanted | found if wanted.get(name) != found.get(name))
+        raise ValueError(
+            f"the adapter in {folder} is of another model or rank: its {name} is {list(found.get(name, [])) or 'missing'}"
+            f", the model's is {list(wanted.get(name, [])) or 'missing'}"
+        )
+    set_peft_model_state_dict(peft_model, tensors, adapter_name)
+    return peft_model if is_trainable else peft_model.eval()
+
+
+def _adaptable(model: nn.Module) -> dict[str, nn.Module]:
+    return {
+        name: layer
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear | nn.Conv2d) or (isinstance(layer, SteerableConv2d) and not layer.depthwise)
+    }
+
+
+def _fields(layer: nn.Module) -> int:
+    """The largest rank that means anything."""
+    if isinstance(layer, SteerableConv2d):
+        return layer.out_fields if layer.lift else min(layer.in_fields, layer.out_fields)
+    if isinstance(layer, nn.Linear):
+        return min(layer.in_features, layer.out_features)
+    return layer.out_channels  # type: ignore[return-value]
