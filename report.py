@@ -88,10 +88,10 @@ def shares_table() -> str:
 
 
 def performers_table() -> str:
-    folders = {name: load(f"docs/results/performers/{name}") for name in ("mnist", "fashion_mnist", "cifar10")}
-    names = sorted(set().union(*folders.values()))
+    names = ("mnist", "fashion_mnist", "cifar10")
+    folders = {name: found for name in names if (found := load(f"docs/results/performers/{name}"))}
     rows = []
-    for name in names:
+    for name in sorted(set().union(*folders.values())):
         runs = [found.get(name) for found in folders.values()]
         parameters = next(f"{run['parameters'] / 1e6:.2f}M" for run in runs if run)
         rows.append([f"`{name}`", parameters, *(f"{100 * accuracy(run):.2f}" if run else "not run" for run in runs)])
