@@ -163,6 +163,35 @@ def speed_table() -> str:
     return table([*header, "against", "ours is faster, forward", "forward and backward"], rows)
 
 
+def poster_table() -> str:
+    """G-CSA and G-SA in the poster's setting: medians, peak memory and how many times longer than `spatial` G-CSA."""
+    results = load("benchmarks/results")["poster"]
+    modes = ("forward", "forward_backward")
+    fastest = {mode: min(side["median_ms"] for side in results[mode].values()) for mode in modes}
+    rows = []
+    for side, parameters in results["parameters"].items():
+        times = [results[mode][side]["median_ms"] for mode in modes]
+        cells = [f"{time:,.0f} ({time / fastest[mode]:.1f} x)" for mode, time in zip(modes, times, strict=True)]
+        cells += [f"{results['peak_megabytes'][side][mode]:,.0f}" for mode in modes]
+        rows.append([side, f"{parameters / 1e3:,.0f}k", *cells])
+    header = ["system", "parameters", "forward, ms", "forward and backward, ms"]
+    return table([*header, "peak memory forward, MB", "with backward, MB"], rows)
+
+
+def linear_line() -> str:
+    results = load("benchmarks/results")["linear"]
+    factors = results["factor per doubling"]
+    times = results["times by tokens"]
+    most = max(times["linear"], key=int)
+    crossing = results["linear overtakes exact at tokens"]
+    return (
+        f"Linear attention ({results['attention']}) takes {min(factors.values()):.2f} to {max(factors.values()):.2f} times "
+        f"as long per doubling of the tokens up to {int(most):,}, and overtakes exact attention at {crossing:,.0f} tokens; "
+        f"at {int(most):,} it takes {times['linear'][most]['median_ms']:.0f} ms against "
+        f"{times['exact'][most]['median_ms']:,.0f} ms."
+    )
+
+
 def startup_line() -> str:
     startup = load("benchmarks/results")["startup"]
     return (
@@ -180,6 +209,8 @@ PARTS = {
     "shifts": shifts_table,
     "invariance": invariance_table,
     "speed": speed_table,
+    "poster": poster_table,
+    "linear": linear_line,
     "startup": startup_line,
 }
 

@@ -35,7 +35,7 @@ def errors(model: Backbone, image: torch.Tensor) -> dict[str, float]:
 def main() -> None:
     arguments(__doc__)
     content = {}
-    for name in timm.list_models("gcsa*"):
+    for name in timm.list_models(["gcsa*", "gcnn*", "gsa*"]):
         model = randomize(timm.create_model(name)).eval()
         channels, size, _ = model.default_cfg["input_size"]
         side = max(2 * model.multiple, 16)

@@ -67,7 +67,7 @@ def polar_figure(curves: Mapping[str, Curve], title: str = "Accuracy when the im
 
 def shift_figure(curves: Mapping[str, Curve], title: str = "When the images shift") -> Figure:
     """Accuracy in percent and relative logit change against the shift in pixels, one line a direction or model."""
-    figure = Figure(figsize=(9, 3.8), dpi=150, layout="constrained")
+    figure = Figure(figsize=(9, 4.2), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2)
     for i, (colour, (name, curve)) in enumerate(zip(_colours(len(curves)), curves.items(), strict=True)):
         style: dict[str, Any] = dict(color=colour, lw=2, marker="os^Dv<"[i % 6], ms=4, label=name)
@@ -80,29 +80,33 @@ def shift_figure(curves: Mapping[str, Curve], title: str = "When the images shif
         axes.set_xlabel("shift [pixels]")
         axes.grid(color="#dee2e6")
         axes.spines[["top", "right"]].set_visible(False)
-    left.legend(frameon=False)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(title, fontsize=13)
     return figure
 
 
 def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> Figure:
-    """Accuracy in percent against FLOPs an image (logarithmic), one bubble a system with an area as its parameters.
+    """Accuracy in percent against FLOPs an image (logarithmic), one numbered bubble a system with an area as its
+    parameters.
 
     `systems`: name to (FLOPs, accuracy, parameters).
     """
-    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
+    figure = Figure(figsize=(9, 5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     largest = max(parameters for _, _, parameters in systems.values())
-    for colour, (name, (flops, accuracy, parameters)) in zip(_colours(len(systems)), systems.items(), strict=True):
-        axes.scatter(flops, 100 * accuracy, s=600 * parameters / largest, color=colour, alpha=0.6)
-        label = f"{name}, {parameters / 1e3:,.0f}k"
-        axes.annotate(label, (flops, 100 * accuracy), xytext=(8, 6), textcoords="offset points", fontsize=8)
+    colours = _colours(len(systems))
+    for i, (colour, (name, (flops, accuracy, parameters))) in enumerate(zip(colours, systems.items(), strict=True), 1):
+        label = f"{i}  {name}, {parameters / 1e3:,.0f}k: {100 * accuracy:.1f} %"
+        axes.scatter(flops, 100 * accuracy, s=350 * parameters / largest, color=colour, alpha=0.6, label=label)
+        axes.annotate(str(i), (flops, 100 * accuracy), ha="center", va="center", fontsize=8)
     axes.set_xscale("log")
-    axes.margins(0.15)
+    axes.margins(0.1)
+    axes.set_axisbelow(True)
     axes.set_xlabel("FLOPs an image (a multiply-add is two); area of a bubble: parameters")
     axes.set_ylabel("test accuracy [%]")
     axes.grid(color="#dee2e6")
     axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=0, handletextpad=0)
     figure.suptitle(title, fontsize=13)
     return figure
 
