@@ -17,6 +17,13 @@ from torch import Tensor, nn
 SHAPES = ("square", "disc")
 
 
+def check_heads(fields: int, heads: int) -> None:
+    """Raises ValueError, naming the choices, unless `heads` divides `fields`."""
+    if heads < 1 or fields % heads != 0:
+        divisors = [n for n in range(1, fields + 1) if fields % n == 0]
+        raise ValueError(f"heads={heads} does not divide fields={fields}: choose one of {divisors}")
+
+
 def to_tokens(x: Tensor, heads: int, fibre: bool) -> Tensor:
     """(B, H, W, N, C) to (B, heads, H, W, T, D): T = N tokens a position of D = C / heads numbers, or, where `fibre`
     is true, T = 1 token of D = N * C / heads."""

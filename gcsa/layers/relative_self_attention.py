@@ -25,6 +25,7 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
+from gcsa.layers.attend import check_heads
 from gcsa.layers.regularize import FieldDropout
 
 ENCODINGS = ("original", "corrected", "gevit")
@@ -201,12 +202,6 @@ class SpatialEncoding(nn.Module):
         """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M)."""
         vectors = self.waves.weight @ self.turns.transpose(1, 2)  # <omega, h^-1 x> = <h omega, x>
         return self.amplitudes.weight.T, vectors, self.waves.bias
-
-
-def check_heads(fields: int, heads: int) -> None:
-    if heads < 1 or fields % heads != 0:
-        divisors = [n for n in range(1, fields + 1) if fields % n == 0]
-        raise ValueError(f"heads={heads} does not divide fields={fields}: choose one of {divisors}")
 
 
 class RelativeSelfAttention(nn.Module):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.attend import ATTENTION
+from gcsa.layers.attend import ATTENTION, check_heads
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
 
@@ -66,9 +66,7 @@ class GroupConvSelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.group = make_group(group)
-        if heads < 1 or fields % heads != 0:
-            divisors = [n for n in range(1, fields + 1) if fields % n == 0]
-            raise ValueError(f"heads={heads} does not divide fields={fields}: choose one of {divisors}")
+        check_heads(fields, heads)
         if attention not in ATTENTION:
             raise ValueError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
         if kv_stride < 1:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from abc import ABC, abstractmethod
 from types import ModuleType
 from typing import Any
 
@@ -30,7 +31,7 @@ def require(package: str) -> ModuleType:
         raise ImportError(f"this model needs the package {error.name!r}: install gcsa[baselines]") from error
 
 
-class EfficientTransformer(TokenClassifier):
+class EfficientTransformer(TokenClassifier, ABC):
     """Base of both: a `net` over tokens (B, L, C), for images of one size, because both fix the number of tokens.
 
     Raises ValueError for heads that do not divide dim, depth below 1 and, when called, images of another size.
@@ -59,8 +60,9 @@ class EfficientTransformer(TokenClassifier):
         super().__init__(net, dim, True, patch_size, num_classes, in_chans, global_pool, drop_rate)
         self.size = size
 
+    @abstractmethod
     def make_net(self, tokens: int, **options: Any) -> nn.Module:
-        raise NotImplementedError
+        """The package's network over `tokens` tokens."""
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) of the model's `img_size` to unpooled features (B, C, H / p, W / p), rounded up."""
