@@ -123,6 +123,7 @@ def share_figure(systems: Mapping[str, Mapping[float, float]], title: str) -> Fi
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g} %")
+    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g} %" if f"{value:g}"[0] in "25" else "")
     axes.set_xlabel("share of the training set")
     axes.set_ylabel("test error")
     axes.grid(color="#dee2e6", which="both")

@@ -19,7 +19,7 @@ from gcsa.groups import Group, group as make_group
 from gcsa.layers.block import FieldMlp
 from gcsa.layers.head import from_nchw, to_nchw
 from gcsa.layers.norm import FieldNorm
-from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
+from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention, check_radius
 from gcsa.models.backbone import Backbone, fields_for
 from gcsa.models.registry import default_cfg, register_family
 
@@ -136,6 +136,12 @@ class GSA(Backbone):
             dict(hidden_fields=head_fields, pool=global_pool, drop_rate=drop_rate),
             factory,
         )
+
+    def check_input_size(self, height: int, width: int) -> None:
+        """As in `Backbone`; also ValueError for a map smaller than a neighbourhood."""
+        super().check_input_size(height, width)
+        check_radius(self.stem.attn.radius, height, width)  # type: ignore[union-attr]
+        check_radius(self.stages[0].attn.radius, height // self.multiple, width // self.multiple)  # type: ignore[union-attr]
 
 
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).

@@ -90,3 +90,9 @@ def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
 def test_radius_larger_than_the_map() -> None:
     with pytest.raises(ValueError, match="radius 3 is larger than a map of 2 x 2 positions"):
         create(radius=3)(torch.randn(1, 1, 8, 8))
+
+
+def test_a_neighbourhood_larger_than_the_map_is_refused_before_any_forward() -> None:
+    with pytest.raises(ValueError, match="radius 9 is larger than a map of 7 x 7"):
+        timm.create_model("gsa_tiny", radius=9, img_size=28)
+    timm.create_model("gsa_tiny", radius=7, img_size=28)
