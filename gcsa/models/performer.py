@@ -51,6 +51,7 @@ class TokenClassifier(nn.Module):
             raise ValueError(f"dim must be a multiple of 4 for position='absolute', not {dim}")
         if in_chans < 1:
             raise ValueError(f"in_chans must be 1 or more, not {in_chans}")
+        self.in_chans = in_chans  # where timm looks when it saves a model
         self.num_features = self.head_hidden_size = dim
         self.absolute = absolute
         self.patch_embed = nn.Conv2d(in_chans, dim, 2 * patch_size - 1, patch_size, patch_size - 1)

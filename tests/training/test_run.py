@@ -96,6 +96,17 @@ def test_export_replaces_whole_or_not_at_all(tmp_path: Path) -> None:
     assert timm.create_model(f"local-dir:{folder}", pretrained=True).num_classes == 3
 
 
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gsa_tiny", "gcnn_tiny", "performer_tiny", "linformer_tiny", "alexnet_small", "resnet18"]
+)
+def test_weights_of_either_number_of_channels(name: str, tmp_path: Path) -> None:
+    size = dict(img_size=32) if name.endswith("former_tiny") else {}
+    for in_chans in (1, 3):
+        model = timm.create_model(name, num_classes=3, in_chans=in_chans, **size)
+        folder = save_pretrained_timm(model, tmp_path / "weights", input_size=(in_chans, 32, 32))
+        assert timm.create_model(f"local-dir:{folder}", pretrained=True).pretrained_cfg["input_size"][0] == in_chans
+
+
 @pytest.mark.slow  # two processes that each import torch
 def test_two_processes_train_one_model(tmp_path: Path) -> None:
     command = [sys.executable, "train.py", *TINY, "trainer=ddp_cpu", "trainer.max_epochs=2", f"output_dir={tmp_path}"]
