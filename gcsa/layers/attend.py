@@ -105,21 +105,30 @@ def _tiles(x: Tensor, size: int, step: int) -> Tensor:
     return tiles.permute(0, 2, 3, 1, 6, 7, 4, 5).reshape(b * rows * columns, heads, size * size * tokens, dim)
 
 
+def key_features(k: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
+    """FAVOR+ features (..., S, m) of keys (..., S, D), with the random `projection` (m, D), each over its maximum
+    exp(highest) over the keys; and `highest` (..., 1, m). In place, for memory traffic is most of what features cost."""
+    scale = k.shape[-1] ** -0.5
+    features = (k @ (projection * scale**0.5).T).sub_(k.square().sum(-1, keepdim=True), alpha=scale / 2)
+    highest = features.detach().amax(-2, keepdim=True)
+    return features.sub_(highest).exp_(), highest
+
+
+def query_features(q: Tensor, projection: Tensor, highest: Tensor) -> Tensor:
+    """The features (..., T, m) of queries (..., T, D) that go with those of `key_features`."""
+    features = (q @ (projection * q.shape[-1] ** -0.25).T).add_(highest)  # the norm of q is a factor, which cancels
+    return features.sub_(features.detach().amax(-1, keepdim=True)).exp_()
+
+
 def positive_features(q: Tensor, k: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
     """FAVOR+ features (..., m) of queries (..., T, D) and keys (..., S, D), with the random `projection` (m, D).
 
     Their products estimate exp(<q, k> / sqrt(D)) up to a factor for each query, which cancels between numerator and
     denominator of attention. The stabilising maxima, of each feature over all keys and then of each query over the
-    features, keep the denominator at 1 or more. In place, because memory traffic is most of what these features cost.
+    features, keep the denominator at 1 or more.
     """
-    scale = q.shape[-1] ** -0.5
-    projection = projection * scale**0.5
-    k_features = (k @ projection.T).sub_(k.square().sum(-1, keepdim=True), alpha=scale / 2)
-    highest = k_features.detach().amax(-2, keepdim=True)
-    k_features = k_features.sub_(highest).exp_()
-    q_features = (q @ projection.T).add_(highest)  # the norm of q is such a factor
-    q_features = q_features.sub_(q_features.detach().amax(-1, keepdim=True)).exp_()
-    return q_features, k_features
+    k_features, highest = key_features(k, projection)
+    return query_features(q, projection, highest), k_features
 
 
 @torch.fx.wrap
@@ -128,7 +137,8 @@ def attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> Tensor
     """FAVOR+ estimate of `attend_everywhere` in O(tokens), with the random features `projection` (m, D).
 
     Every token has the same features, and the stabilising maximum over keys runs over all of them, which keeps
-    the result exactly equivariant. Values may have another width than keys. Computed in float32 or wider.
+    the result exactly equivariant. Keys and queries are taken a chunk at a time, so that few features are held at
+    once. Values may have another width than keys. Computed in float32 or wider.
     """
     if torch.jit.is_scripting() or q.is_meta:  # neither knows autocast
         return _attend_linear(q, k, v, projection)
@@ -136,14 +146,25 @@ def attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> Tensor
         return _attend_linear(q, k, v, projection)
 
 
-def _attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> Tensor:
+def _attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, chunk: int = 1024) -> Tensor:
+    # So many tokens' features stay in a core's cache.
     shape, dtype = q.shape, q.dtype
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     q, k, v = (x.flatten(2, 4).to(wide) for x in (q, k, v))
-    q_features, k_features = positive_features(q, k, projection.to(wide))
-    total = q_features @ k_features.sum(-2).unsqueeze(-1)
-    out = q_features @ (k_features.transpose(-2, -1) @ v) / total
-    return out.unflatten(2, shape[2:5]).to(dtype)
+    projection = projection.to(wide)
+    # Sums over keys, of each feature over the exponential of its maximum so far.
+    sums, total, highest = q.new_zeros(1), q.new_zeros(1), q.new_full((1,), -math.inf)
+    for keys, values in zip(k.split(chunk, 2), v.split(chunk, 2)):  # noqa: B905 (TorchScript knows no strict)
+        features, top = key_features(keys, projection)
+        before, highest = highest, torch.maximum(highest, top)
+        old, new = (before - highest).exp().transpose(2, 3), (top - highest).exp().transpose(2, 3)
+        sums = old * sums + new * (features.transpose(2, 3) @ values)
+        total = old * total + new * features.sum(2).unsqueeze(3)
+    out = []
+    for queries in q.split(chunk, 2):
+        features = query_features(queries, projection, highest)
+        out.append((features @ sums) / (features @ total))
+    return torch.cat(out, 2).unflatten(2, shape[2:5]).to(dtype)
 
 
 def orthogonal_features(count: int, dim: int) -> Tensor:

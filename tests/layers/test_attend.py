@@ -11,6 +11,7 @@ from gcsa.layers.attend import (
     GroupAttention,
     LinearAttention,
     SpatialAttention,
+    _attend_linear,
     attend_linear,
     attend_nearby,
     from_tokens,
@@ -142,6 +143,16 @@ def test_linear_attention_converges(seed: int) -> None:
     (x, y) = (t.double().log() - t.double().log().mean() for t in (counts, errors))
     assert errors[-1] < 0.02
     assert float(x @ y / (x @ x)) == pytest.approx(-0.5, abs=0.1)
+
+
+def test_chunks_do_not_change_linear_attention() -> None:
+    q, k, v = (to_tokens(8 * x, 2, False).requires_grad_() for x in random_qkv(5, 5))
+    projection = orthogonal_features(16, 2).double()
+    whole, chunks = (_attend_linear(q, k, v, projection, chunk) for chunk in (1000, 7))
+    assert relative_error(chunks, whole) < 1e-12
+    slopes = [torch.autograd.grad(out.square().sum(), (q, k, v)) for out in (whole, chunks)]
+    for one, other in zip(*slopes, strict=True):
+        assert relative_error(one, other) < 1e-10
 
 
 def test_linear_attention_is_a_weighted_mean() -> None:
