@@ -6,7 +6,7 @@ Lightning saves and restores `BatchLoader.state_dict()` with its checkpoints.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -107,17 +107,23 @@ class EpochSampler(Sampler[Draw]):
     def __len__(self) -> int:
         return self.batches
 
-    def __iter__(self) -> Iterator[Draw]:
+    def rows(self) -> list[list[int]]:
+        """The rows of every batch of this epoch, of all processes together."""
         order = torch.arange(self.length)
         if self.shuffle:
             order = torch.randperm(self.length, generator=seeded_generator(self.seed, self.epoch))
-        step, epoch = self.batch_size * self.world_size, self.epoch
-        for batch in range(self.start, self.batches):
-            rows = order[batch * step : (batch + 1) * step].tolist()
+        return [part.tolist() for part in order.split(self.batch_size * self.world_size)][: self.batches]
+
+    def __iter__(self) -> Iterator[Draw]:
+        epoch = self.epoch
+        for batch, rows in list(enumerate(self.rows()))[self.start :]:
             yield Draw(rows[self.rank :: self.world_size] or rows[:1], (self.seed, epoch, batch, self.rank))
 
 
-class BatchLoader:
+Batch = TypeVar("Batch")
+
+
+class BatchLoader(Generic[Batch]):
     """Batches of `images` through a `torch.utils.data.DataLoader`, resumable from any of them.
 
     It is not itself a DataLoader, so that Lightning neither replaces the sampler, which knows its rank
@@ -128,7 +134,7 @@ class BatchLoader:
     batch_sampler = None
     """As of a DataLoader without automatic batching: Lightning reads it beside `sampler`."""
 
-    def __init__(self, images: ImageSet, sampler: EpochSampler, *, num_workers: int = 0) -> None:
+    def __init__(self, images: Dataset[Batch], sampler: EpochSampler, *, num_workers: int = 0) -> None:
         self.images, self.sampler, self.num_workers = images, sampler, num_workers
         self._position = (0, 0)  # the epoch, and how many of its batches were handed out
 
@@ -140,7 +146,7 @@ class BatchLoader:
         """Batches in a whole epoch, also where the next one starts in the middle."""
         return len(self.sampler)
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[Batch]:
         # Nothing happens before the first `next`: Lightning calls `iter` before it sets the epoch.
         epoch, first, draws = self.sampler.epoch, self.sampler.start, list(self.sampler)
         self.sampler.start = 0

@@ -3,7 +3,8 @@
 Group Convolutional Self-Attention for Roto-Translation Equivariance in ViTs (Zaheer, Holston, Park): a lifting
 stem, then blocks of group convolutional self-attention on one resolution, and an invariant head. `gcsa_tiny` is
 for 28 x 28, `gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224; `gcsa_linear_*` estimate the attention by random
-features, exactly equivariant all the same.
+features, exactly equivariant all the same. `gcsa_ocr_*` are encoders of text lines 40 pixels high and of any length
+(gcsa.ocr).
 """
 
 from __future__ import annotations
@@ -83,13 +84,23 @@ SIZES: dict[str, dict[str, Any]] = {
     "gcsa_tiny": dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2),
     "gcsa_small": dict(fields=16, depth=6, heads=4, stem_strides=(2, 2, 1, 2), head_fields=128, mlp_ratio=2),
     "gcsa_base": dict(fields=128, depth=12, heads=8, stem_strides=(4, 4), separable=True, layer_scale=1e-4),
+    "gcsa_ocr_tiny": dict(fields=23, depth=3, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
+    "gcsa_ocr_small": dict(fields=34, depth=6, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
 }
-DEFAULT_GROUPS = {"gcsa_tiny": "c8", "gcsa_small": "d4", "gcsa_base": "c4"}
+DEFAULT_GROUPS = {
+    "gcsa_tiny": "c8",
+    "gcsa_small": "d4",
+    "gcsa_base": "c4",
+    "gcsa_ocr_tiny": "c4",
+    "gcsa_ocr_small": "c4",
+}
 
 CFGS = {
     "gcsa_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
     "gcsa_small": default_cfg((3, 96, 96), 8, num_classes=2),
     "gcsa_base": default_cfg((3, 224, 224), 16),
+    "gcsa_ocr_tiny": default_cfg((1, 40, 480), 8),
+    "gcsa_ocr_small": default_cfg((1, 40, 480), 8),
 }
 
 # The same sizes at a cost that grows linearly with the tokens.
@@ -107,4 +118,4 @@ def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any
     return build_model_with_cfg(GCSA, variant, pretrained, feature_cfg=feature_cfg, **arguments)
 
 
-register_family(__name__, _create, DEFAULT_GROUPS, CFGS)
+register_family(__name__, _create, DEFAULT_GROUPS, CFGS, bare=("gcsa_ocr_tiny", "gcsa_ocr_small"))

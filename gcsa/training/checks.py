@@ -3,13 +3,14 @@
 import os
 import pickle
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-MONITORED = ("val/accuracy", "val/loss", "val/auroc", "val/calibration_error")
+MONITORED = ("val/accuracy", "val/loss", "val/auroc", "val/calibration_error", "val/cer", "val/wer")
 
 
 def positive_int(key: str, value: Any) -> None:
@@ -52,6 +53,17 @@ def check_config(cfg: dict[str, Any]) -> None:
         raise ValueError(f"monitor.mode must be max or min, got {cfg['monitor']['mode']!r}")
 
 
+def check_shapes(source: str | Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Raises ValueError, naming the first tensor, where `source` does not hold the names and shapes of a model."""
+    shapes, expected = ({name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in (found, wanted))
+    if shapes != expected:
+        name = min(name for name in shapes | expected if shapes.get(name) != expected.get(name))
+        raise ValueError(
+            f"{source} holds another architecture: its {name} is {shapes.get(name, 'missing')}, the model's is "
+            f"{expected.get(name, 'missing')}: pass the model options that run was made with"
+        )
+
+
 def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) -> Path | None:
     """The checkpoint to resume: `ckpt_path`, or `folder`/last.ckpt for "last"; None starts afresh.
 
@@ -70,12 +82,5 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) ->
         stored = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
     except (OSError, RuntimeError, KeyError, EOFError, TypeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
-    wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
-    found = {name: tensor.shape for name, tensor in stored.items()}
-    if wanted != found:
-        name = min(name for name in wanted | found if wanted.get(name) != found.get(name))
-        raise ValueError(
-            f"{path} holds another architecture: its {name} is {list(found.get(name, [])) or 'missing'}, the model's "
-            f"is {list(wanted.get(name, [])) or 'missing'}: pass the model options that run was made with"
-        )
+    check_shapes(path, stored, model.state_dict())
     return path

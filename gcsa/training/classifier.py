@@ -1,20 +1,19 @@
 """A Lightning classifier around any timm model, `gcsa_*` or not."""
 
 import difflib
-import math
 from typing import Any, cast
 
 import pytorch_lightning as pl
 import timm
-import torch
 import torch.nn.functional as F
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
-from timm.optim import create_optimizer_v2, list_optimizers
 from torch import Tensor, nn
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassCalibrationError
 
 import gcsa  # noqa: F401  (registers gcsa_* with timm)
+from gcsa.training.adapt import attach
+from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
 
 
@@ -45,28 +44,14 @@ def scores(num_classes: int, prefix: str) -> MetricCollection:
     return MetricCollection(metrics, prefix=prefix)
 
 
-def optimizer_steps(trainer: pl.Trainer) -> int:
-    """Optimizer steps of the whole run.
-
-    With a data module they are counted here: in Lightning 2.6 `trainer.estimated_stepping_batches` builds the training
-    loader before a checkpoint is restored, after which the loader's stored position is ignored.
-    """
-    data = getattr(trainer, "datamodule", None)
-    if data is None:
-        return int(trainer.estimated_stepping_batches)
-    batches, limit = len(data.train_dataloader()), trainer.limit_train_batches
-    batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
-    steps = math.ceil(batches / trainer.accumulate_grad_batches) * (trainer.max_epochs or 1)
-    return min(steps, trainer.max_steps) if trainer.max_steps >= 0 else steps
-
-
 class Classifier(pl.LightningModule):
     """Trains `model` on batches of images (B, C, H, W), float32, and labels (B,), int64.
 
     model: `name` and keyword arguments for `create_timm_model`. optimizer: `opt`, `lr`, `weight_decay` and other
-    arguments of timm's `create_optimizer_v2`. schedule: `name`, `warmup`, `final` of `make_schedule`. Hyperparameters
-    are plain dicts and scalars, so that checkpoints load with `weights_only=True`. Logs {val,test}/loss, accuracy,
-    calibration_error and, for two classes, auroc. Raises ValueError for arguments that cannot work.
+    arguments of timm's `create_optimizer_v2`. schedule: `name`, `warmup`, `final` of `make_schedule`. adapter: of
+    `attach`; where there is a base, call `adapt` instead. Hyperparameters are plain dicts and scalars, so that
+    checkpoints load with `weights_only=True`. Logs {val,test}/loss, accuracy, calibration_error and, for two classes,
+    auroc. Raises ValueError for arguments that cannot work.
     """
 
     def __init__(
@@ -78,13 +63,16 @@ class Classifier(pl.LightningModule):
         in_chans: int,
         label_smoothing: float = 0.0,
         compile: bool = False,
+        adapter: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing must be at least 0 and below 1, got {label_smoothing}")
         self.model = create_timm_model(num_classes=num_classes, in_chans=in_chans, **model)
-        self.make_optimizer()
+        if adapter is not None:
+            self.model = attach(self.model, adapter)
+        make_optimizer(self.model, optimizer)
         make_schedule(total=1, **schedule)
         self.metrics = nn.ModuleDict({stage: scores(num_classes, f"{stage}/") for stage in ("val", "test")})
 
@@ -116,21 +104,5 @@ class Classifier(pl.LightningModule):
     def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         self.evaluate_batch(batch, "test")
 
-    def make_optimizer(self) -> torch.optim.Optimizer:
-        """timm's optimizer: biases, norms and the model's own `no_weight_decay` are not decayed."""
-        options = self.hparams["optimizer"]
-        if options["opt"] not in list_optimizers():
-            close = difflib.get_close_matches(options["opt"], list_optimizers()) or ["adamw", "sgd", "lamb"]
-            raise ValueError(
-                f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}"
-            )
-        try:
-            return create_optimizer_v2(self.model, **options)
-        except TypeError as error:
-            raise ValueError(f"optimizer {options['opt']} does not take {options}: {error}") from error
-
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        optimizer = self.make_optimizer()
-        factor = make_schedule(total=optimizer_steps(self.trainer), **self.hparams["schedule"])
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return optimizer_and_schedule(self)

@@ -5,6 +5,7 @@ import logging
 import time
 import warnings
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -13,13 +14,11 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 
-from gcsa.data import create_datamodule
-from gcsa.evaluation import count_flops, summarize
+from gcsa.training import classification, recognition
+from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from gcsa.training.checks import check_config, resolve_checkpoint
-from gcsa.training.classifier import Classifier
-from gcsa.training.export_weights import save_pretrained_timm
 from gcsa.training.results import git_commit, machine, write_json
 
 
@@ -31,39 +30,9 @@ def quiet_lightning() -> None:
         warnings.filterwarnings("ignore", message)
 
 
-def build_data(cfg: dict[str, Any]) -> Any:
-    """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
-    try:
-        data = create_datamodule(seed=cfg["seed"], **cfg["data"])
-    except TypeError as error:
-        raise ValueError(f"data={cfg['data']['name']} does not take these options: {error}") from error
-    if cfg["monitor"]["metric"] == "val/auroc" and data.num_classes != 2:
-        raise ValueError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
-    return data
-
-
-def build_classifier(cfg: dict[str, Any], data: Any) -> Classifier:
-    """The classifier of `cfg`, sized for `data`; `img_size: auto` becomes the data's.
-
-    Raises ValueError for arguments the model refuses and for an image size that would break its equivariance.
-    """
-    model = dict(cfg["model"])
-    if model.get("img_size") == "auto":
-        model["img_size"] = data.image_size
-    optimizer = dict(cfg["optimizer"])
-    classifier = Classifier(
-        model=model,
-        schedule=optimizer.pop("schedule"),
-        optimizer=optimizer,
-        num_classes=data.num_classes,
-        in_chans=data.in_chans,
-        label_smoothing=cfg["label_smoothing"],
-        compile=cfg["compile"],
-    )
-    check_input_size = getattr(classifier.model, "check_input_size", None)
-    if callable(check_input_size):
-        check_input_size(data.image_size, data.image_size)
-    return classifier
+def task_of(cfg: dict[str, Any]) -> ModuleType:
+    """What `data` asks for: images to be classified, or text lines to be read."""
+    return recognition if cfg["data"]["name"] == "lines" else classification
 
 
 def build_trainer(cfg: DictConfig, output_dir: Path) -> pl.Trainer:
@@ -103,15 +72,17 @@ def train(cfg: DictConfig, output_dir: Path) -> float:
         torch.set_num_threads(cfg.threads)
     torch.set_float32_matmul_precision(cfg.matmul_precision)
     pl.seed_everything(cfg.seed, verbose=False)
-    data = build_data(config)
-    classifier = build_classifier(config, data)
+    task = task_of(config)
+    data = task.build_data(config)
+    module = task.build_module(config, data)
+    if config.get("adapter") is not None:
+        adapt(module, config["adapter"])
     trainer = build_trainer(cfg, output_dir)
-    ckpt_path = resolve_checkpoint(config["ckpt_path"], output_dir / "checkpoints", classifier)
-
+    ckpt_path = resolve_checkpoint(config["ckpt_path"], output_dir / "checkpoints", module)
     best_checkpoint(trainer)
 
     started = time.monotonic()
-    trainer.fit(classifier, data, ckpt_path=ckpt_path, weights_only=True)
+    trainer.fit(module, data, ckpt_path=ckpt_path, weights_only=True)
     seconds = time.monotonic() - started
     return report(config, trainer, data, output_dir, seconds)
 
@@ -120,7 +91,9 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
     """Everything after the fit, on one device and with the best checkpoint; prints the summary."""
     best = best_checkpoint(trainer).best_model_path
     stored = torch.load(best, map_location="cpu", weights_only=True)
-    classifier = Classifier.load_from_checkpoint(best, map_location="cpu", weights_only=True)
+    task = task_of(config)
+    module = task.MODULE.load_from_checkpoint(best, map_location="cpu", weights_only=True)
+    trainable, _ = count_parameters(module.model)
     # From the file, because processes that DDP spawned take their callbacks' state with them.
     states = stored["callbacks"].values()
     score = next(float(s["best_model_score"]) for s in states if s.get("monitor") == config["monitor"]["metric"])
@@ -129,27 +102,21 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
     if config["test"]:
         options = {key: config["trainer"][key] for key in ("accelerator", "precision")}
         tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
-        results |= tester.test(classifier, data, verbose=False)[0]
-        lines["test accuracy"] = f"{results['test/accuracy']:.4f}"
-    side = data.image_size
-    weights = save_pretrained_timm(
-        classifier.model,
-        output_dir / "weights",
-        input_size=(data.in_chans, side, side),
-        mean=tuple(data.mean),
-        std=tuple(data.std),
-    )
+        results |= tester.test(module, data, verbose=False)[0]
+    if config.get("adapter") is not None:
+        lines["adapter"] = str(save_and_merge(module, output_dir / "adapter"))
+    lines["weights"] = task.export(module, data, output_dir / "weights")
     if config["test"]:
-        summary = summarize(classifier.model, data, output_dir)
-        results["invariance_error"] = summary["invariance_error"]
-        lines["invariance error"] = f"{summary['invariance_error']:.1e}"
-        lines["figure"] = str(summary["figure"])
+        measured, shown = task.measure(module, data, results, output_dir)
+        results |= measured
+        lines |= shown
     content = {
         "results": results,
         "seed": config["seed"],
         "model": config["model"]["name"],
-        "parameters": sum(p.numel() for p in classifier.model.parameters()),
-        "flops": count_flops(classifier.model, torch.zeros(data.in_chans, side, side)),
+        "parameters": sum(p.numel() for p in module.model.parameters()),
+        "trainable": trainable,
+        "flops": task.count(module, data),
         "data": config["data"]["name"],
         "best_epoch": stored["epoch"] + 1,
         "best_step": stored["global_step"],
@@ -159,7 +126,7 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
         # Without the folder, so that the file can be kept and compared anywhere.
         "config": json.loads(json.dumps(config).replace(str(output_dir), ".")),
     }
-    lines |= {"checkpoint": best, "weights": f"local-dir:{weights}"}
+    lines["checkpoint"] = best
     lines["results"] = str(write_json(output_dir / "results.json", content))
     width = max(map(len, lines))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in lines.items()))

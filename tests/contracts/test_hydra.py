@@ -18,13 +18,13 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gcsa.data import list_datamodules
-from gcsa.training import create_timm_model, run
+from gcsa.training import classification, create_timm_model
 from gcsa.training.cli import one_sentence, user_errors
 from gcsa.training.schedule import make_schedule
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
-NEEDS_A_VALUE = {"timm": "model.name=resnet18", "image_folder": "data.path=/images"}
+NEEDS_A_VALUE = {"timm": "model.name=resnet18", "image_folder": "data.path=/images", "lora": "adapter.base=base.ckpt"}
 """Choices with a key that only the user can fill."""
 
 
@@ -73,7 +73,7 @@ def test_there_is_a_choice_for_every_data_module() -> None:
 @pytest.mark.parametrize("name", [name for name in list_datamodules() if name != "image_folder"])
 def test_data_modules_take_their_options(name: str) -> None:
     cfg = composed(f"data={name}")
-    data = run.build_data({"seed": 0, "data": OmegaConf.to_container(cfg.data), "monitor": dict(cfg.monitor)})
+    data = classification.build_data({"seed": 0, "data": OmegaConf.to_container(cfg.data), "monitor": dict(cfg.monitor)})
     assert data.num_classes > 1
 
 

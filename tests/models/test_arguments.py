@@ -11,7 +11,7 @@ from gcsa.layers.steerable import SteerableConv2d
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 SIZES = [f"gcsa_{family}{size}" for family in ("", "pyramid_") for size in ("tiny", "small", "base")]
 SIZES += ["gcsa_linear_tiny", "gcsa_linear_small", "gcnn_tiny", "gcnn_small", "gsa_tiny", "gsa_small"]
-ONE_GROUP = ["z2sa_tiny"]
+ONE_GROUP = ["gcsa_ocr_small", "gcsa_ocr_tiny", "z2sa_tiny"]
 
 
 def parameters(name: str, **kwargs: Any) -> int:

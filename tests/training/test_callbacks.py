@@ -7,7 +7,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from gcsa.training import EMA, run
+from gcsa.training import EMA, Classifier, run
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 
 from .conftest import TINY, composed
@@ -60,13 +60,13 @@ def test_ema_refuses_a_decay_of_one() -> None:
 @pytest.mark.parametrize("device_like", [False, True])
 def test_nan_loss_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device_like: bool) -> None:
     """Both as on a CPU, batch by batch, and as on a device, several batches late."""
-    step = run.Classifier.training_step
+    step = Classifier.training_step
 
     def poisoned(self: Any, batch: Any, batch_idx: int) -> torch.Tensor:
         loss = step(self, batch, batch_idx)
         return loss * float("nan") if batch_idx == 2 and self.current_epoch == 1 else loss
 
-    monkeypatch.setattr(run.Classifier, "training_step", poisoned)
+    monkeypatch.setattr(Classifier, "training_step", poisoned)
     if device_like:
         monkeypatch.setattr(run.StopOnNaN, "every_n_steps", 5, raising=False)
         monkeypatch.setattr(torch.Tensor, "is_cpu", False)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gcsa.training import run
+from gcsa.data import create_datamodule
+from gcsa.training import classification, run
 
 from .conftest import TINY, composed
 
@@ -69,7 +70,7 @@ def test_bad_models(tmp_path: Path, override: str, message: str) -> None:
 
 def test_bad_checkpoints(tmp_path: Path) -> None:
     cfg = composed(tmp_path, *TINY)
-    model = run.build_classifier(cfg, run.create_datamodule("digits"))
+    model = classification.build_module(cfg, create_datamodule("digits"))
     path = tmp_path / "other.ckpt"
 
     def message() -> str:

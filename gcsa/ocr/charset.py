@@ -1,0 +1,79 @@
+"""Characters and their CTC classes.
+
+The unit is one code point after Unicode normalisation form C (NFC): class 0 is the CTC blank, class i + 1 the i-th
+character. Text is in logical order everywhere, which for Arabic or Hebrew means the first letter read comes first.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+INVISIBLE = dict.fromkeys([0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF])
+"""Marks that direct the display of bidirectional text, and the byte-order mark: no ink, so nothing to read."""
+
+
+def normalize(text: str) -> str:
+    """NFC without the `INVISIBLE` characters, every run of white space one space, none at the ends."""
+    return " ".join(unicodedata.normalize("NFC", text.translate(INVISIBLE)).split())
+
+
+def describe(character: str) -> str:
+    """A character with its code and name: 'ſ' (U+017F LATIN SMALL LETTER LONG S)."""
+    return f"{character!r} (U+{ord(character):04X} {unicodedata.name(character, 'without a name')})"
+
+
+@dataclass(frozen=True)
+class Charset:
+    """The characters a recogniser can write, in the order of their classes; `len` counts the blank too.
+
+    Raises:
+        ValueError: a character twice, or one that `normalize` would change.
+    """
+
+    characters: str
+
+    def __post_init__(self) -> None:
+        for character, count in Counter(self.characters).items():
+            if count > 1:
+                raise ValueError(f"the charset holds {describe(character)} {count} times: a character has one class")
+            if character != " " and normalize(character) != character:
+                raise ValueError(f"the charset holds {describe(character)}, which no normalised text does: remove it")
+
+    @classmethod
+    def from_texts(cls, texts: Iterable[str]) -> "Charset":
+        """Every character of `texts`, sorted by code point."""
+        return cls("").extended(texts)
+
+    @cached_property
+    def _classes(self) -> dict[str, int]:
+        return {character: i for i, character in enumerate(self.characters, 1)}
+
+    def __len__(self) -> int:
+        return len(self.characters) + 1
+
+    def __contains__(self, character: str) -> bool:
+        return character in self._classes
+
+    def encode(self, text: str) -> list[int]:
+        """The classes of the normalised text. Raises ValueError naming the characters that have none."""
+        text = normalize(text)
+        if unknown := sorted(set(text) - self._classes.keys()):
+            raise ValueError(
+                f"{text!r} holds {', '.join(map(describe, unknown))}, not in the charset of {len(self) - 1}"
+            )
+        return [self._classes[character] for character in text]
+
+    def decode(self, classes: Iterable[int]) -> str:
+        """The text of `classes`; blanks write nothing."""
+        return "".join(self.characters[i - 1] for i in classes if i)
+
+    def unknown(self, texts: Iterable[str]) -> Counter[str]:
+        """How often each character outside the charset occurs in `texts`."""
+        counts = Counter(character for text in texts for character in normalize(text))
+        return Counter({character: count for character, count in counts.items() if character not in self})
+
+    def extended(self, texts: Iterable[str]) -> "Charset":
+        """This charset with the new characters of `texts` behind the old ones, which keep their classes."""
+        return Charset(self.characters + "".join(sorted(self.unknown(texts))))

@@ -1,0 +1,163 @@
+"""Fine-tuning a trained base through low-rank adapters: `train.py adapter=lora adapter.base=outputs/.../best.ckpt`.
+
+For any LightningModule whose network is `self.model`, saved hyperparameters included. Its `__init__` takes `adapter`,
+None by default, and calls `attach` where there is one, which is how a checkpoint opens again without its base; a run
+calls `adapt` on the fresh module, and `save_and_merge` at its end. The base stays as it is, but for the classifier
+(`get_classifier()`, where the model has it), which PEFT trains and saves whole beside the deltas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import rank_zero_only
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from gcsa.evaluation.load import DAMAGE
+from gcsa.training.checks import check_shapes, positive_int
+
+FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
+"""Ends of the model options that may differ from the base's, or that the shapes of its tensors tell already."""
+
+
+def adapt(module: pl.LightningModule, adapter: Mapping[str, Any]) -> None:
+    """Puts the base's weights into `module.model`, wraps it by `attach` and prints the share that is trained.
+
+    adapter: the keys of conf/adapter/lora.yaml. All but `base` become the hyperparameter `adapter`; `train_head` is
+    true there if the base's classifier did not fit. Raises ValueError for options that cannot work and for a base that
+    is damaged or of another architecture, and FileNotFoundError if there is none.
+    """
+    check_adapter(adapter)
+    options = {key: value for key, value in adapter.items() if key != "base"}
+    fresh = load_base(module.model, adapter["base"], module.hparams.get("model", {}))  # type: ignore[arg-type]
+    module.hparams["adapter"] = {**options, "train_head": options["train_head"] or fresh}
+    module.model = attach(module.model, module.hparams["adapter"])  # type: ignore[arg-type]
+    trainable, total = count_parameters(module.model)
+    rank_zero_only(print)(
+        f"trainable {trainable:,} of {total:,} parameters ({trainable / total:.1%})".replace("%", " %")
+    )
+
+
+def attach(model: nn.Module, adapter: Mapping[str, Any]) -> nn.Module:
+    """`model` as a `PeftModel` with a fresh adapter, in which only the adapter and what it saves whole is trained.
+
+    Raises ValueError for a rank, a target or a combination that `model` does not take.
+    """
+    check_installed()
+    from gcsa.adapters.lora import get_peft_model, lora_config
+
+    # Running means change in training although they have no gradient: saved with the adapter, they leave the base alone.
+    whole = [name for name, layer in model.named_modules() if getattr(layer, "running_mean", None) is not None]
+    whole += classifier_names(model) if adapter["train_head"] else []
+    config = lora_config(
+        model,
+        adapter["rank"],
+        adapter["alpha"],
+        adapter["target_modules"],
+        use_rslora=adapter["rslora"],
+        lora_dropout=adapter["dropout"],
+        modules_to_save=whole or None,
+    )
+    for name in sorted(set(whole) & set(config.target_modules or ())):
+        raise ValueError(f"adapter.target_modules names {name}, which is trained whole: leave it out")
+    return get_peft_model(model, config)
+
+
+def save_and_merge(module: pl.LightningModule, folder: Path) -> Path:
+    """Writes the adapter as PEFT does, and leaves the plain, merged model in `module.model`. Returns `folder`."""
+    adapted: Any = module.model
+    adapted.save_pretrained(str(folder))
+    module.model = adapted.merge_and_unload(safe_merge=True)
+    return folder
+
+
+def count_parameters(model: nn.Module) -> tuple[int, int]:
+    """The trainable parameters, and those of the model without an adapter (or with it merged)."""
+    trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    total = sum(p.numel() for p in model.parameters())
+    return trainable, total - trainable if hasattr(model, "peft_config") else total
+
+
+def classifier_names(model: nn.Module) -> list[str]:
+    """The names of what `get_classifier()` returns; timm's distilled models have two."""
+    get_classifier = getattr(model, "get_classifier", None)
+    found = get_classifier() if callable(get_classifier) else ()
+    heads = found if isinstance(found, tuple | list) else (found,)
+    return [name for name, module in model.named_modules() if any(module is head for head in heads)]
+
+
+def load_base(model: nn.Module, source: str, options: Mapping[str, Any]) -> bool:
+    """Loads the weights of `source` into `model`, made with `options`. Returns whether the classifier did not fit and
+    was left fresh."""
+    weights, made_with = read_base(source)
+    wanted = model.state_dict()
+    head = tuple(f"{name}." for name in classifier_names(model))
+    of_head = {name for name in weights.keys() | wanted.keys() if name.startswith(head)}
+    fresh = any(name not in weights or weights[name].shape != wanted[name].shape for name in of_head & wanted.keys())
+    if fresh:
+        weights, wanted = (
+            {name: tensor for name, tensor in tensors.items() if name not in of_head} for tensors in (weights, wanted)
+        )
+    check_shapes(source, weights, wanted)
+    # Some options, such as the number of heads, change no shape.
+    for key in sorted(key for key in made_with.keys() | options.keys() if not key.endswith(FREE_OPTIONS)):
+        if made_with.get(key) != options.get(key):
+            mine, other = ("null" if made.get(key) is None else made[key] for made in (options, made_with))
+            raise ValueError(f"{source} was made with model.{key}={other}, not {mine}: pass that")
+    try:
+        model.load_state_dict(weights, strict=not fresh)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"{source} does not fit the model: {' '.join(str(error).split())}") from error
+    return fresh
+
+
+def read_base(source: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors of a checkpoint's `model`, or of a folder of weights, and the options that the model was made with.
+
+    Raises FileNotFoundError for a missing file and ValueError for a damaged one, or one of a run with an adapter.
+    """
+    folder = Path(source.removeprefix("local-dir:"))
+    files = [folder / "config.json", folder / "model.safetensors"] if source.startswith("local-dir:") else [folder]
+    for file in files:
+        if not file.is_file():
+            raise FileNotFoundError(f"there is no {file}: give adapter.base a .ckpt of train.py or local-dir:FOLDER")
+    try:
+        if len(files) == 2:
+            config = json.loads(files[0].read_text())
+            return load_file(files[1]), {"name": config["architecture"], **config.get("model_args", {})}
+        stored = torch.load(source, map_location="cpu", weights_only=True)
+        tensors, made = stored["state_dict"].items(), stored["hyper_parameters"]
+        weights = {name.removeprefix("model."): tensor for name, tensor in tensors if name.startswith("model.")}
+    except DAMAGE as error:
+        raise ValueError(f"{source} is damaged or not weights of train.py ({type(error).__name__})") from error
+    if made.get("adapter"):
+        raise ValueError(f"{source} has an adapter already: give the merged model, the weights folder of that run")
+    return weights, made.get("model", {})
+
+
+def check_installed() -> None:
+    """Raises ValueError where PEFT is missing."""
+    if find_spec("peft") is None:
+        raise ValueError("an adapter needs PEFT, which is not installed: pip install gcsa[lora]")
+
+
+def check_adapter(adapter: Mapping[str, Any]) -> None:
+    """Raises ValueError for values of conf/adapter that fit no model."""
+    check_installed()
+    if not isinstance(adapter["base"], str):
+        raise ValueError("adapter.base is missing: give a .ckpt of train.py or local-dir:FOLDER, which is then adapted")
+    positive_int("adapter.rank", adapter["rank"])
+    alpha, dropout = adapter["alpha"], adapter["dropout"]
+    if not (alpha is None or (isinstance(alpha, int | float) and alpha > 0)):
+        raise ValueError(f"adapter.alpha must be above 0, or null for twice the rank, got {alpha!r}")
+    if not (isinstance(dropout, int | float) and 0 <= dropout < 1):
+        raise ValueError(f"adapter.dropout must be at least 0 and below 1, got {dropout!r}")
+    if not isinstance(adapter["target_modules"], list) or not adapter["target_modules"]:
+        raise ValueError(f"adapter.target_modules must be a list such as [q,v], got {adapter['target_modules']!r}")

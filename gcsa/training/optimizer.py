@@ -1,0 +1,50 @@
+"""The optimizer and its learning rates, for any LightningModule with a `model`."""
+
+import difflib
+import math
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
+from timm.optim import create_optimizer_v2, list_optimizers
+from torch import nn
+
+from gcsa.training.schedule import make_schedule
+
+
+def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Optimizer:
+    """timm's optimizer `opt`, `lr`, `weight_decay` and other arguments of `create_optimizer_v2`: biases, norms and the
+    model's own `no_weight_decay` are not decayed. Raises ValueError for arguments that cannot work."""
+    if options["opt"] not in list_optimizers():
+        close = difflib.get_close_matches(options["opt"], list_optimizers()) or ["adamw", "sgd", "lamb"]
+        raise ValueError(
+            f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}"
+        )
+    try:
+        return create_optimizer_v2(model, **options)
+    except TypeError as error:
+        raise ValueError(f"optimizer {options['opt']} does not take {options}: {error}") from error
+
+
+def optimizer_steps(trainer: pl.Trainer) -> int:
+    """Optimizer steps of the whole run.
+
+    With a data module they are counted here: in Lightning 2.6 `trainer.estimated_stepping_batches` builds the training
+    loader before a checkpoint is restored, after which the loader's stored position is ignored.
+    """
+    data = getattr(trainer, "datamodule", None)
+    if data is None:
+        return int(trainer.estimated_stepping_batches)
+    batches, limit = len(data.train_dataloader()), trainer.limit_train_batches
+    batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+    steps = math.ceil(batches / trainer.accumulate_grad_batches) * (trainer.max_epochs or 1)
+    return min(steps, trainer.max_steps) if trainer.max_steps >= 0 else steps
+
+
+def optimizer_and_schedule(module: pl.LightningModule) -> OptimizerLRScheduler:
+    """For `configure_optimizers`, from the hyperparameters `optimizer` and `schedule`; the rate changes every step."""
+    optimizer = make_optimizer(module.model, module.hparams["optimizer"])  # type: ignore[arg-type]
+    factor = make_schedule(total=optimizer_steps(module.trainer), **module.hparams["schedule"])
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
