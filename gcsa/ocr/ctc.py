@@ -52,7 +52,8 @@ def beam_search(log_probs: Tensor, beams: int, classes_a_step: int = 12) -> list
                 if index == BLANK:
                     after[prefix][0] = _log_add(after[prefix][0], total + score)
                     continue
-                longer = after[(*prefix, index)]
+                extended = (*prefix, index)
+                longer = after[extended]
                 if prefix and prefix[-1] == index:
                     after[prefix][1] = _log_add(after[prefix][1], label + score)
                     longer[1] = _log_add(longer[1], blank + score)

@@ -49,7 +49,7 @@ def text_scores(predictions: Sequence[str], references: Sequence[str], seed: int
 def edits(predictions: Sequence[str], references: Sequence[str]) -> tuple[Tensor, Tensor]:
     """Levenshtein distances (N,) and lengths (N,) of the references, in code points."""
     distances = edit_distance(list(predictions), list(references), reduction="none")
-    return distances.double(), torch.tensor([len(text) for text in references], dtype=torch.double)
+    return distances, torch.tensor([len(text) for text in references])
 
 
 def words_as_characters(predictions: Sequence[str], references: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -65,6 +65,7 @@ def words_as_characters(predictions: Sequence[str], references: Sequence[str]) -
 def error_rate(distances: Tensor, lengths: Tensor, seed: int = 0) -> tuple[float, float, float]:
     """The rate of distances (N,) to lengths (N,), and the ends of its 95 % interval."""
     rows = torch.randint(len(lengths), (RESAMPLES, len(lengths)), generator=seeded_generator(seed))
+    distances, lengths = distances.double(), lengths.double()
     samples = distances[rows].sum(1) / lengths[rows].sum(1)
     low, high = torch.quantile(samples, torch.tensor([0.025, 0.975], dtype=torch.double)).tolist()
     return (distances.sum() / lengths.sum()).item(), low, high

@@ -20,6 +20,7 @@ from gcsa.ocr.encoder import create_encoder
 from gcsa.ocr.reading import Reading, check_orientation, frames, in_frame
 
 FILES = ("config.json", "model.safetensors")
+CHARSET_FILE = "charset.txt"
 
 
 class CTCHead(nn.Module):
@@ -80,21 +81,20 @@ class CTCRecognizer(nn.Module):
             if value < 1:
                 raise ValueError(f"{name} must be 1 or more, not {value}")
         self.charset = Charset(characters)
-        self.options = dict(encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate)
-        self.options |= options
-        self.encoder = create_encoder(encoder, height, **options)
-        self.group = make_group(getattr(self.encoder, "group", "c1"))
-        self.stride = getattr(self.encoder, "multiple", None) or self.encoder.feature_info[-1]["reduction"]
+        self.options: dict[str, Any] = dict(
+            encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate, **options
+        )
+        made: Any = create_encoder(encoder, height, **options)
+        self.group = make_group(getattr(made, "group", "c1"))
+        self.stride = getattr(made, "multiple", None) or made.feature_info[-1]["reduction"]
         if height % self.stride != 0:
             raise ValueError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
         self.height = height
         with torch.no_grad():
-            _, _, self.rows, columns = (
-                self.encoder.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
-            )
-        self.encoder.train()
+            _, _, self.rows, columns = made.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
         self.steps = columns * upsample
-        self.head = CTCHead(self.encoder.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
+        self.encoder = made.train()
+        self.head = CTCHead(made.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
 
     def features(self, images: Tensor) -> Tensor:
         """(B, 1, H, W) to feature maps (B, h, w, N, C); N = 1 for encoders without a group."""
@@ -123,6 +123,17 @@ class CTCRecognizer(nn.Module):
         # Less likely than all that is known until training says otherwise, so that the readings stay as they were.
         new.weight[old.out_features :], new.bias[old.out_features :] = 0.0, float(old.bias.min()) - 4.0
         self.head.classifier, self.charset = new, Charset(characters)
+
+    def grown(self, weights: dict[str, Tensor], characters: str) -> dict[str, Tensor]:
+        """The `weights` of a recogniser of these options and fewer `characters`, extended to this one's charset."""
+        smaller = CTCRecognizer(characters, **self.options)
+        smaller.load_state_dict(weights)
+        smaller.extend(self.charset.characters)
+        return smaller.state_dict()
+
+    def save_charset(self, folder: Path) -> None:
+        """Writes charset.txt beside an adapter, whose classifier may know more characters than its base."""
+        (folder / CHARSET_FILE).write_text(self.charset.characters, encoding="utf-8")
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Writes config.json and model.safetensors into `folder`, for `from_pretrained`. Returns it."""

@@ -215,9 +215,7 @@ class TrOCRRecognizer:
         """The texts of lines given as tokens (B, T, hidden_size); a line has at most T of its own."""
         encoded = BaseModelOutput(last_hidden_state=tokens)
         longest = min(tokens.shape[1], self.model.config.decoder.max_position_embeddings - 1)
-        written = self.model.generate(
-            encoder_outputs=encoded, num_beams=beams, do_sample=False, max_new_tokens=longest
-        )
+        written = self.model.generate(encoder_outputs=encoded, num_beams=beams, do_sample=False, max_new_tokens=longest)
         given, chosen = written[:, :-1], written[:, 1:]
         log_probs = self.model(encoder_outputs=encoded, decoder_input_ids=given).logits.float().log_softmax(-1)
         counted = chosen != self.model.config.pad_token_id
@@ -225,5 +223,6 @@ class TrOCRRecognizer:
         texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
         # Nothing is easily certain, and must not win over a text.
         return [
-            Reading(text, score if text else 0.0, turn) for text, score in zip(texts, scores.exp().tolist(), strict=True)
+            Reading(text, score if text else 0.0, turn)
+            for text, score in zip(texts, scores.exp().tolist(), strict=True)
         ]

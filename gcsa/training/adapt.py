@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytorch_lightning as pl
 import torch
@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gcsa.evaluation.load import DAMAGE
+from gcsa.ocr.recognizer import CTCRecognizer
 from gcsa.training.checks import check_shapes, positive_int
 
 FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
@@ -31,15 +32,17 @@ def adapt(module: pl.LightningModule, adapter: Mapping[str, Any]) -> None:
     """Puts the base's weights into `module.model`, wraps it by `attach` and prints the share that is trained.
 
     adapter: the keys of conf/adapter/lora.yaml. All but `base` become the hyperparameter `adapter`; `train_head` is
-    true there if the base's classifier did not fit. Raises ValueError for options that cannot work and for a base that
-    is damaged or of another architecture, and FileNotFoundError if there is none.
+    true there if the base's classifier did not fit. With `base` alone (conf/adapter/full.yaml) all of it is trained.
+    Raises ValueError for options that cannot work and for a base that is damaged or of another architecture, and
+    FileNotFoundError if there is none.
     """
     check_adapter(adapter)
     options = {key: value for key, value in adapter.items() if key != "base"}
     fresh = load_base(module.model, adapter["base"], module.hparams.get("model", {}))  # type: ignore[arg-type]
-    module.hparams["adapter"] = {**options, "train_head": options["train_head"] or fresh}
-    module.model = attach(module.model, module.hparams["adapter"])  # type: ignore[arg-type]
-    trainable, total = count_parameters(module.model)
+    if options:
+        module.hparams["adapter"] = {**options, "train_head": options["train_head"] or fresh}
+        module.model = attach(module.model, module.hparams["adapter"])  # type: ignore[arg-type]
+    trainable, total = count_parameters(module.model)  # type: ignore[arg-type]
     rank_zero_only(print)(
         f"trainable {trainable:,} of {total:,} parameters ({trainable / total:.1%})".replace("%", " %")
     )
@@ -75,6 +78,8 @@ def save_and_merge(module: pl.LightningModule, folder: Path) -> Path:
     adapted: Any = module.model
     adapted.save_pretrained(str(folder))
     module.model = adapted.merge_and_unload(safe_merge=True)
+    if isinstance(module.model, CTCRecognizer):
+        module.model.save_charset(folder)
     return folder
 
 
@@ -93,13 +98,25 @@ def classifier_names(model: nn.Module) -> list[str]:
     return [name for name, module in model.named_modules() if any(module is head for head in heads)]
 
 
+class Base(NamedTuple):
+    """The weights of a trained model, the options that it was made with, and the charset of a recogniser."""
+
+    weights: dict[str, Tensor]
+    options: dict[str, Any]
+    characters: str | None = None
+
+
 def load_base(model: nn.Module, source: str, options: Mapping[str, Any]) -> bool:
     """Loads the weights of `source` into `model`, made with `options`. Returns whether the classifier did not fit and
-    was left fresh."""
-    weights, made_with = read_base(source)
+    was left fresh; that of a recogniser keeps what it knows (`CTCRecognizer.grown`)."""
+    weights, made_with, characters = read_base(source)
     wanted = model.state_dict()
     head = tuple(f"{name}." for name in classifier_names(model))
     of_head = {name for name in weights.keys() | wanted.keys() if name.startswith(head)}
+    if characters is not None:
+        check_shapes(source, *({n: t for n, t in tensors.items() if n not in of_head} for tensors in (weights, wanted)))
+        weights = model.grown(weights, characters)  # type: ignore[operator]
+        made_with, options = CTCRecognizer(characters, **made_with).options, model.options  # type: ignore[assignment]
     fresh = any(name not in weights or weights[name].shape != wanted[name].shape for name in of_head & wanted.keys())
     if fresh:
         weights, wanted = (
@@ -118,8 +135,8 @@ def load_base(model: nn.Module, source: str, options: Mapping[str, Any]) -> bool
     return fresh
 
 
-def read_base(source: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a checkpoint's `model`, or of a folder of weights, and the options that the model was made with.
+def read_base(source: str) -> Base:
+    """What a checkpoint of train.py, or a folder of weights, holds.
 
     Raises FileNotFoundError for a missing file and ValueError for a damaged one, or one of a run with an adapter.
     """
@@ -130,8 +147,12 @@ def read_base(source: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
             raise FileNotFoundError(f"there is no {file}: give adapter.base a .ckpt of train.py or local-dir:FOLDER")
     try:
         if len(files) == 2:
-            config = json.loads(files[0].read_text())
-            return load_file(files[1]), {"name": config["architecture"], **config.get("model_args", {})}
+            config = json.loads(files[0].read_text(encoding="utf-8"))
+            characters = config.pop("characters", None)
+            options = config
+            if characters is None:
+                options = {"name": config["architecture"], **config.get("model_args", {})}
+            return Base(load_file(files[1]), options, characters)
         stored = torch.load(source, map_location="cpu", weights_only=True)
         tensors, made = stored["state_dict"].items(), stored["hyper_parameters"]
         weights = {name.removeprefix("model."): tensor for name, tensor in tensors if name.startswith("model.")}
@@ -139,7 +160,7 @@ def read_base(source: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ValueError(f"{source} is damaged or not weights of train.py ({type(error).__name__})") from error
     if made.get("adapter"):
         raise ValueError(f"{source} has an adapter already: give the merged model, the weights folder of that run")
-    return weights, made.get("model", {})
+    return Base(weights, made.get("model", {}), made.get("characters"))
 
 
 def check_installed() -> None:
@@ -150,9 +171,11 @@ def check_installed() -> None:
 
 def check_adapter(adapter: Mapping[str, Any]) -> None:
     """Raises ValueError for values of conf/adapter that fit no model."""
-    check_installed()
     if not isinstance(adapter["base"], str):
         raise ValueError("adapter.base is missing: give a .ckpt of train.py or local-dir:FOLDER, which is then adapted")
+    if adapter.keys() == {"base"}:
+        return
+    check_installed()
     positive_int("adapter.rank", adapter["rank"])
     alpha, dropout = adapter["alpha"], adapter["dropout"]
     if not (alpha is None or (isinstance(alpha, int | float) and alpha > 0)):

@@ -15,10 +15,14 @@ MODULE = Classifier
 
 def build_data(cfg: dict[str, Any]) -> Any:
     """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
+    if "upsample" in cfg["model"]:
+        raise ValueError(f"model={cfg['model']['name']} reads text lines: choose data=lines")
     try:
         data = create_datamodule(seed=cfg["seed"], **cfg["data"])
     except TypeError as error:
         raise ValueError(f"data={cfg['data']['name']} does not take these options: {error}") from error
+    if cfg["monitor"]["metric"] in ("val/cer", "val/wer"):
+        raise ValueError(f"monitor.metric={cfg['monitor']['metric']} is of text: choose val/accuracy or val/loss")
     if cfg["monitor"]["metric"] == "val/auroc" and data.num_classes != 2:
         raise ValueError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
     return data

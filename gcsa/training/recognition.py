@@ -8,10 +8,11 @@ import torch
 from gcsa.evaluation import count_flops
 from gcsa.ocr.datamodule import LinesDataModule
 from gcsa.ocr.measure import measure as measure_reading
-from gcsa.training.adapt import read_base
+from gcsa.training.adapt import check_adapter, read_base
 from gcsa.training.recognizer import Recognizer
 
 MODULE = Recognizer
+MONITORED = ("val/cer", "val/wer", "val/loss")
 COUNTED_WIDTH = 480
 """Pixels of the line whose FLOPs are counted: about the median of a printed line 40 pixels high."""
 
@@ -23,6 +24,7 @@ def build_data(cfg: dict[str, Any]) -> LinesDataModule:
     """
     options = {key: value for key, value in cfg["data"].items() if key != "name"}
     if cfg.get("adapter") is not None and options["charset"] is None:
+        check_adapter(cfg["adapter"])
         options["charset"] = read_base(cfg["adapter"]["base"]).characters
     try:
         return LinesDataModule(seed=cfg["seed"], **options)
@@ -40,6 +42,10 @@ def build_module(cfg: dict[str, Any], data: LinesDataModule) -> Recognizer:
         schedule=optimizer.pop("schedule"),
         optimizer=optimizer,
     )
+    if cfg["monitor"]["metric"] not in MONITORED:
+        raise ValueError(
+            f"monitor.metric={cfg['monitor']['metric']} is of classes: choose {', '.join(MONITORED)} for data=lines"
+        )
     if data.step % module.model.stride != 0:
         raise ValueError(f"data.step={data.step} must be a multiple of {module.model.stride}, the encoder's stride")
     return module

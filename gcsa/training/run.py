@@ -103,7 +103,7 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
         options = {key: config["trainer"][key] for key in ("accelerator", "precision")}
         tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
         results |= tester.test(module, data, verbose=False)[0]
-    if config.get("adapter") is not None:
+    if module.hparams["adapter"] is not None:
         lines["adapter"] = str(save_and_merge(module, output_dir / "adapter"))
     lines["weights"] = task.export(module, data, output_dir / "weights")
     if config["test"]:
