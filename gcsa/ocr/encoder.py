@@ -17,7 +17,7 @@ class CRNN(nn.Module):
     Images (B, 1, height, W) give features (B, 2 * hidden, 1, W / 4).
     """
 
-    def __init__(self, height: int = 40, channels: int = 32, hidden: int = 144) -> None:
+    def __init__(self, height: int = 40, channels: int = 20, hidden: int = 72) -> None:
         super().__init__()
         widths = (1, channels, 2 * channels, 4 * channels)
         pools = ((2, 2), (2, 2), (2, 1))
