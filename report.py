@@ -2,7 +2,7 @@
 
 Every number in them stands in a JSON file under docs/results/ or benchmarks/results/, with seed, configuration,
 machine and commit. A training result is the results.json of a run, copied to the folder of its comparison:
-docs/results/ itself, `systems/`, `shares/SHARE/` and `performers/DATA/`.
+docs/results/ itself, `systems/`, `shares/SHARE/`, `performers/DATA/` and `ocr/SCRIPT/`.
 """
 
 from __future__ import annotations
@@ -102,6 +102,61 @@ def performers_table() -> str:
             f"{data}, {config['data']['limit_train']} images, {config['trainer']['max_epochs']} epochs: test %"
         )
     return table(["system", "parameters", *columns], rows)
+
+
+def percent(run: dict[str, Any], rate: str) -> str:
+    """An error rate of the test lines, and its 95 % interval."""
+    low, high = run["results"][f"test/{rate}_interval"]
+    return f"{100 * run['results'][f'test/{rate}']:.2f} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def text_table() -> str:
+    """Recognisers of one script from scratch, with one budget."""
+    rows = []
+    for name, run in load("docs/results/ocr/fr17_roman_print").items():
+        results = run["results"]
+        rows.append([f"`{name}`", f"{run['parameters'] / 1e3:,.0f}k", f"{run['flops'] / 1e6:,.0f}M"])
+        rows[-1] += [f"{100 * results['val/cer']:.2f}", percent(run, "cer"), percent(run, "wer")]
+        if "test/same_when_turned" in results:
+            shown = [f"{results[f'test/{key}']:.2%}" for key in ("same_when_turned", "turn_found")]
+            rows[-1] += [*shown, f"{100 * results['test/cer_any']:.2f}"]
+        else:
+            rows[-1] += ["no", "no", f"{100 * results['test/cer_upside_down']:.1f}"]
+        rows[-1] += [f"{run['fit_seconds'] / 60:.0f}", str(run["config"]["trainer"]["max_epochs"])]
+        rows[-1] += [str(run["seed"]), run["commit"][:8]]
+    header = ["recogniser", "parameters", "FLOPs a line of 480 px", "validation CER %", "test CER % (95 %)"]
+    header += ["test WER % (95 %)", "same text at 0, 90, 180, 270 degrees", "turn found"]
+    header += ["CER % of turned lines", "minutes", "epochs", "seed", "commit"]
+    return table(header, rows)
+
+
+def adapters_table() -> str:
+    """Adapters of the French base to other scripts beside the whole base fine-tuned for as many steps."""
+    rows = []
+    for folder in sorted((ROOT / "docs/results/ocr").glob("*")):
+        for name, run in load(f"docs/results/ocr/{folder.name}").items():
+            if run["config"].get("adapter") is None:
+                continue
+            size = run["adapter_bytes"]
+            rows.append([folder.name, name, f"{run['trainable'] / run['parameters']:.1%}"])
+            rows[-1] += ["" if size is None else f"{size / 1024:.0f} KiB"]
+            rows[-1] += [f"{100 * run['results']['val/cer']:.2f}", percent(run, "cer")]
+            rows[-1] += [f"{run['fit_seconds'] / 60:.0f}", str(run["config"]["trainer"]["max_epochs"])]
+            rows[-1] += [str(run["seed"]), run["commit"][:8]]
+    header = ["script", "trained", "of the parameters", "file", "validation CER %", "test CER % (95 %)"]
+    return table([*header, "minutes", "epochs", "seed", "commit"], rows)
+
+
+def adapter_step_line() -> str:
+    results = load("benchmarks/results")["adapters"]
+    whole, *adapters = results["step"]
+    parts = []
+    for side in adapters:
+        time = results["step"][side]["median_ms"] / results["step"][whole]["median_ms"]
+        memory = results["peak_megabytes"][side] / results["peak_megabytes"][whole]
+        share = results["trainable"][side] / results["parameters"]
+        parts.append(f"{side} ({share:.1%} trained) {time:.0%} of the time and {memory:.0%} of the memory")
+    return f"A training step ({results['shape']}) takes, against that of the {whole}: " + "; ".join(parts) + "."
 
 
 def shift_curves(data: str) -> dict[str, Curve]:
@@ -207,6 +262,9 @@ PARTS = {
     "shares": shares_table,
     "performers": performers_table,
     "shifts": shifts_table,
+    "text": text_table,
+    "adapters": adapters_table,
+    "adapter_step": adapter_step_line,
     "invariance": invariance_table,
     "speed": speed_table,
     "poster": poster_table,

@@ -54,6 +54,12 @@ def ratios(timings: dict[str, Any], slow: str, fast: str) -> dict[str, float]:
     return {mode: sides[slow]["median_ms"] / sides[fast]["median_ms"] for mode, sides in timings.items()}
 
 
+def resident_peak() -> float:
+    """The largest resident size of this process so far, in megabytes (Linux; getrusage's would be the parent's)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
 def arguments(description: str | None) -> argparse.Namespace:
     """Command line of every benchmark."""
     parser = argparse.ArgumentParser(description=description)

@@ -8,12 +8,11 @@ step in a fresh process each, beyond what the process holds before it.
 from __future__ import annotations
 
 import multiprocessing
-from pathlib import Path
 from typing import Any
 
 import timm
 import torch
-from common import arguments, forward_and_step, ratios, save
+from common import arguments, forward_and_step, ratios, resident_peak, save
 from torch import nn
 
 import gcsa  # noqa: F401  (registers the models)
@@ -32,12 +31,6 @@ OURS, PEERS = list(SIDES)[:2], list(SIDES)[2:]
 def build(side: str) -> nn.Module:
     torch.manual_seed(0)
     return timm.create_model(**SIDES[side], **SHAPE)
-
-
-def resident_peak() -> float:
-    """The largest resident size of this process so far, in megabytes (Linux; getrusage's would be the parent's)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def peak_megabytes(side: str, training: bool, threads: int) -> float:

@@ -103,8 +103,10 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
         options = {key: config["trainer"][key] for key in ("accelerator", "precision")}
         tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
         results |= tester.test(module, data, verbose=False)[0]
+    adapter_bytes = None
     if module.hparams["adapter"] is not None:
-        lines["adapter"] = str(save_and_merge(module, output_dir / "adapter"))
+        folder = save_and_merge(module, output_dir / "adapter")
+        lines["adapter"], adapter_bytes = str(folder), (folder / "adapter_model.safetensors").stat().st_size
     lines["weights"] = task.export(module, data, output_dir / "weights")
     if config["test"]:
         measured, shown = task.measure(module, data, results, output_dir)
@@ -116,6 +118,7 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
         "model": config["model"]["name"],
         "parameters": sum(p.numel() for p in module.model.parameters()),
         "trainable": trainable,
+        "adapter_bytes": adapter_bytes,
         "flops": task.count(module, data),
         "data": config["data"]["name"],
         "best_epoch": stored["epoch"] + 1,

@@ -113,6 +113,7 @@ def test_an_adapter_reads_another_script(finished: Path, other_lines: Path, tmp_
     run.train(composed(tmp_path, *SMALL, *adapter, f"data.path={other_lines}"), tmp_path)
     content = json.loads((tmp_path / "results.json").read_text())
     assert 0 < content["trainable"] < content["parameters"]
+    assert content["adapter_bytes"] == (tmp_path / "adapter/adapter_model.safetensors").stat().st_size
     assert content["results"]["test/same_when_turned"] == 1.0
 
     images = torch.rand(2, 1, 40, 120)
