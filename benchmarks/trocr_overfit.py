@@ -27,7 +27,7 @@ from gcsa.ocr.metrics import text_scores
 from gcsa.ocr.trocr import TrOCRRecognizer, create_trocr
 
 SCRIPT, LINES, WIDEST, HEIGHT = "fr17_roman_print", 64, 256, 40
-EPOCHS, BATCH, RATE, SEED = 36, 8, 1e-3, 0
+EPOCHS, BATCH, RATE, SEED = 100, 8, 1e-3, 0
 
 
 def short_lines() -> list[tuple[Tensor, str]]:

@@ -60,6 +60,9 @@ def _from_checkpoint(path: Path) -> nn.Module:
         weights = {key.removeprefix("model."): value for key, value in tensors if key.startswith("model.")}
     except DAMAGE as error:
         raise ValueError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
+    if made.get("adapter"):
+        merged = path.resolve().parent.parent / "weights"
+        raise ValueError(f"{path} has an adapter: give local-dir:{merged}, the weights folder of its run, merged")
     model = _create(arguments.pop("name"), **arguments)
     try:
         model.load_state_dict(weights)

@@ -31,12 +31,16 @@ def _from_checkpoint(path: Path) -> CTCRecognizer:
         made = stored["hyper_parameters"]
         characters, options = made["characters"], made["model"]
         tensors = stored["state_dict"].items()
+        weights = {key.removeprefix("model."): value for key, value in tensors if key.startswith("model.")}
     except DAMAGE as error:
         raise ValueError(f"{path} is damaged or not a recogniser of train.py ({type(error).__name__})") from error
     if made.get("adapter"):
         raise ValueError(f"{path} has an adapter: give the weights folder of that run, which holds the merged model")
     model = CTCRecognizer(characters, **options)
-    model.load_state_dict({key.removeprefix("model."): value for key, value in tensors if key.startswith("model.")})
+    try:
+        model.load_state_dict(weights)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"{path} does not fit the recogniser that it names: {' '.join(str(error).split())}") from error
     return model.eval()
 
 

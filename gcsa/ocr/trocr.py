@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import (
@@ -136,7 +137,7 @@ def _pretrained(name: str) -> tuple[TrOCRForCausalLM, PreTrainedTokenizerBase]:
     try:
         writer: Any = VisionEncoderDecoderModel.from_pretrained(name).decoder
         tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, TypeError, ImportError) as error:
+    except (OSError, ValueError, TypeError, ImportError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         if Path(name).is_dir():
             raise ValueError(f"{name} does not hold a whole TrOCR with its tokenizer: {reason}") from error

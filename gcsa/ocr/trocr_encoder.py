@@ -65,7 +65,7 @@ class GcsaOcrModel(PreTrainedModel):
     config_class = GcsaOcrConfig
     base_model_prefix = "gcsa_ocr"
     main_input_name = "pixel_values"
-    input_modalities = ("image",)
+    input_modalities = "image"
 
     def __init__(self, config: GcsaOcrConfig) -> None:
         super().__init__(config)

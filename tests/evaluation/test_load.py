@@ -70,6 +70,15 @@ def test_checkpoints_of_another_architecture(trained, tmp_path, change, message)
         load_model(str(tmp_path / "other.ckpt"), DIGITS)
 
 
+def test_the_checkpoint_of_a_run_with_an_adapter(trained, tmp_path):
+    stored = torch.load(trained / "best.ckpt")
+    stored["hyper_parameters"]["adapter"] = {"rank": 8}
+    (tmp_path / "checkpoints").mkdir()
+    torch.save(stored, tmp_path / "checkpoints/best.ckpt")
+    with pytest.raises(ValueError, match=f"best.ckpt has an adapter: give local-dir:{tmp_path}/weights"):
+        load_model(f"{tmp_path}/checkpoints/best.ckpt", DIGITS)
+
+
 def test_other_projects_checkpoints(tmp_path):
     torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match=r"not a checkpoint of train\.py"):

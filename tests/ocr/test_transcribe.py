@@ -1,0 +1,222 @@
+"""Every line that can be read is, in order, whatever lies beside it; the rest is listed."""
+
+import json
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from peft import get_peft_model
+from PIL import Image
+from torchvision.transforms.functional import to_pil_image
+
+from gcsa.adapters import lora_config
+from gcsa.ocr import transcribe as module
+from gcsa.ocr.line_image import fit_line, read_line
+from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.recognizer import CTCRecognizer
+from gcsa.ocr.transcribe import find_lines, main, transcribe
+from gcsa.testing import randomize
+
+from .test_page_xml import PAGE
+from .test_recognizer import lines, recognizer
+
+ROOT = Path(__file__).parents[2]
+BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PcGts>&b;</PcGts>'
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recognizer().save_pretrained(tmp_path_factory.mktemp("model") / "weights")
+
+
+@pytest.fixture(scope="module")
+def model(weights: Path) -> CTCRecognizer:
+    return load_recognizer(weights)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Seven lines of three widths, narrow and wide in turn."""
+    folder = tmp_path_factory.mktemp("lines")
+    images = [image for three in zip(*(lines(width, 3) for width in (96, 160, 120)), strict=True) for image in three]
+    for i, image in enumerate(images[:7]):
+        to_pil_image(1 - image).save(folder / f"{i}.png")
+    return folder
+
+
+def texts(model: CTCRecognizer, *inputs: Path, **options: object) -> list[str]:
+    found = [transcript.reading for transcript in transcribe(model, find_lines(inputs), **options)]
+    return [reading.text for reading in found if reading is not None]
+
+
+def test_lines_come_in_order_and_do_not_depend_on_their_batch(
+    model: CTCRecognizer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [folder / f"{i}.png" for i in range(7)]
+    alone = [model.read(fit_line(read_line(file), 40)[None])[0].text for file in files]
+    assert len(set(alone)) == 7
+    assert texts(model, folder) == texts(model, *files) == texts(model, folder, batch_size=2) == alone
+    assert texts(model, *reversed(files)) == alone[::-1]
+    done: list[int] = []
+    monkeypatch.setattr(module, "CHUNK", 3)
+    assert texts(model, folder, advance=done.append) == alone
+    assert sum(done) == 7
+
+
+def test_turned_images(model: CTCRecognizer, folder: Path, tmp_path: Path) -> None:
+    image = Image.open(folder / "0.png")
+    for turn in (0, 90, 180, 270):
+        image.rotate(turn, expand=True).save(tmp_path / f"{turn:03d}.png")
+    found = [transcript.reading for transcript in transcribe(model, find_lines([tmp_path]), "any")]
+    assert len({reading.text for reading in found}) == 1
+    assert [(reading.turn - found[0].turn) % 360 for reading in found] == [0, 90, 180, 270]
+    as_they_lie = [transcript.reading for transcript in transcribe(model, find_lines([tmp_path]), "upright")]
+    assert [reading.turn for reading in as_they_lie] == [0, 0, 0, 0]
+    assert as_they_lie[0].text != as_they_lie[2].text
+
+
+def test_lines_of_a_page(weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Image.new("L", (200, 100), "white")
+    page.paste(Image.open(folder / "0.png"), (10, 50))
+    page.paste(Image.open(folder / "1.png"), (10, 5))
+    page.save(tmp_path / "1.png")
+    points = "10,50 105,50 105,89 10,89"
+    content = PAGE.format(version="2019-07-15", image="1.png", points=points)
+    (tmp_path / "1.xml").write_text(content.replace("10,50 190,50 190,90 10,90", "10,5 169,5 169,44 10,44"))
+    (tmp_path / "mets.xml").write_text("<mets/>")
+    assert main([str(weights), "--format", "json", str(tmp_path), str(folder / "1.png")]) == 0
+    first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first.keys() == {"file", "line", "box", "text", "confidence", "turn"}
+    assert (first["file"], first["line"], first["box"]) == (str(tmp_path / "1.xml"), 1, [10, 50, 105, 89])
+    assert (second["line"], second["text"]) == (2, third["text"])
+    assert third.keys() == {"file", "text", "confidence", "turn"}
+    assert 0 < third["confidence"] < 1
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG of any size, also none."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_read(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.png").write_bytes(b"")
+    (tmp_path / "corrupt.png").write_bytes((folder / "0.png").read_bytes()[:60])
+    (tmp_path / "flat.png").write_bytes(png(100, 0))
+    Image.new("L", (100, 40), "white").save(tmp_path / "white.png")
+    Image.effect_noise((20_000, 40), 90).save(tmp_path / "long.png")
+    (tmp_path / "bomb.xml").write_text(BOMB)
+    bad = ("empty.png", "corrupt.png", "flat.png", "white.png", "long.png", "missing.png", "bomb.xml")
+    inputs = [str(folder / "0.png"), *(str(tmp_path / name) for name in bad), str(folder / "1.png")]
+
+    assert main([str(weights), *inputs]) == 1
+    out, err = capsys.readouterr()
+    expected = texts(load_recognizer(weights), folder, orientation="any")[:2]
+    assert out.split("\n") == [expected[0], *[""] * 7, expected[1], ""], "line n of the output is image n"
+    header, *listed = err.splitlines()
+    assert header == "7 of 9 could not be read:"
+    for name, line in zip(bad, listed, strict=True):
+        assert str(tmp_path / name) in line
+    for line, reason in zip(listed[3:], ("blank", "cut it into pieces", "No such file", "read safely"), strict=True):
+        assert reason in line
+
+    assert main([str(weights), "--format=json", *inputs[:2]]) == 1
+    good, empty = map(json.loads, capsys.readouterr().out.splitlines())
+    assert good["text"] == expected[0]
+    assert empty.keys() == {"file", "error"}
+
+
+def save_adapter(target: Path, fields: int = 8) -> Path:
+    base = recognizer(fields=fields)
+    adapted = get_peft_model(base, lora_config(base, 2, init_lora_weights=False))
+    randomize(adapted)
+    adapted.save_pretrained(str(target))
+    base.save_charset(target)
+    return target
+
+
+def test_an_adapter_by_place_or_by_name(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapter = save_adapter(tmp_path / "adapter")
+    said = []
+    for arguments in ([weights, adapter, folder], [weights, folder, "--adapter", adapter], [weights, folder]):
+        assert main(list(map(str, arguments))) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != said[2]
+
+
+def test_wrong_arguments_are_told_before_anything_is_read(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "read_line", pytest.fail)
+    other = save_adapter(tmp_path / "other", fields=4)
+    crnn = recognizer("crnn").save_pretrained(tmp_path / "crnn")
+    (tmp_path / "bad.ckpt").write_bytes(b"PK")
+    (tmp_path / "nothing").mkdir()
+    image = folder / "0.png"
+    for arguments, message in (
+        ((tmp_path / "none.ckpt", image), "there is no checkpoint"),
+        ((tmp_path / "bad.ckpt", image), "bad.ckpt is damaged or not a recogniser"),
+        ((folder, image), "config.json: name a folder of weights"),
+        ((weights, other, image), "other is of another model"),
+        ((weights, "--adapter", tmp_path, image), "there is no"),
+        ((weights, tmp_path / "adaptr", image), "adaptr: give line images, PAGE-XML or ALTO"),
+        ((weights, tmp_path / "nothing", image), "nothing holds no line images"),
+        ((crnn, "--orientation", "any", image), "does not read turned lines"),
+        ((weights, "--device", "abacus", image), "--device abacus cannot be used here"),
+        ((weights, "--output", tmp_path, image), "is not a file: use another, or - for stdout"),
+        ((weights, "--output", tmp_path / "no/text", image), "there is no folder"),
+    ):
+        assert main(list(map(str, arguments))) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("error: ")
+        assert message in err
+        assert err.count("\n") == 1
+    for arguments, message in (
+        ((weights,), "required: IMAGES"),
+        ((weights, other), "nothing to read"),
+        ((weights, image, "--beams", 0), "0 is not a whole number of at least 1"),
+        ((weights, image, "--orientation", "down"), "invalid choice: 'down'"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(list(map(str, arguments)))
+        assert message in capsys.readouterr().err
+
+
+def test_the_output_is_whole_or_as_it_was(
+    weights: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "text.txt"
+    output.write_text("before")
+    arguments = [str(weights), str(folder), "--output", str(output)]
+
+    def interrupted(*args: object) -> object:
+        yield next(transcribe(*args))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "transcribe", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            main(arguments)
+    assert output.read_text() == "before"
+    assert main([*arguments, "--beams", "3", "--batch-size", "4", "--orientation", "upright"]) == 0
+    assert output.read_text().splitlines() == texts(load_recognizer(weights), folder, beams=3)
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_in_a_process_of_its_own(weights: Path, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.png").write_bytes(b"")
+    command = [sys.executable, ROOT / "transcribe.py", weights, tmp_path / "bad.png", folder, "--threads", "1"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, encoding="utf-8", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == ["", *texts(load_recognizer(weights), folder, orientation="any")]
+    assert done.stderr.startswith("1 of 8 could not be read:\n  ")
+    assert "bad.png cannot be read as an image" in done.stderr
+    assert done.stderr.count("\n") == 2, "no progress where nobody watches"
