@@ -159,6 +159,27 @@ def adapter_step_line() -> str:
     return f"A training step ({results['shape']}) takes, against that of the {whole}: " + "; ".join(parts) + "."
 
 
+def transcription_line() -> str:
+    results = load("benchmarks/results")["transcribe"]
+    sides = ("gcsa_ocr_tiny, upright", "gcsa_ocr_tiny, any", "crnn, upright", "kraken")
+    shown = "; ".join(f"{name} {results[name]['lines_per_second']:.0f}" for name in sides)
+    return (
+        f"From file to text, lines a second ({results['lines']} printed lines, batches of {results['batch']}, "
+        f"{results['threads']} threads): {shown}. The last is kraken {results['kraken']['version']} with its default "
+        f"network ({results['kraken']['parameters'] / 1e6:.1f}M parameters, lines 120 pixels high), random weights."
+    )
+
+
+def trocr_line() -> str:
+    results = load("benchmarks/results")["trocr_overfit"]
+    return (
+        f"TrOCR with our encoder, both from scratch, learns {results['lines']} lines by heart in {results['steps']} steps: "
+        f"loss {results['loss']['first epoch']:.1f} to {results['loss']['last epoch']:.4f}, character error rate "
+        f"{results['cer']['greedy']:.1%} by `generate` in a fresh process, the same text for "
+        f"{min(results['turned_lines_that_read_the_same'].values())} of the lines at every quarter turn."
+    )
+
+
 def shift_curves(data: str) -> dict[str, Curve]:
     results = load("benchmarks/results")["shifts"][data]
     return {name: Curve(**curve) for name, curve in results["curves"].items()}
@@ -265,6 +286,8 @@ PARTS = {
     "text": text_table,
     "adapters": adapters_table,
     "adapter_step": adapter_step_line,
+    "transcription": transcription_line,
+    "trocr": trocr_line,
     "invariance": invariance_table,
     "speed": speed_table,
     "poster": poster_table,
