@@ -268,6 +268,15 @@ def linear_line() -> str:
     )
 
 
+def fold_line() -> str:
+    speed = load("benchmarks/results")["export"]["speed"]
+    shown = [
+        f"{name} {sizes['1']['speed_up']:.1f} x at batch 1, {sizes['32']['speed_up']:.1f} x at batch 32"
+        for name, sizes in speed.items()
+    ]
+    return f"A folded model (`gcsa.export.fold`, one thread) is faster: {'; '.join(shown)}."
+
+
 def startup_line() -> str:
     startup = load("benchmarks/results")["startup"]
     return (
@@ -292,6 +301,7 @@ PARTS = {
     "speed": speed_table,
     "poster": poster_table,
     "linear": linear_line,
+    "fold": fold_line,
     "startup": startup_line,
 }
 

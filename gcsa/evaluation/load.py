@@ -30,16 +30,17 @@ def load_model(source: str, data: GCSADataModule) -> tuple[nn.Module, bool]:
     weights that do not fit the architecture, and for a model that `data` does not fit.
     """
     if source.startswith(FOLDERS):
-        model, trained = _from_folder(source), True
+        model, trained = from_folder(source), True
     elif source.endswith(".ckpt"):
-        model, trained = _from_checkpoint(Path(source)), True
+        model, trained = from_checkpoint(Path(source)), True
     else:
-        model, trained = _from_name(source, data), False
+        model, trained = from_name(source, data), False
     _check_fit(model, source, data)
     return model, trained
 
 
-def _from_folder(source: str) -> nn.Module:
+def from_folder(source: str) -> nn.Module:
+    """The model of a folder of weights, local-dir: or hf-hub:. Raises as `load_model`."""
     folder = Path(source.removeprefix("local-dir:"))
     if source.startswith("local-dir:") and not (folder / "config.json").is_file():
         raise FileNotFoundError(f"there is no {folder / 'config.json'}: name a folder of weights as train.py writes it")
@@ -49,7 +50,8 @@ def _from_folder(source: str) -> nn.Module:
         raise ValueError(f"{source} does not hold a whole timm model: {_first_line(error)}") from error
 
 
-def _from_checkpoint(path: Path) -> nn.Module:
+def from_checkpoint(path: Path) -> nn.Module:
+    """The classifier of a .ckpt of train.py. Raises as `load_model`."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no checkpoint {path}")
     try:
@@ -63,7 +65,7 @@ def _from_checkpoint(path: Path) -> nn.Module:
     if made.get("adapter"):
         merged = path.resolve().parent.parent / "weights"
         raise ValueError(f"{path} has an adapter: give local-dir:{merged}, the weights folder of its run, merged")
-    model = _create(arguments.pop("name"), **arguments)
+    model = create(arguments.pop("name"), **arguments)
     try:
         model.load_state_dict(weights)
     except (RuntimeError, ValueError) as error:
@@ -72,13 +74,15 @@ def _from_checkpoint(path: Path) -> nn.Module:
     return model
 
 
-def _from_name(name: str, data: GCSADataModule) -> nn.Module:
+def from_name(name: str, data: GCSADataModule) -> nn.Module:
+    """A model with random weights for `data`. Raises as `load_model`."""
     fixed = timm.is_model(name) and getattr(timm.get_pretrained_cfg(name), "fixed_input_size", False)
     sizes = {"img_size": data.image_size} if fixed else {}
-    return _create(name, num_classes=data.num_classes, in_chans=data.in_chans, **sizes)
+    return create(name, num_classes=data.num_classes, in_chans=data.in_chans, **sizes)
 
 
-def _create(name: str, **arguments: Any) -> nn.Module:
+def create(name: str, **arguments: Any) -> nn.Module:
+    """timm's model, its errors in one sentence. Raises ValueError for an unknown name or argument."""
     if not timm.is_model(name):
         close = difflib.get_close_matches(name, timm.list_models(), n=5)
         choices = ", ".join(sorted({*timm.list_models("gcsa_*"), *close}))

@@ -173,7 +173,7 @@ def orthogonal_features(count: int, dim: int) -> Tensor:
     # QR fixes the signs of r; without giving them back, q is not uniform and the estimate does not converge.
     blocks = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
     norms = torch.randn(count, dim).norm(dim=1, keepdim=True)
-    return blocks.flatten(0, 1)[:count] * norms
+    return (blocks.flatten(0, 1)[:count] * norms).contiguous()  # which torch.export can save
 
 
 class GroupAttention(nn.Module):

@@ -1,0 +1,145 @@
+"""Formats in which a folded model runs without its source, each file read back and compared before it appears."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from timm.layers import set_scriptable
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from gcsa.export.folding import fold
+
+TOLERANCE = 1e-4
+"""How far an exported file may be from the model, relative to the model's largest output (1 where that is smaller)."""
+
+Run = Callable[[Tensor], Tensor]
+
+
+def stride_of(model: nn.Module) -> tuple[int, int]:
+    """The pixels of which the height and the width of an image must be multiples; 0 for a height that is fixed.
+
+    Of a recogniser of lines, only the width may vary.
+    """
+    if hasattr(model, "charset"):
+        return 0, int(model.stride)  # type: ignore[arg-type]
+    multiple = int(getattr(model, "multiple", 1))
+    return multiple, multiple
+
+
+def to_program(model: nn.Module, image: Tensor, any_size: bool = False) -> ExportedProgram:
+    """`model` in eval mode by torch.export, for any number of images of the size of `image` (B, C, H, W), B > 1.
+
+    With `any_size`, also for all heights and widths that its strides divide.
+    """
+    shapes: dict[int, Any] = {0: Dim("batch")}
+    if any_size:
+        for axis, name, stride in zip((2, 3), ("height", "width"), stride_of(model), strict=True):
+            if stride > 0:
+                shapes[axis] = stride * Dim(name, min=1)
+    with torch.no_grad():
+        return torch.export.export(model.eval(), (image,), dynamic_shapes=(shapes,))
+
+
+def write_folded(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+    torch.save(fold(model).eval(), file)
+    return torch.load(file, weights_only=False)
+
+
+def write_pt2(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+    torch.export.save(to_program(fold(model), image, any_size), file)
+    return torch.export.load(file).module()
+
+
+def write_aoti(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+    from torch._inductor import aoti_compile_and_package, aoti_load_package
+
+    aoti_compile_and_package(to_program(fold(model), image, any_size), package_path=str(file))
+    return aoti_load_package(str(file))
+
+
+def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+    with set_scriptable(True):
+        torch.jit.script(fold(model).eval()).save(file)
+    return torch.jit.load(file)
+
+
+def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+    try:
+        import onnxruntime
+    except ModuleNotFoundError as error:
+        raise ImportError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
+    program = torch.onnx.export(to_program(fold(model), image, any_size), dynamo=True, verbose=False)
+    assert program is not None  # only the old exporter gives none
+    program.save(file)
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    name = session.get_inputs()[0].name
+    return lambda x: torch.from_numpy(session.run(None, {name: x.numpy()})[0])
+
+
+# Each writes a file and gives back what runs it, read from the file.
+FORMATS: dict[str, Callable[[nn.Module, Tensor, bool, Path], Run]] = {
+    "onnx": write_onnx,
+    "pt2": write_pt2,
+    "aoti": write_aoti,
+    "folded": write_folded,
+    "torchscript": write_torchscript,
+}
+
+
+def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
+    """The largest difference between `run` and `model` in eval mode, relative to the largest output or 1; infinite
+    where either is not a number."""
+    with torch.no_grad():
+        expected, found = model.eval()(image), run(image)
+    if expected.shape != found.shape:
+        return float("inf")
+    error = ((found - expected).abs().max() / expected.abs().max().clamp_min(1)).item()
+    return error if error == error else float("inf")
+
+
+def export(
+    model: nn.Module, file: str | Path, format: str, size: tuple[int, int, int], any_size: bool = False
+) -> float:
+    """Writes `model` into `file`, which appears whole and checked or not at all; returns the `parity_error`.
+
+    Args:
+        model: of images; in float32.
+        format: "onnx", "pt2" (torch.export), "aoti" (a compiled package for this kind of machine), "folded" (a pickled
+            module, which needs gcsa to load) or "torchscript".
+        size: (C, H, W) of the images. Any number of them can be run.
+        any_size: also all heights and widths that the strides divide; "folded" and "torchscript" always take those.
+
+    Raises ValueError for an unknown format, an unmerged adapter, a model that the format cannot express and a parity
+    error above 1e-4; ImportError for a missing package.
+    """
+    if format not in FORMATS:
+        raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
+    file = Path(file)
+    images = torch.randn(2, *size)
+    # Other sizes than those that were traced; a folder of its own, for some formats write more than one file.
+    strides = stride_of(model) if any_size else (0, 0)
+    others = torch.randn(3, size[0], size[1] + strides[0], size[2] + strides[1])
+    with torch.no_grad():
+        model.eval()(others)  # an error of the user's is not one of the format's
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
+        part = Path(folder) / file.name
+        try:
+            error = parity_error(model, FORMATS[format](model, images, any_size, part), others)
+        except (ImportError, OSError):
+            raise
+        except Exception as failure:
+            reason = " ".join(str(failure).split())[:200] or type(failure).__name__
+            raise ValueError(f"{type(model).__name__} cannot be written as {format}: {reason}") from failure
+        if not error <= TOLERANCE:
+            raise ValueError(
+                f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {TOLERANCE:.0e}"
+            )
+        os.replace(part, file)
+    return error
