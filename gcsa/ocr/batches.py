@@ -10,12 +10,13 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from gcsa.data.loading import Draw, EpochSampler, seeded_generator
-from gcsa.ocr.charset import Charset
+from gcsa.ocr.charset import Charset, display_order
 from gcsa.ocr.line_image import Line
 
 
 class LineBatch(NamedTuple):
-    """`images` float32 (B, 1, H, W), ink 1; `targets` int64, all classes one line after the other; `lengths` (B,) of
+    """`images` float32 (B, 1, H, W), ink 1; `targets` int64, all classes from left to right, one line after
+    the other; `lengths` (B,) of
     the targets; `texts`, which hold the characters outside the charset too."""
 
     images: Tensor
@@ -42,7 +43,7 @@ class LineSet(Dataset[LineBatch]):
         self.images, self.lines, self.augment = images, lines, augment
         self.widths = [image.shape[-1] for image in images]
         known = ("".join(character for character in line.text if character in charset) for line in lines)
-        self.targets = [charset.encode(text) for text in known]
+        self.targets = [charset.encode(display_order(text)) for text in known]
 
     def __len__(self) -> int:
         return len(self.images)

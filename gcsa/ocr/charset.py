@@ -1,7 +1,8 @@
 """Characters and their CTC classes.
 
 The unit is one code point after Unicode normalisation form C (NFC): class 0 is the CTC blank, class i + 1 the i-th
-character. Text is in logical order everywhere, which for Arabic or Hebrew means the first letter read comes first.
+character. Text is in logical order everywhere, which for Arabic or Hebrew means the first letter read comes first; only
+CTC, which goes along the line from left to right, is given `display_order`.
 """
 
 import unicodedata
@@ -17,6 +18,23 @@ INVISIBLE = dict.fromkeys([0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066
 def normalize(text: str) -> str:
     """NFC without the `INVISIBLE` characters, every run of white space one space, none at the ends."""
     return " ".join(unicodedata.normalize("NFC", text.translate(INVISIBLE)).split())
+
+
+def display_order(text: str) -> str:
+    """The characters from left to right, as they stand on the page, by Unicode's bidirectional algorithm (UAX 9).
+
+    Applied to its own result it gives back the logical order; for this the direction of a line is that of most of its
+    letters. Text without right-to-left letters stays as it is. Raises ImportError where python-bidi is missing.
+    """
+    kinds = Counter(map(unicodedata.bidirectional, text))
+    leftward = kinds["R"] + kinds["AL"]
+    if leftward == 0:
+        return text
+    try:
+        from bidi import get_display
+    except ModuleNotFoundError as error:
+        raise ImportError("right-to-left text needs python-bidi: pip install 'gcsa[ocr]'") from error
+    return str(get_display(text, base_dir="R" if leftward >= kinds["L"] else "L"))
 
 
 def describe(character: str) -> str:

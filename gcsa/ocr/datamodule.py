@@ -16,7 +16,7 @@ from gcsa.data.loading import BatchLoader
 from gcsa.data.splits import limited
 from gcsa.ocr.augment import LineAugment
 from gcsa.ocr.batches import LineBatch, LineSet, WidthSampler, steps_needed
-from gcsa.ocr.charset import Charset, describe
+from gcsa.ocr.charset import Charset, describe, display_order
 from gcsa.ocr.line_image import Line, fit_line, read_line
 from gcsa.ocr.lines import list_lines
 
@@ -99,7 +99,7 @@ class LinesDataModule(pl.LightningDataModule):
     @cached_property
     def charset(self) -> Charset:
         """What the recogniser must be able to write; reads the training texts, not the images."""
-        return self._given.extended(line.text for line in self._train_lines)
+        return self._given.extended(display_order(line.text) for line in self._train_lines)
 
     def setup(self, stage: str | None = None) -> None:
         """Read what `stage` needs: "fit", "validate", "test", or None for all; once only."""

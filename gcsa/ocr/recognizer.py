@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from gcsa.groups import group as make_group
 from gcsa.layers.head import from_nchw
-from gcsa.ocr.charset import Charset
+from gcsa.ocr.charset import Charset, display_order
 from gcsa.ocr.ctc import beam_search, greedy
 from gcsa.ocr.encoder import create_encoder
 from gcsa.ocr.reading import Reading, check_orientation, frames, in_frame
@@ -161,6 +162,10 @@ class CTCRecognizer(nn.Module):
             raise ValueError(f"{folder} does not hold a whole recogniser: {' '.join(str(error).split())}") from error
         return model.eval()
 
+    def text(self, classes: Iterable[int]) -> str:
+        """What classes from left to right say, in logical order."""
+        return display_order(self.charset.decode(classes))
+
     @torch.no_grad()
     def read(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[Reading]:
         """What lines (B, 1, H, W) of one size say, read in every frame that fits if `orientation` is "any".
@@ -192,4 +197,4 @@ class CTCRecognizer(nn.Module):
         classes, confidence = found[turn]
         if beams > 1:
             classes = beam_search(read[turn], beams)
-        return Reading(self.charset.decode(classes), confidence, turn)
+        return Reading(self.text(classes), confidence, turn)

@@ -60,7 +60,7 @@ class Recognizer(pl.LightningModule):
     def evaluate_batch(self, batch: Batch, stage: str) -> None:
         images, targets, lengths, texts = batch
         log_probs = self(images)
-        read = [self.model.charset.decode(greedy(line)[0]) for line in log_probs.float().cpu()]
+        read = [self.model.text(greedy(line)[0]) for line in log_probs.float().cpu()]
         for name in ("cer", "wer"):
             metric: Any = self.metrics[f"{stage}/{name}"]
             metric.update(read, texts)

@@ -1,6 +1,6 @@
 import pytest
 
-from gcsa.ocr.charset import Charset, normalize
+from gcsa.ocr.charset import Charset, display_order, normalize
 
 
 def test_normalised_text() -> None:
@@ -57,3 +57,18 @@ def test_extension_keeps_the_old_classes() -> None:
 def test_impossible_charsets(characters: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Charset(characters)
+
+
+@pytest.mark.parametrize(
+    "text", ["\u0643\u062a\u0627\u0628", "\u0633\u0646\u0629 1984 (\u0645)", "\u05e9\u05dc\u05d5\u05dd abc"]
+)
+def test_right_to_left_text_is_displayed_from_the_right(text: str) -> None:
+    shown = display_order(text)
+    assert shown != text
+    assert display_order(shown) == text
+    assert shown[-1] == text[0]
+
+
+def test_numbers_in_right_to_left_text_stay_as_they_are() -> None:
+    assert display_order("\u0633\u0646\u0629 1984") == "1984 \u0629\u0646\u0633"
+    assert display_order("a page, 12") == "a page, 12"

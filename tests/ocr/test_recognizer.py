@@ -154,3 +154,10 @@ def test_save_and_load(encoder: str, tmp_path: Path) -> None:
     (tmp_path / "weights/config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"there is no .*config\.json"):
         CTCRecognizer.from_pretrained(tmp_path / "weights")
+
+
+def test_right_to_left_lines_come_in_logical_order() -> None:
+    word = "\u0643\u062a\u0627\u0628"
+    model = CTCRecognizer("".join(sorted(word)), fields=8, depth=1, heads=2)
+    left_to_right = model.charset.encode(word[::-1])
+    assert model.text(left_to_right) == word
