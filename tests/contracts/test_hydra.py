@@ -25,7 +25,12 @@ from gcsa.training.schedule import make_schedule
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
-NEEDS_A_VALUE = {"timm": "model.name=resnet18", "image_folder": "data.path=/images", "lora": "adapter.base=base.ckpt"}
+NEEDS_A_VALUE = {
+    "timm": "model.name=resnet18",
+    "image_folder": "data.path=/images",
+    "lora": "adapter.base=base.ckpt",
+    "full": "adapter.base=base.ckpt",
+}
 """Choices with a key that only the user can fill."""
 
 
@@ -79,7 +84,7 @@ def test_there_is_a_choice_for_every_data_module() -> None:
 def test_data_modules_take_their_options(name: str) -> None:
     cfg = composed(f"data={name}")
     data = classification.build_data(
-        {"seed": 0, "data": OmegaConf.to_container(cfg.data), "monitor": dict(cfg.monitor)}
+        {"seed": 0, "model": {}, "data": OmegaConf.to_container(cfg.data), "monitor": dict(cfg.monitor)}
     )
     assert data.num_classes > 1
 
