@@ -202,7 +202,7 @@ def figures() -> dict[str, Figure]:
     costs = {name: (run["flops"], accuracy(run), run["parameters"]) for name, run in systems().items()}
     lines = {name: {share: accuracy(run) for share, run in runs.items()} for name, runs in shares().items()}
     return {
-        "accuracy_flops.png": cost_figure(costs, "Rotated MNIST, one budget"),
+        "accuracy_flops.png": cost_figure(costs, 'Rotated MNIST, 6 epochs but for "same_minutes"'),
         "equivariance_augmentation.png": share_figure(lines, "Rotated MNIST: equivariance against augmentation"),
         "shifts_mnist.png": shift_figure(shift_curves("mnist"), "MNIST, digit 1, shifted along x"),
         "shifts_fashion_mnist.png": shift_figure(shift_curves("fashion_mnist"), "Fashion-MNIST, trousers, shifted"),

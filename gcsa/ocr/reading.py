@@ -36,12 +36,20 @@ def check_orientation(orientation: str, group: Group) -> None:
         )
 
 
-def frames(group: Group, height: int, width: int, rows: int) -> dict[int, int]:
-    """The quarter turns g in which a map of `height` x `width` positions has `rows` rows once turned back, as
-    {degrees: g}: two for a line that is longer than high, all four for a square."""
-    quarter = group.rotations // 4
-    sides = (height, width, height, width)
-    return {90 * turn: turn * quarter for turn in range(4) if sides[turn] == rows}
+def frames(group: Group, orientation: str, high: int, wide: int, height: int) -> dict[int, int]:
+    """The frames in which lines of `high` x `wide` pixels are read, as {degrees: g}.
+
+    Upright, that is the page's own. With "any" it is every quarter turn g of a line of `height` pixels: 0 and 180 degrees
+    for a line that is longer than high, 90 and 270 for one that is higher than long, all four for a square.
+
+    Raises ValueError for what `check_orientation` refuses, and for lines of another height.
+    """
+    check_orientation(orientation, group)
+    sides = (high,) if orientation == "upright" else (high, wide, high, wide)
+    turns = {90 * turn: turn * group.rotations // 4 for turn, side in enumerate(sides) if side == height}
+    if not turns:
+        raise ValueError(f"lines must be {height} pixels high, not {high} x {wide}: use fit_line")
+    return turns
 
 
 def in_frame(features: Tensor, group: Group, g: int) -> Tensor:

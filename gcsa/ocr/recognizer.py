@@ -18,7 +18,7 @@ from gcsa.layers.head import from_nchw
 from gcsa.ocr.charset import Charset, display_order
 from gcsa.ocr.ctc import beam_search, greedy
 from gcsa.ocr.encoder import create_encoder
-from gcsa.ocr.reading import Reading, check_orientation, frames, in_frame
+from gcsa.ocr.reading import Reading, frames, in_frame
 
 FILES = ("config.json", "model.safetensors")
 CHARSET_FILE = "charset.txt"
@@ -170,24 +170,15 @@ class CTCRecognizer(nn.Module):
     def read(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[Reading]:
         """What lines (B, 1, H, W) of one size say, read in every frame that fits if `orientation` is "any".
 
-        A line is longer than high: for H = height < W the frames of 0 and 180 degrees are read, for W = height < H
-        those of 90 and 270, and of a square all four. The most confident one is given. With `beams` > 1 its text comes
-        from a beam search.
+        The most confident one is given (see `frames`). With `beams` > 1 its text comes from a beam search.
 
         Raises ValueError for beams below 1, an unknown orientation, one that the group lacks, and lines of another
         height.
         """
-        check_orientation(orientation, self.group)
         if beams < 1:
             raise ValueError(f"beams must be 1 or more, not {beams}")
-        high, wide = images.shape[2:]
-        fits = self.height in (high, wide) if orientation == "any" else self.height == high
-        if not fits:
-            raise ValueError(f"lines must be {self.height} pixels high, not {high} x {wide}: use fit_line")
+        turns = frames(self.group, orientation, images.shape[2], images.shape[3], self.height)
         features = self.features(images)
-        turns = {0: 0}
-        if orientation == "any":
-            turns = frames(self.group, features.shape[1], features.shape[2], self.rows)
         read = {turn: self.head(in_frame(features, self.group, g)).float().cpu() for turn, g in turns.items()}
         return [self._best({turn: scores[i] for turn, scores in read.items()}, beams) for i in range(len(images))]
 

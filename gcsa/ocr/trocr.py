@@ -33,7 +33,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from gcsa.ocr.charset import Charset, describe, normalize
-from gcsa.ocr.reading import Reading, check_orientation, frames, in_frame
+from gcsa.ocr.reading import Reading, frames, in_frame
 from gcsa.ocr.trocr_encoder import GcsaOcrConfig, GcsaOcrModel
 
 __all__ = ["GcsaOcrConfig", "GcsaOcrModel", "TrOCRRecognizer", "character_tokenizer", "create_trocr"]
@@ -197,16 +197,10 @@ class TrOCRRecognizer:
         height.
         """
         encoder = self.model.encoder
-        check_orientation(orientation, encoder.group)
         if beams < 1:
             raise ValueError(f"beams must be 1 or more, not {beams}")
-        (high, wide), height = images.shape[2:], encoder.config.height
-        if height not in ((high, wide) if orientation == "any" else (high,)):
-            raise ValueError(f"lines must be {height} pixels high, not {high} x {wide}: use fit_line")
+        turns = frames(encoder.group, orientation, images.shape[2], images.shape[3], encoder.config.height)
         features = encoder.features(images)
-        turns = {0: 0}
-        if orientation == "any":
-            turns = frames(encoder.group, features.shape[1], features.shape[2], encoder.rows)
         read = [
             self._write(encoder.tokens(in_frame(features, encoder.group, g)), beams, turn) for turn, g in turns.items()
         ]

@@ -64,7 +64,9 @@ def count(classifier: Classifier, data: Any) -> int:
     return count_flops(classifier.model, torch.zeros(data.in_chans, data.image_size, data.image_size))
 
 
-def measure(classifier: Classifier, data: Any, scores: dict[str, float], output_dir: Path) -> tuple[dict, dict]:
+def measure(
+    classifier: Classifier, data: Any, scores: dict[str, float], output_dir: Path
+) -> tuple[dict[str, Any], dict[str, str]]:
     """What the best model reaches beyond the `scores` of the test loop, and lines for the screen."""
     summary = summarize(classifier.model, data, output_dir)
     error = summary["invariance_error"]

@@ -22,6 +22,10 @@ def build_data(cfg: dict[str, Any]) -> LinesDataModule:
 
     Raises ValueError for options that it refuses, and whatever `read_base` does.
     """
+    if cfg["monitor"]["metric"] not in MONITORED:
+        raise ValueError(
+            f"monitor.metric={cfg['monitor']['metric']} is of classes: choose {', '.join(MONITORED)} for data=lines"
+        )
     options = {key: value for key, value in cfg["data"].items() if key != "name"}
     if cfg.get("adapter") is not None and options["charset"] is None:
         check_adapter(cfg["adapter"])
@@ -42,10 +46,6 @@ def build_module(cfg: dict[str, Any], data: LinesDataModule) -> Recognizer:
         schedule=optimizer.pop("schedule"),
         optimizer=optimizer,
     )
-    if cfg["monitor"]["metric"] not in MONITORED:
-        raise ValueError(
-            f"monitor.metric={cfg['monitor']['metric']} is of classes: choose {', '.join(MONITORED)} for data=lines"
-        )
     if data.step % module.model.stride != 0:
         raise ValueError(f"data.step={data.step} must be a multiple of {module.model.stride}, the encoder's stride")
     return module

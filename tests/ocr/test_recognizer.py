@@ -69,10 +69,11 @@ def test_upright_is_one_of_the_frames() -> None:
         assert other == one if other.turn == 0 else other.confidence > one.confidence
 
 
-def test_frames_are_the_turns_that_make_a_line_of_the_map() -> None:
-    assert frames(group("c4"), 5, 12, 5) == {0: 0, 180: 2}
-    assert frames(group("c8"), 12, 5, 5) == {90: 2, 270: 6}
-    assert list(frames(group("d4"), 5, 5, 5)) == [0, 90, 180, 270]
+def test_frames_are_the_turns_of_a_line_of_that_height() -> None:
+    assert frames(group("c4"), "any", 40, 96, 40) == {0: 0, 180: 2}
+    assert frames(group("c8"), "any", 96, 40, 40) == {90: 2, 270: 6}
+    assert list(frames(group("d4"), "any", 40, 40, 40)) == [0, 90, 180, 270]
+    assert frames(group("c1"), "upright", 40, 40, 40) == {0: 0}
 
 
 @pytest.mark.parametrize("encoder", ["gcsa_ocr_tiny", "crnn"])
