@@ -74,6 +74,25 @@ class Group:
         """The elements that map a square pixel grid onto itself: quarter turns and mirrors."""
         return tuple(g for g in range(self.order) if 4 * (g % self.rotations) % self.rotations == 0)
 
+    @cached_property
+    def irreps(self) -> tuple[NDArray[np.float64], ...]:
+        """The real irreducible representations, each as orthogonal matrices (order, d, d); the trivial one is the first.
+
+        d is 1 or 2. Those of C_N with d = 2 are of complex type: rotations, which commute with rotations.
+        """
+        flip, turn = np.divmod(np.arange(self.order), self.rotations)
+        signs = (-1.0) ** flip
+        characters = [np.ones(self.order)] + ([signs] if self.mirror else [])
+        if self.rotations % 2 == 0:
+            characters += [(-1.0) ** turn * character for character in characters]
+        found = [character[:, None, None] for character in characters]
+        for frequency in range(1, (self.rotations + 1) // 2):
+            angle = 2 * math.pi * frequency * turn / self.rotations
+            cos, sin = np.cos(angle), np.sin(angle)
+            # A mirror comes first, as in `matrix`.
+            found.append(np.stack([np.stack([signs * cos, -sin], -1), np.stack([signs * sin, cos], -1)], -2))
+        return tuple(found)
+
     def act_on_grid(self, x: Tensor, g: int, dims: tuple[int, int] = (-2, -1)) -> Tensor:
         """[g f](x) = f(g^-1 x) on the (row, column) axes `dims` of x, for an exact element g.
 

@@ -1,7 +1,5 @@
 """The transformer block and the convolutional stem that the models are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,14 +81,29 @@ class LowPass(nn.Module):
     sees (Zhang 2019, Making convolutional networks shift-invariant again).
     """
 
-    def __init__(self, padding_mode: str = "zeros") -> None:
+    taps: Tensor
+
+    def __init__(
+        self, padding_mode: str = "zeros", device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
-        self.mode = "circular" if padding_mode == "circular" else "constant"
+        self.circular = padding_mode == "circular"
+        self.register_buffer("taps", torch.empty(3, 3, device=device, dtype=dtype), persistent=False)
+        self.reset_buffers()
+
+    def reset_buffers(self) -> None:
+        """Fills the filter again, as after construction on the meta device."""
+        with torch.no_grad():
+            self.taps.copy_(torch.tensor([[1, 2, 1], [2, 4, 2], [1, 2, 1]]) / 16)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to the same shape."""
-        image = F.pad(x.flatten(3).permute(0, 3, 1, 2), (1, 1, 1, 1), mode=self.mode)
-        image = F.avg_pool2d(F.avg_pool2d(image, 2, stride=1), 2, stride=1)
+        image = x.flatten(3).permute(0, 3, 1, 2)
+        if self.circular:
+            image = F.pad(image, (1, 1, 1, 1), mode="circular")
+        channels = image.shape[1]
+        taps = self.taps.to(x.dtype).expand(channels, 1, 3, 3)
+        image = F.conv2d(image, taps, padding=0 if self.circular else 1, groups=channels)
         return image.permute(0, 2, 3, 1).unflatten(3, x.shape[3:])
 
 
@@ -128,7 +141,7 @@ class Stem(nn.Module):
             conv = SteerableConv2d(
                 before, width, kernel_size, group, lift=i == 0, stride=stride, padding_mode=padding_mode, **factory
             )
-            self.low_passes.append(LowPass(padding_mode) if i > 0 and stride > 1 else nn.Identity())
+            self.low_passes.append(LowPass(padding_mode, **factory) if i > 0 and stride > 1 else nn.Identity())
             self.convs.append(conv)
             self.norms.append(FieldNorm(width, group.order, **factory))
             before = width
@@ -157,7 +170,7 @@ class Downsample(nn.Module):
     ) -> None:
         super().__init__()
         self.norm = FieldNorm(fields, group.order, device=device, dtype=dtype)
-        self.low_pass = LowPass(padding_mode)
+        self.low_pass = LowPass(padding_mode, device, dtype)
         self.conv = SteerableConv2d(
             fields, out_fields, 4, group, stride=2, padding_mode=padding_mode, device=device, dtype=dtype
         )

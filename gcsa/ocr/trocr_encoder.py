@@ -20,6 +20,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.modeling_outputs import BaseModelOutput
 
 from gcsa.groups import group as make_group
+from gcsa.layers.block import LowPass
 from gcsa.layers.head import from_nchw
 from gcsa.layers.norm import FieldNorm
 from gcsa.layers.steerable import SteerableConv2d
@@ -92,6 +93,8 @@ class GcsaOcrModel(PreTrainedModel):
         if isinstance(module, SteerableConv2d):
             module.reset_buffers()
             module.reset_parameters()
+        elif isinstance(module, LowPass):
+            module.reset_buffers()
         elif isinstance(module, FieldNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
