@@ -7,13 +7,12 @@ holds before.
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
 import peft
 import torch
-from common import alternate, arguments, resident_peak, save
+from common import alone, alternate, arguments, resident_peak, save
 
 from gcsa.adapters import lora_config
 from gcsa.ocr.ctc import ctc_loss
@@ -48,7 +47,7 @@ def make_step(side: str) -> tuple[Callable[[], None], int]:
 
 
 def peak_megabytes(side: str, threads: int) -> float:
-    """Growth of the largest resident size in three steps; run it in a process of its own."""
+    """Growth of the largest resident size in three steps; run it by `alone`."""
     torch.set_num_threads(threads)
     step, _ = make_step(side)
     before = resident_peak()
@@ -61,11 +60,6 @@ def main() -> None:
     args = arguments(__doc__)
     made = {side: make_step(side) for side in SIDES}
     total = sum(p.numel() for p in CTCRecognizer(CHARACTERS).parameters())
-    context = multiprocessing.get_context("spawn")
-    memory = {}
-    for side in SIDES:
-        with context.Pool(1) as pool:
-            memory[side] = pool.apply(peak_megabytes, (side, args.threads))
     save(
         "adapters",
         {
@@ -73,7 +67,7 @@ def main() -> None:
             "parameters": total,
             "trainable": {side: count for side, (_, count) in made.items()},
             "step": alternate({side: step for side, (step, _) in made.items()}, args.repeats),
-            "peak_megabytes": memory,
+            "peak_megabytes": {side: alone(peak_megabytes, side, args.threads) for side in SIDES},
         },
     )
 

@@ -1,13 +1,21 @@
-"""Side-by-side timing: both sides in turn within one run, median and spread, written as JSON with the machine."""
+"""Side-by-side timing: both sides in turn within one run, median and spread, written as JSON with the machine.
+
+On a GPU where there is one, else on the CPU, where torch takes large pages from the system (`train.py` does too): fresh
+memory a small page at a time costs all sides up to half of their time, and drowns what is compared.
+"""
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # which torch reads at its first allocation
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +23,21 @@ from torch import Tensor, nn
 from gcsa.training.results import git_commit, machine, write_json
 
 RESULTS = Path(__file__).parent / "results"
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def milliseconds(run: Callable[[], object]) -> float:
+    """How long `run` takes, on a GPU by its own events."""
+    if DEVICE.type == "cpu":
+        start = time.perf_counter()
+        run()
+        return (time.perf_counter() - start) * 1e3
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    before.record()
+    run()
+    after.record()
+    after.synchronize()
+    return before.elapsed_time(after)
 
 
 def alternate(sides: dict[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, dict[str, float]]:
@@ -22,17 +45,18 @@ def alternate(sides: dict[str, Callable[[], object]], repeats: int, warm_up: int
     times: dict[str, list[float]] = {name: [] for name in sides}
     for i in range(warm_up + repeats):
         for name, run in sides.items():
-            start = time.perf_counter()
-            run()
+            time_taken = milliseconds(run)
             if i >= warm_up:
-                times[name].append((time.perf_counter() - start) * 1e3)
+                times[name].append(time_taken)
     return {
         name: {"median_ms": statistics.median(values), "min_ms": min(values), "max_ms": max(values)}
         for name, values in times.items()
     }
 
 
-def forward_and_step(modules: dict[str, tuple[nn.Module, Tensor]], repeats: int) -> dict[str, Any]:
+def forward_and_step(
+    modules: dict[str, tuple[nn.Module, Tensor]], repeats: int, modes: Sequence[str] = ("forward", "forward_backward")
+) -> dict[str, Any]:
     """Evaluation forward and training forward with backward of each module on its input."""
 
     def forward(module: nn.Module, x: Tensor) -> None:
@@ -43,9 +67,11 @@ def forward_and_step(modules: dict[str, tuple[nn.Module, Tensor]], repeats: int)
         module.train().zero_grad()
         module(x).square().mean().backward()
 
+    modules = {name: (module.to(DEVICE), x.to(DEVICE)) for name, (module, x) in modules.items()}
     return {
         mode: alternate({name: (lambda m=m, x=x, run=run: run(m, x)) for name, (m, x) in modules.items()}, repeats)
         for mode, run in {"forward": forward, "forward_backward": step}.items()
+        if mode in modes
     }
 
 
@@ -60,8 +86,42 @@ def resident_peak() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def arguments(description: str | None) -> argparse.Namespace:
-    """Command line of every benchmark."""
+def step_megabytes(build: Callable[[], tuple[nn.Module, Tensor]], training: bool, threads: int) -> float:
+    """Growth of the largest memory in one pass, with backward where `training`; run it by `alone`."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    module, x = build()
+    module, x = module.train(training).to(DEVICE), x.to(DEVICE)
+    before = resident_peak() if DEVICE.type == "cpu" else torch.cuda.memory_allocated() / 2**20
+    with torch.set_grad_enabled(training):
+        out = module(x)
+    if training:
+        out.square().mean().backward()
+    return (resident_peak() if DEVICE.type == "cpu" else torch.cuda.max_memory_allocated() / 2**20) - before
+
+
+def alone(function: Callable[..., Any], *args: Any) -> Any:
+    """What `function` gives in a fresh process, whose peak memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, args)
+
+
+def machine_rates(size: int = 2048, megabytes: int = 256) -> dict[str, float]:
+    """What this machine reaches: products of float32 matrices in GFLOP/s, and copies in GB/s, read and written."""
+    a = torch.randn(size, size, device=DEVICE)
+    b = torch.empty(megabytes * 2**18, device=DEVICE).zero_()
+    c = torch.empty_like(b)
+    times = alternate({"product": lambda: a @ a, "copy": lambda: c.copy_(b)}, 9)
+    return {
+        "matmul_gflops": 2 * size**3 / times["product"]["median_ms"] / 1e6,
+        "copy_gb_per_s": 2 * b.nbytes / times["copy"]["median_ms"] / 1e6,
+    }
+
+
+def arguments(
+    description: str | None, add: Callable[[argparse.ArgumentParser], object] = lambda parser: None
+) -> argparse.Namespace:
+    """Command line of every benchmark, with what `add` adds to it."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
     parser.add_argument("--repeats", type=int, default=9, help="timed runs of each side")

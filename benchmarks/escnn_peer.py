@@ -40,10 +40,20 @@ class EscnnNorm(nn.Module):
 
 
 class EscnnBlock(nn.Module):
-    """Pre-norm block: spatial attention with k x k group convolutions as queries, keys and values, and an MLP."""
+    """Pre-norm block: spatial attention with k x k group convolutions as queries, keys and values, and an MLP.
+
+    Where `separable`, each field is convolved with itself and then mixed by 1 x 1; escnn has nothing more depthwise.
+    """
 
     def __init__(
-        self, fields: int, heads: int, order: int, kernel_size: int, mlp_ratio: float, channels_last: bool
+        self,
+        fields: int,
+        heads: int,
+        order: int,
+        kernel_size: int,
+        mlp_ratio: float,
+        channels_last: bool,
+        separable: bool,
     ) -> None:
         super().__init__()
         space = gspaces.rot2dOnR2(order)
@@ -51,14 +61,17 @@ class EscnnBlock(nn.Module):
         inner = enn.FieldType(space, fields * [space.regular_repr])
         hidden = enn.FieldType(space, int(fields * mlp_ratio) * [space.regular_repr])
         self.norm1, self.norm2 = (EscnnNorm(fields, order, channels_last) for _ in range(2))
+        wide = dict(padding=kernel_size // 2, groups=fields if separable else 1, initialize=False)
+        mix = [enn.R2Conv(inner, inner, 1, initialize=False) for _ in range(3 * separable)]
         self.q, self.k, self.v = (
-            enn.R2Conv(inner, inner, kernel_size, padding=kernel_size // 2, initialize=False) for _ in range(3)
+            enn.SequentialModule(enn.R2Conv(inner, inner, kernel_size, **wide), *mix[i : i + 1]) for i in range(3)
         )
         self.out = enn.R2Conv(inner, inner, 1, initialize=False)
         self.fc1 = enn.R2Conv(inner, hidden, 1, initialize=False)
         self.fc2 = enn.R2Conv(hidden, inner, 1, initialize=False)
-        for conv in (self.q, self.k, self.v, self.out, self.fc1, self.fc2):
-            nn.init.normal_(conv.weights, std=0.1)
+        for conv in self.modules():
+            if isinstance(conv, enn.R2Conv):
+                nn.init.normal_(conv.weights, std=0.1)
 
     def tokens(self, x: enn.GeometricTensor) -> Tensor:
         b, _, h, w = x.tensor.shape
@@ -86,6 +99,7 @@ class EscnnNet(nn.Module):
         depth: int,
         in_chans: int = 0,
         channels_last: bool = False,
+        separable: bool = False,
     ) -> None:
         super().__init__()
         space = gspaces.rot2dOnR2(order)
@@ -96,7 +110,7 @@ class EscnnNet(nn.Module):
             self.type = enn.FieldType(space, in_chans * [space.trivial_repr])
             self.stem = enn.R2Conv(self.type, inner, 4, stride=2, padding=1, initialize=False)
             nn.init.normal_(self.stem.weights, std=0.1)
-        block = (fields, heads, order, kernel_size, mlp_ratio, channels_last)
+        block = (fields, heads, order, kernel_size, mlp_ratio, channels_last, separable)
         self.blocks = nn.Sequential(*(EscnnBlock(*block) for _ in range(depth)))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -7,13 +7,13 @@ step in a fresh process each, beyond what the process holds before it.
 
 from __future__ import annotations
 
-import multiprocessing
+from functools import partial
 from typing import Any
 
 import timm
 import torch
-from common import arguments, forward_and_step, ratios, resident_peak, save
-from torch import nn
+from common import alone, arguments, forward_and_step, ratios, save, step_megabytes
+from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
 from gcsa.testing import equivariance_error
@@ -33,16 +33,8 @@ def build(side: str) -> nn.Module:
     return timm.create_model(**SIDES[side], **SHAPE)
 
 
-def peak_megabytes(side: str, training: bool, threads: int) -> float:
-    """Growth of the largest resident size in one pass; run it in a process of its own."""
-    torch.set_num_threads(threads)
-    model, x = build(side).train(training), torch.randn(32, 3, 96, 96)
-    before = resident_peak()
-    with torch.set_grad_enabled(training):
-        out = model(x)
-    if training:
-        out.square().mean().backward()
-    return resident_peak() - before
+def with_images(side: str) -> tuple[nn.Module, Tensor]:
+    return build(side), torch.randn(32, 3, 96, 96)
 
 
 def main() -> None:
@@ -54,13 +46,14 @@ def main() -> None:
         for side, model in models.items()
     }
     timings = forward_and_step({side: (model, x) for side, model in models.items()}, args.repeats)
-    memory: dict[str, dict[str, float]] = {}
-    context = multiprocessing.get_context("spawn")
-    for side in SIDES:
-        memory[side] = {}
-        for mode, training in (("forward", False), ("forward_backward", True)):
-            with context.Pool(1) as pool:
-                memory[side][mode] = pool.apply(peak_megabytes, (side, training, args.threads))
+    modes = {"forward": False, "forward_backward": True}
+    memory = {
+        side: {
+            mode: alone(step_megabytes, partial(with_images, side), training, args.threads)
+            for mode, training in modes.items()
+        }
+        for side in SIDES
+    }
     content = {
         "shape": SHAPE,
         "parameters": {side: sum(p.numel() for p in model.parameters()) for side, model in models.items()},

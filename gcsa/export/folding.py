@@ -1,8 +1,7 @@
 """Folding: a model as plain torch modules, with no kernel basis and nothing left to assemble.
 
 A steerable convolution is an ordinary one whose filter is assembled from coefficients and the kernel basis (see
-`gcsa/layers/steerable.py`); a wide 1 x 1 one is a few matrix products, assembled from coefficients and irreps. Folding
-assembles each filter once and for all; the function stays the same.
+`gcsa/layers/steerable.py`). Folding assembles each filter once and for all; the function stays the same.
 """
 
 import copy
@@ -10,64 +9,29 @@ from typing import TypeVar
 
 from torch import Tensor, nn
 
-from gcsa.layers.irreps import multiply_blocks
-from gcsa.layers.steerable import SteerableConv2d, channels_last, check_exact
+from gcsa.layers.steerable import FieldConv2d, SteerableConv2d
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
-class FoldedConv2d(nn.Conv2d):
-    """A `SteerableConv2d` as an ordinary convolution, with its layout and its check of sizes, and no basis.
+class FoldedConv2d(FieldConv2d):
+    """A `SteerableConv2d` whose filter stands in `weight`, with its layout and its check of sizes, and no kernel basis.
 
-    `weight` (N * O, M * C, k, k) and `bias` (N * O) keep the names of the layer that they replace.
+    `weight` and `bias` keep the names of the layer that they replace, in the shapes of `SteerableConv2d.assemble`.
     """
 
     def __init__(self, conv: SteerableConv2d) -> None:
-        super().__init__(
-            conv.in_features,
-            conv.out_features,
-            conv.kernel_size,
-            conv.stride,
-            conv.padding,
-            groups=conv.out_features if conv.depthwise else 1,
-            bias=conv.bias is not None,
-            padding_mode="circular" if conv.circular else "zeros",
-            device="meta",  # nothing to initialise
-        )
-        self.order, self.lift, self.checks_size = conv.order, conv.lift, conv.checks_size
-        self.weight = nn.Parameter(conv.filter().detach().clone(), conv.weight.requires_grad)
-        if conv.bias is not None:
-            self.bias = nn.Parameter(conv.bias.detach().repeat(conv.order), conv.bias.requires_grad)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """As `SteerableConv2d.forward`."""
-        image = channels_last(x) if self.lift else x.flatten(3).permute(0, 3, 1, 2)
-        if self.checks_size:
-            check_exact(image.shape[2], image.shape[3], self.kernel_size[0], self.stride[0], int(self.padding[0]))
-        out = self._conv_forward(image, self.weight, self.bias)
-        return out.permute(0, 2, 3, 1).unflatten(3, (self.order, -1))
-
-
-class FoldedPointwise(nn.Module):
-    """A wide 1 x 1 `SteerableConv2d` as matrix products in the irrep basis: `blocks` (d O, d C), `bias` (O,)."""
-
-    fourier: Tensor
-
-    def __init__(self, conv: SteerableConv2d) -> None:
-        super().__init__()
-        blocks, bias = conv.irrep_blocks()
-        self.blocks = nn.ParameterList(
-            nn.Parameter(block.detach().clone(), conv.weight.requires_grad) for block in blocks
-        )
+        super().__init__(conv.order, conv.kernel_size, conv.stride, conv.padding, conv.circular, conv.lift, conv.groups)
+        weight, bias = conv.assemble()
+        self.weight = nn.Parameter(weight.detach().clone(), conv.weight.requires_grad)
         self.bias = None
         if bias is not None and conv.bias is not None:
             self.bias = nn.Parameter(bias.detach().clone(), conv.bias.requires_grad)
-        self.copies = conv.irrep_copies
         self.register_buffer("fourier", conv.fourier)
 
     def forward(self, x: Tensor) -> Tensor:
         """As `SteerableConv2d.forward`."""
-        return multiply_blocks(x, [block for block in self.blocks], self.copies, self.fourier, self.bias)
+        return self.convolve(x, self.weight, self.bias)
 
 
 def fold(model: Module) -> Module:
@@ -86,8 +50,7 @@ def fold(model: Module) -> Module:
 
 def _folded(module: nn.Module) -> nn.Module:
     if isinstance(module, SteerableConv2d):
-        folded = FoldedConv2d(module) if module.fourier is None else FoldedPointwise(module)
-        return folded.train(module.training)
+        return FoldedConv2d(module).train(module.training)
     for name, child in module.named_children():
         setattr(module, name, _folded(child))
     return module

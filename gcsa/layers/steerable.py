@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import fingerprint, planar_tables
-from gcsa.layers.irreps import copies, fourier_matrix, irrep_matrices, multiply_blocks, weight_blocks
+from gcsa.layers.irreps import fourier_matrix, grouped_filter, irrep_pairs
 
-BLOCKWISE_FROM = 192
-"""The width in channels, in and out, from which the irrep basis was faster in every case measured (ADR 13)."""
+IRREPS_FROM = 384
+"""The width in channels, in and out, from which the irrep basis was the faster one where measured (ADR 13)."""
 
 
 def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
@@ -62,7 +62,53 @@ def kernel_for_stride(stride: int) -> int:
     return 2 * stride + stride % 2
 
 
-class SteerableConv2d(nn.Module):
+class FieldConv2d(nn.Module):
+    """`conv2d` between feature maps, with an assembled filter: what a convolution does once its filter is known.
+
+    `groups` and `fourier`, the change of basis, belong to the filter.
+    """
+
+    fourier: Tensor | None
+
+    def __init__(
+        self, order: int, kernel_size: int, stride: int, padding: int, circular: bool, lift: bool, groups: int
+    ) -> None:
+        super().__init__()
+        self.order, self.kernel_size, self.stride, self.padding = order, kernel_size, stride, padding
+        self.circular, self.lift, self.groups = circular and padding > 0, lift, groups
+        self.checks_size = stride > 1 and order > 1
+        # A 1 x 1 convolution knows no dilation, but PyTorch takes one without, of a small batch on one thread, to a
+        # library that is half as fast on some processors (ADR 13).
+        self.dilation = 2 if kernel_size == 1 else 1
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "FieldConv2d":
+        super()._apply(fn, recurse)
+        on_cpu = next(self.parameters()).device.type == "cpu"
+        self.dilation = 2 if self.kernel_size == 1 and on_cpu else 1
+        return self
+
+    def convolve(self, x: Tensor, filter: Tensor, bias: Tensor | None) -> Tensor:
+        """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O)."""
+        fourier = self.fourier
+        if fourier is not None:
+            x = torch.matmul(fourier, x)
+        image = channels_last(x) if self.lift else x.flatten(3).permute(0, 3, 1, 2)
+        if self.checks_size:
+            check_exact(image.shape[2], image.shape[3], self.kernel_size, self.stride, self.padding)
+        padding = self.padding
+        if self.circular:
+            image = F.pad(image, (padding, padding, padding, padding), mode="circular")
+            padding = 0
+        out = F.conv2d(
+            image, filter, bias, stride=self.stride, padding=padding, dilation=self.dilation, groups=self.groups
+        )
+        y = out.permute(0, 2, 3, 1).unflatten(3, (self.order, -1))
+        if fourier is not None:
+            y = torch.matmul(fourier.t(), y)
+        return y
+
+
+class SteerableConv2d(FieldConv2d):
     """Convolution equivariant to the group's rotations and mirrors, exactly so for quarter turns.
 
     Args:
@@ -89,7 +135,6 @@ class SteerableConv2d(nn.Module):
 
     tables: Tensor
     index: Tensor
-    fourier: Tensor | None
     irreps: Tensor | None
 
     def __init__(
@@ -107,35 +152,29 @@ class SteerableConv2d(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        self.group = make_group(group)
         _check_arguments(in_fields, out_fields, kernel_size, stride, padding_mode, depthwise, lift)
-        order = self.group.order
-        self.order = order
-        self.lift = lift
+        h = make_group(group)
+        if padding is None:
+            padding = max(kernel_size - stride + 1, 0) // 2
+        in_features, out_features = in_fields * (1 if lift else h.order), out_fields * h.order
+        pointwise = (kernel_size, stride, padding) == (1, 1, 0) and not (lift or depthwise)
+        in_irreps = pointwise and min(in_features, out_features) >= IRREPS_FROM and h.order % 2 == 0
+        groups = out_features if depthwise else h.order // 2 if in_irreps else 1
+        super().__init__(h.order, kernel_size, stride, padding, padding_mode == "circular", lift, groups)
+        self.group = h
         self.depthwise = depthwise
         self.in_fields, self.out_fields = in_fields, out_fields
-        self.in_features, self.out_features = in_fields * (1 if lift else order), out_fields * order
-        self.kernel_size, self.stride = kernel_size, stride
-        self.padding = max(kernel_size - stride + 1, 0) // 2 if padding is None else padding
-        self.circular = padding_mode == "circular" and self.padding > 0
-        self.checks_size = stride > 1 and order > 1
+        self.in_features, self.out_features = in_features, out_features
 
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        functions = planar_tables(self.group, kernel_size).shape[1]
-        shape = (out_fields, 1 if depthwise else in_fields, 1 if lift or depthwise else order, functions)
+        functions = planar_tables(h, kernel_size).shape[1]
+        shape = (out_fields, 1 if depthwise else in_fields, 1 if lift or depthwise else h.order, functions)
         self.weight = nn.Parameter(torch.empty(shape, **factory))
         self.bias = nn.Parameter(torch.empty(out_fields, **factory)) if bias else None
-        self.register_buffer(
-            "tables", torch.empty((order, functions, kernel_size, kernel_size), **factory), persistent=False
-        )
-        wide = order > 1 and min(self.in_features, self.out_features) >= BLOCKWISE_FROM
-        blockwise = wide and not (lift or depthwise) and (kernel_size, stride, self.padding) == (1, 1, 0)
-        self.irrep_sizes = [irrep.shape[1] for irrep in self.group.irreps]
-        self.irrep_copies = copies(self.group)
-        rows = sum(d * d for d in self.irrep_sizes)
-        for name, size in (("fourier", order), ("irreps", rows)):
-            self.register_buffer(name, torch.empty(size, order, **factory) if blockwise else None, persistent=False)
+        tables = torch.empty(h.order, functions, kernel_size, kernel_size, **factory)
+        self.register_buffer("tables", tables, persistent=False)
+        for name, size in (("fourier", (h.order, h.order)), ("irreps", (h.order // 2, 2, 2, h.order))):
+            self.register_buffer(name, torch.empty(size, **factory) if in_irreps else None, persistent=False)
         self.reset_buffers()
         self.reset_parameters()
 
@@ -145,7 +184,7 @@ class SteerableConv2d(nn.Module):
             self.tables.copy_(torch.from_numpy(planar_tables(self.group, self.kernel_size)))
             if self.fourier is not None and self.irreps is not None:
                 self.fourier.copy_(torch.from_numpy(fourier_matrix(self.group)))
-                self.irreps.copy_(torch.from_numpy(irrep_matrices(self.group)))
+                self.irreps.copy_(torch.from_numpy(irrep_pairs(self.group)))
         self.index = self._input_order()
 
     def _input_order(self) -> Tensor:
@@ -175,30 +214,21 @@ class SteerableConv2d(nn.Module):
         n, o, m, c, k, _ = blocks.shape
         return blocks.reshape(n * o, m * c, k, k)
 
-    def irrep_blocks(self) -> tuple[list[Tensor], Tensor | None]:
-        """Matrices and bias as `multiply_blocks` takes them, of a layer that computes in the irrep basis."""
+    def assemble(self) -> tuple[Tensor, Tensor | None]:
+        """Filter and bias as `conv2d` takes them: of `filter`, or in the irrep basis where the layer computes in it."""
         irreps = self.irreps
-        assert irreps is not None
-        bias = None if self.bias is None else self.bias * math.sqrt(self.order)
-        return weight_blocks(self.weight.flatten(2), irreps, self.irrep_sizes), bias
+        if irreps is None:
+            return self.filter(), None if self.bias is None else self.bias.repeat(self.order)
+        filter = grouped_filter(self.weight.flatten(2), irreps)
+        if self.bias is None:
+            return filter, None
+        # A constant has the trivial coefficient alone, the first.
+        return filter, F.pad(math.sqrt(self.order) * self.bias, (0, (self.order - 1) * self.out_fields))
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O) of the same dtype."""
-        fourier = self.fourier
-        if fourier is not None:
-            blocks, trivial = self.irrep_blocks()
-            return multiply_blocks(x, blocks, self.irrep_copies, fourier, trivial)
-        bias = None if self.bias is None else self.bias.repeat(self.order)
-        image = channels_last(x) if self.lift else x.flatten(3).permute(0, 3, 1, 2)
-        if self.checks_size:
-            check_exact(image.shape[2], image.shape[3], self.kernel_size, self.stride, self.padding)
-        padding = self.padding
-        if self.circular:
-            image = F.pad(image, (padding, padding, padding, padding), mode="circular")
-            padding = 0
-        groups = self.out_features if self.depthwise else 1
-        out = F.conv2d(image, self.filter(), bias, stride=self.stride, padding=padding, groups=groups)
-        return out.permute(0, 2, 3, 1).unflatten(3, (self.order, self.out_fields))
+        filter, bias = self.assemble()
+        return self.convolve(x, filter, bias)
 
     def get_extra_state(self) -> Tensor:
         """The fingerprint of the basis, which every state dict carries."""

@@ -5,18 +5,19 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gcsa.export import FoldedPointwise, fold
+from gcsa.export import FoldedConv2d, fold
 from gcsa.groups import group
-from gcsa.layers.irreps import copies, fourier_matrix, irrep_matrices, multiply_blocks, weight_blocks
-from gcsa.layers.steerable import BLOCKWISE_FROM, SteerableConv2d
+from gcsa.layers.irreps import fourier_matrix, grouped_filter, irrep_pairs
+from gcsa.layers.steerable import IRREPS_FROM, SteerableConv2d
 from gcsa.testing import assert_equivariant, equivariance_error, randomize
 
-GROUPS = ("c1", "c2", "c3", "c4", "c6", "c8", "d1", "d2", "d3", "d4", "d6", "d8")
+EVEN = ("c2", "c4", "c6", "c8", "d1", "d2", "d3", "d4", "d6", "d8")
+GROUPS = (*EVEN, "c1", "c3")
 
 
 def wide(name: str, dtype: torch.dtype = torch.float32, bias: bool = True) -> SteerableConv2d:
     """The narrowest layer of this group that computes in the irrep basis."""
-    fields = -(-BLOCKWISE_FROM // group(name).order)
+    fields = -(-IRREPS_FROM // group(name).order)
     return randomize(SteerableConv2d(fields, fields + 1, 1, name, bias=bias, dtype=dtype))
 
 
@@ -43,36 +44,38 @@ def test_irreps_are_irreducible_and_all(name: str) -> None:
     characters = np.stack([np.trace(irrep, axis1=1, axis2=2) for irrep in g.irreps])
     norms = [2 if irrep.shape[1] == 2 and not g.mirror else 1 for irrep in g.irreps]
     assert np.allclose(characters @ characters.T / g.order, np.diag(norms))
-    assert sum(irrep.shape[1] * count for irrep, count in zip(g.irreps, copies(g), strict=True)) == g.order
+    # A real irrep of complex type stands in the regular representation d / 2 times, any other d times.
+    assert sum(irrep.shape[1] ** 2 / norm for irrep, norm in zip(g.irreps, norms, strict=True)) == g.order
 
 
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("name", EVEN)
 def test_change_of_basis_is_orthogonal(name: str) -> None:
     matrix = fourier_matrix(group(name))
     assert np.allclose(matrix @ matrix.T, np.eye(len(matrix)))
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_blocks_are_the_dense_convolution(name: str) -> None:
+@pytest.mark.parametrize("name", EVEN)
+def test_grouped_filter_is_the_dense_one(name: str) -> None:
     g = group(name)
-    layer = randomize(SteerableConv2d(3, 5, 1, name, dtype=torch.float64))
-    x = torch.randn(2, 3, 4, g.order, 3, dtype=torch.float64)
-    sizes = [irrep.shape[1] for irrep in g.irreps]
-    blocks = weight_blocks(layer.weight.flatten(2), torch.from_numpy(irrep_matrices(g)), sizes)
-    bias = layer.bias * g.order**0.5
-    out = multiply_blocks(x, blocks, copies(g), torch.from_numpy(fourier_matrix(g)), bias)
-    assert torch.allclose(out, layer(x), atol=1e-12)
+    layer = randomize(SteerableConv2d(3, 5, 1, name, bias=False, dtype=torch.float64))
+    grouped = grouped_filter(layer.weight.flatten(2), torch.from_numpy(irrep_pairs(g)))
+    basis = torch.from_numpy(fourier_matrix(g)).contiguous()
+    blocks = torch.block_diag(*grouped.flatten(1).chunk(g.order // 2))
+    filter = (
+        torch.kron(basis.T.contiguous(), torch.eye(5, dtype=torch.float64))
+        @ blocks
+        @ torch.kron(basis, torch.eye(3, dtype=torch.float64))
+    )
+    assert torch.allclose(filter, layer.filter().flatten(1), atol=1e-12)
 
 
-def test_products_are_those_of_the_docstring() -> None:
-    for name, share in {"c4": 6 / 16, "c8": 14 / 64, "d4": 12 / 64}.items():
-        g = group(name)
-        products = sum(irrep.shape[1] ** 2 * count for irrep, count in zip(g.irreps, copies(g), strict=True))
-        assert products / g.order**2 == share
+def test_odd_order_has_no_pairs() -> None:
+    with pytest.raises(ValueError, match="c3 has an odd order"):
+        irrep_pairs(group("c3"))
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("name", ["c3", "c4", "c8", "d1", "d4", "d6"])
+@pytest.mark.parametrize("name", ["c4", "c8", "d1", "d4", "d6"])
 def test_wide_layer_is_the_same_function(name: str, bias: bool) -> None:
     layer = wide(name, torch.float64, bias)
     assert layer.fourier is not None
@@ -100,14 +103,15 @@ def test_broken_change_of_basis_is_found() -> None:
 
 
 def test_only_wide_pointwise_layers_change_basis() -> None:
-    fields = BLOCKWISE_FROM // 4
-    for narrow in (
+    fields = IRREPS_FROM // 4
+    for other in (
         SteerableConv2d(fields - 1, fields, 1, "c4"),
-        SteerableConv2d(fields, fields, 3, "c4"),
+        SteerableConv2d(fields, fields, 3, "c4", device="meta"),
         SteerableConv2d(fields, fields, 1, "c4", padding=1),
         SteerableConv2d(4 * fields, 4 * fields, 1, "c1"),
+        SteerableConv2d(2 * fields, 2 * fields, 1, "c3"),
     ):
-        assert narrow.fourier is None
+        assert other.fourier is None
     assert SteerableConv2d(fields, fields, 1, "c4").fourier is not None
 
 
@@ -124,7 +128,7 @@ def test_state_dict_does_not_know_the_basis() -> None:
 def test_folded_wide_layer_is_the_same_function() -> None:
     layer = wide("d4", torch.float64)
     folded = fold(layer)
-    assert isinstance(folded, FoldedPointwise)
+    assert isinstance(folded, FoldedConv2d)
     x = torch.randn(1, 2, 2, 8, layer.in_fields, dtype=torch.float64)
     assert torch.allclose(folded(x), layer(x), atol=1e-12)
-    assert folded.state_dict().keys() == {"bias", "fourier", *(f"blocks.{i}" for i in range(5))}
+    assert folded.weight.shape == (8 * layer.out_fields, 2 * layer.in_fields, 1, 1)
