@@ -19,8 +19,11 @@ from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import fingerprint, planar_tables
 from gcsa.layers.irreps import fourier_matrix, grouped_filter, irrep_pairs
 
-IRREPS_FROM = 384
-"""The width in channels, in and out, from which the irrep basis was the faster one where measured (ADR 13)."""
+
+def computes_in_irreps(order: int, width: int) -> bool:
+    """Whether a 1 x 1 convolution of a group of this order, `width` channels or more in and out, is faster in the irrep
+    basis: where it was so, or equal, for every batch and mode measured (ADR 13)."""
+    return order % 2 == 0 and width >= (192 if order >= 8 else 384) and order > 2
 
 
 def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
@@ -158,7 +161,7 @@ class SteerableConv2d(FieldConv2d):
             padding = max(kernel_size - stride + 1, 0) // 2
         in_features, out_features = in_fields * (1 if lift else h.order), out_fields * h.order
         pointwise = (kernel_size, stride, padding) == (1, 1, 0) and not (lift or depthwise)
-        in_irreps = pointwise and min(in_features, out_features) >= IRREPS_FROM and h.order % 2 == 0
+        in_irreps = pointwise and computes_in_irreps(h.order, min(in_features, out_features))
         groups = out_features if depthwise else h.order // 2 if in_irreps else 1
         super().__init__(h.order, kernel_size, stride, padding, padding_mode == "circular", lift, groups)
         self.group = h
