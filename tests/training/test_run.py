@@ -1,8 +1,6 @@
 """A whole run: what it writes, and that timm and Lightning open it again."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -105,11 +103,3 @@ def test_weights_of_either_number_of_channels(name: str, tmp_path: Path) -> None
         model = timm.create_model(name, num_classes=3, in_chans=in_chans, **size)
         folder = save_pretrained_timm(model, tmp_path / "weights", input_size=(in_chans, 32, 32))
         assert timm.create_model(f"local-dir:{folder}", pretrained=True).pretrained_cfg["input_size"][0] == in_chans
-
-
-@pytest.mark.slow  # two processes that each import torch
-def test_two_processes_train_one_model(tmp_path: Path) -> None:
-    command = [sys.executable, "train.py", *TINY, "trainer=ddp_cpu", "trainer.max_epochs=2", f"output_dir={tmp_path}"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "results.json").read_text())["best_step"] % 4 == 0

@@ -1,0 +1,183 @@
+"""Two processes train as one with the same global batch does: data parallel, sharded, with accumulated gradients."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gcsa.training import run
+from gcsa.training.distributed import members
+
+from .conftest import composed
+from .two_processes import record
+
+ROOT = Path(__file__).parents[2]
+SMALL = (
+    "model=gcsa_tiny",
+    "model.group=c4",
+    "model.fields=8",
+    "model.heads=2",
+    "model.depth=2",
+    "data.limit_train=64",
+    "data.augment.degrees=0",
+    "data.augment.translate=0",
+    "data.augment.scale=[1,1]",
+    "optimizer/schedule=constant",  # so that a run of one epoch is the first half of one of two
+    "optimizer.schedule.warmup=0",
+    "trainer.log_every_n_steps=1",
+    "logger=csv",
+    "test=false",
+    "threads=1",
+)
+DDP = ("trainer=ddp_external", "trainer.accelerator=cpu", "trainer.devices=2", "trainer.precision=32-true")
+FSDP = ("trainer=fsdp2_cpu", "callbacks=no_ema")
+ONE = "trainer.max_epochs=1"
+TWO = "trainer.max_epochs=2"
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def together(runs: list[tuple[Path, tuple[str, ...]]]) -> None:
+    """Makes the runs in two processes, started as torchrun does; each has a port of its own, or one process could meet
+    the other's last run."""
+    shared = dict(WORLD_SIZE="2", MASTER_ADDR="localhost", TORCHELASTIC_RUN_ID="test", GROUP_RANK="0")
+    command = [sys.executable, str(Path(__file__).with_name("two_processes.py"))]
+    ports = free_ports(len(runs))
+    command.append(json.dumps([[str(path), port, more] for (path, more), port in zip(runs, ports, strict=True)]))
+    processes = [
+        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(2)
+    ]
+    assert [process.wait(600) for process in processes] == [0, 0]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs: `one` and `one_plain` (no average) in this process, the others in two."""
+    root = tmp_path_factory.mktemp("distributed")
+    for name, more in (("one", ()), ("one_plain", ("callbacks=no_ema",))):
+        losses = record(composed(root / name, *SMALL, TWO, "data.batch_size=16", *more), root / name)
+        (root / name / "losses-0.json").write_text(json.dumps(losses))
+    half, quarter = "data.batch_size=8", "data.batch_size=4"
+    together(
+        [
+            (root / "ddp", (*SMALL, *DDP, TWO, half, "test=true")),
+            (root / "ddp_accumulated", (*SMALL, *DDP, TWO, quarter, "trainer.accumulate_grad_batches=2")),
+            (root / "fsdp", (*SMALL, *FSDP, TWO, half, "test=true")),
+            (root / "fsdp_resumed", (*SMALL, *FSDP, ONE, half)),
+            (root / "fsdp_resumed", (*SMALL, *FSDP, TWO, half, "ckpt_path=last")),
+        ]
+    )
+    return root
+
+
+def losses(folder: Path) -> Tensor:
+    """The loss of every batch, of each process alone: (processes, batches)."""
+    return torch.tensor([json.loads(file.read_text()) for file in sorted(folder.glob("losses-*.json"))])
+
+
+def weights(folder: Path, key: str = "state_dict") -> dict[str, Tensor]:
+    """What training ends with. The bias of keys is left out: it shifts all logits of a query alike, so that its true
+    gradient is zero, and Adam takes rounding errors for one."""
+    stored = torch.load(folder / "checkpoints/last.ckpt", weights_only=True)[key]
+    return {name: tensor for name, tensor in stored.items() if not name.endswith("attn.k.bias")}
+
+
+def apart(first: dict[str, Tensor], second: dict[str, Tensor]) -> float:
+    assert first.keys() == second.keys()
+    return max((first[name].double() - second[name].double()).abs().max().item() for name in first)
+
+
+def logged(folder: Path) -> list[dict[str, float]]:
+    """What the logger has of each epoch's training and validation."""
+    rows = (folder / "csv/version_0/metrics.csv").read_text().splitlines()
+    names = rows[0].split(",")
+    found = [{k: float(v) for k, v in zip(names, row.split(","), strict=True) if v} for row in rows[1:]]
+    return [row for row in found if "train/loss" in row or "val/loss" in row]
+
+
+@pytest.mark.slow  # three processes that each import torch and train: a minute or two on two cores
+class TestTwoProcesses:
+    @pytest.mark.parametrize(("one", "two"), [("one", "ddp"), ("one_plain", "fsdp")])
+    def test_losses_are_those_of_one_process_with_the_whole_batch(self, folders: Path, one: str, two: str) -> None:
+        whole, shares = losses(folders / one), losses(folders / two)
+        assert (whole.shape, shares.shape) == ((1, 8), (2, 8))
+        assert (shares.mean(0) - whole[0]).abs().max() < 1e-5
+        assert (shares - whole).abs().amax(1).min() > 1e-2, "each process has a share of its own"
+        for mine, theirs in zip(logged(folders / one), logged(folders / two), strict=True):
+            assert mine == pytest.approx(theirs, abs=1e-5)
+
+    @pytest.mark.parametrize(("one", "two"), [("one", "ddp"), ("one_plain", "fsdp")])
+    def test_weights_are_those_of_one_process(self, folders: Path, one: str, two: str) -> None:
+        assert apart(weights(folders / one), weights(folders / two)) < 1e-5
+        if two == "ddp":  # above are the averages
+            key = "current_model_state"
+            assert apart(weights(folders / one, key), weights(folders / two, key)) < 1e-5
+
+    def test_accumulation_over_processes(self, folders: Path) -> None:
+        parts = losses(folders / "ddp_accumulated")
+        assert (parts.mean(0).view(-1, 2).mean(1) - losses(folders / "one")[0]).abs().max() < 1e-5
+        assert apart(weights(folders / "one"), weights(folders / "ddp_accumulated")) < 1e-5
+
+    def test_other_losses_are_found(self, folders: Path) -> None:
+        """Negative control: without an average of weights other weights are stored."""
+        assert apart(weights(folders / "one"), weights(folders / "fsdp")) > 1e-4
+
+    def test_sharded_runs_resume(self, folders: Path) -> None:
+        """The losses of the second epoch, with the weights and the optimizer's state of a checkpoint in one file."""
+        resumed = losses(folders / "fsdp_resumed")
+        assert (resumed - losses(folders / "fsdp")[:, 4:]).abs().max() < 1e-6
+        assert apart(weights(folders / "fsdp"), weights(folders / "fsdp_resumed")) < 1e-6
+
+    def test_the_first_process_reports(self, folders: Path) -> None:
+        for name in ("ddp", "fsdp"):
+            results = json.loads((folders / name / "results.json").read_text())
+            assert results["best_step"] % 4 == 0
+            assert 0 < results["results"]["invariance_error"] < 1e-5
+            assert results["results"]["test/accuracy"] > 0
+            assert (folders / name / "weights/model.safetensors").is_file()
+
+    def test_another_basis_is_refused_on_resume(self, folders: Path) -> None:
+        path = folders / "fsdp/checkpoints/last.ckpt"
+        stored = torch.load(path, weights_only=True)
+        fingerprint = next(name for name in stored["state_dict"] if name.endswith("_extra_state"))
+        stored["state_dict"][fingerprint] += 1
+        other = path.with_name("other.ckpt")
+        torch.save(stored, other)
+        with pytest.raises(ValueError, match="another kernel basis"):
+            run.train(composed(folders / "fsdp", *SMALL, TWO, f"ckpt_path={other}"), folders / "fsdp")
+
+
+@pytest.mark.slow  # two processes that each import torch
+@pytest.mark.parametrize("trainer", ["ddp_cpu", "fsdp2_cpu"])
+def test_the_command_starts_its_processes(trainer: str, tmp_path: Path) -> None:
+    more = ["data.batch_size=32", ONE, "callbacks=no_ema", "test=true", f"trainer={trainer}", f"output_dir={tmp_path}"]
+    done = subprocess.run(
+        [sys.executable, "train.py", *SMALL, *more], cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "results.json").read_text())["best_step"] == 1
+
+
+def test_shards_and_averages_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be averaged: add callbacks=no_ema"):
+        run.train(composed(tmp_path, *SMALL, "trainer=fsdp2_cpu"), tmp_path)
+
+
+def test_members_of_sequences() -> None:
+    first, second, third = nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)
+    nested = nn.Sequential(nn.Sequential(first, second), third)
+    assert list(members(nested)) == [first, second, third]
