@@ -21,7 +21,7 @@ from common import arguments, save
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 import gcsa  # noqa: F401  (registers the models)
 from gcsa.data.image_folder import ImageFiles
@@ -41,11 +41,21 @@ def pass_through(model: nn.Module, batch: int, half: bool) -> Tensor:
         return model(torch.randn(batch, 3, SIZE, SIZE)).float().square().mean()
 
 
+def conv_backward_flops(out: list[int], x: list[int], weight: list[int], *rest: Any, **_: Any) -> int:
+    """Of the gradients of input and weight, each as many as of the forward pass. Torch's own count takes the groups of a
+    depthwise convolution for one."""
+    transposed, wanted = rest[4], rest[7]
+    return (wanted[0] + wanted[1]) * conv_flop_count(x, weight, out, transposed)
+
+
 def flops(model: nn.Module, training: bool) -> int:
     """Of one more image in a batch; attention is a plain product of matrices, which every kernel has to do."""
     totals = []
     for batch in (1, 2):
-        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter, torch.set_grad_enabled(training):
+        counter = FlopCounterMode(
+            display=False, custom_mapping={torch.ops.aten.convolution_backward: conv_backward_flops}
+        )
+        with sdpa_kernel(SDPBackend.MATH), counter, torch.set_grad_enabled(training):
             loss = pass_through(model, batch, False)
             if training:
                 loss.backward()

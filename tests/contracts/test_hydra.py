@@ -181,10 +181,10 @@ def test_the_slurm_script_asks_for_what_the_trainer_uses(tmp_path: Path, monkeyp
     launcher = OmegaConf.to_container(cfg.hydra.launcher, resolve=True)
     assert isinstance(launcher, dict)
     assert launcher["_target_"].endswith("SlurmLauncher")
-    executor = submitit.SlurmExecutor(tmp_path / "jobs")
-    shared = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "partition")
-    executor.update_parameters(time=launcher["timeout_min"], **{key: launcher[key] for key in shared})
-    script = executor._make_submission_file_text("python train.py", "id")
+    executor = submitit.AutoExecutor(tmp_path / "jobs", cluster="slurm")
+    shared = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "timeout_min")
+    executor.update_parameters(slurm_partition=launcher["partition"], **{key: launcher[key] for key in shared})
+    script = executor._executor._make_submission_file_text("python train.py", "id")
     for line in ("nodes=2", "ntasks-per-node=8", "gpus-per-node=8", "cpus-per-task=12", "partition=gpu", "time=1440"):
         assert f"#SBATCH --{line}\n" in script
 

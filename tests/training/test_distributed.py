@@ -129,7 +129,7 @@ class TestTwoProcesses:
 
     def test_accumulation_over_processes(self, folders: Path) -> None:
         parts = losses(folders / "ddp_accumulated")
-        assert (parts.mean(0).view(-1, 2).mean(1) - losses(folders / "one")[0]).abs().max() < 1e-5
+        assert (parts.mean(0).view(-1, 2).sum(1) - losses(folders / "one")[0]).abs().max() < 1e-5
         assert apart(weights(folders / "one"), weights(folders / "ddp_accumulated")) < 1e-5
 
     def test_other_losses_are_found(self, folders: Path) -> None:
@@ -172,9 +172,13 @@ def test_the_command_starts_its_processes(trainer: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text())["best_step"] == 1
 
 
-def test_shards_and_averages_exclude_each_other(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be averaged: add callbacks=no_ema"):
-        run.train(composed(tmp_path, *SMALL, "trainer=fsdp2_cpu"), tmp_path)
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [("trainer=fsdp2_cpu", "sharded weights"), ("trainer.precision=16-true", "weights in trainer.precision=16-true")],
+)
+def test_weights_that_cannot_be_averaged(option: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"{message}.* cannot be averaged: add callbacks=no_ema"):
+        run.train(composed(tmp_path, *SMALL, option), tmp_path)
 
 
 def test_members_of_sequences() -> None:

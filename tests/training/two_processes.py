@@ -16,7 +16,7 @@ from gcsa.training import run
 
 
 class Losses(pl.Callback):
-    """The training loss of every batch, of this process's share alone."""
+    """The training loss of every batch, of this process's share alone; Lightning divides it by the batches of a step."""
 
     def __init__(self) -> None:
         self.values: list[float] = []
