@@ -170,9 +170,7 @@ class SteerableConv2d(nn.Module):
 
     def set_extra_state(self, state: Tensor) -> None:
         """Raises ValueError for the fingerprint of another basis."""
-        if not isinstance(
-            state, Tensor
-        ):  # a stand-in of torch.distributed's, which loads sharded weights one at a time
+        if not isinstance(state, Tensor):  # torch.distributed's stand-in, as it loads sharded weights one by one
             return
         expected = fingerprint(self.group, self.kernel_size)
         if int(state) != expected:
