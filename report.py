@@ -1,4 +1,4 @@
-"""Writes the README's tables and docs/results/*.png from the results: `python report.py` (`--check` only compares).
+"""Writes the tables of README.md and docs/imagenet.md, and docs/results/*.png: `python report.py` (`--check` compares).
 
 Every number in them stands in a JSON file under docs/results/ or benchmarks/results/, with seed, configuration,
 machine and commit. A training result is the results.json of a run, copied to the folder of its comparison:
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,62 @@ def invariance_table() -> str:
     return table(header, rows)
 
 
+def precision_table() -> str:
+    """Invariance and rounding of class scores in half precision."""
+    results = load("benchmarks/results")["precision"]
+    models = [name for name in results if name not in ("commit", "machine")]
+    rows = []
+    for way in results[models[0]]:
+        cells = [f"{results[name][way]['invariance']:.0e} ({results[name][way]['rounding']:.0e})" for name in models]
+        rows.append([way, *cells])
+    return table(["computed in", *(f"`{name}`" for name in models)], rows)
+
+
+def memory_line() -> str:
+    results = load("benchmarks/results")["memory"]
+    shown = []
+    for name, row in results.items():
+        if name not in ("commit", "machine"):
+            kept, again = row["kept"], row["checkpointed"]
+            size = " x ".join(map(str, row["images"]))
+            change = f"{kept['median_megabytes']:,.0f} to {again['median_megabytes']:,.0f} MB"
+            shown.append(f"{name}, {size}, {change}")
+    return f"`checkpoint_activations=true` lowers the peak memory of a training step on a CPU: {'; '.join(shown)}."
+
+
+def imagenet_table() -> str:
+    """Step time and hours of the plan for ImageNet, by GPU and achieved fraction of its peak."""
+    rows = []
+    for row in load("benchmarks/results")["imagenet_plan"]["plan"]:
+        rows.append([row["gpu"], f"{row['fraction']:.0%}", f"{row['images_per_second_and_gpu']:,.0f}"])
+        rows[-1] += [f"{row['step_ms']:,.0f}", f"{row['hours']:,.1f}", f"{row['gpu_hours']:,.0f}"]
+    return table(["GPU", "achieved", "images/s and GPU", "step, ms", "hours", "GPU hours"], rows)
+
+
+def imagenet_costs() -> str:
+    """What the plan for ImageNet is computed from."""
+    results = load("benchmarks/results")["imagenet_plan"]
+    counted = results["flops_per_image"]
+    rows = [
+        ["parameters", f"{results['parameters'] / 1e6:.2f} M"],
+        ["FLOPs an image, forward", f"{counted['forward'] / 1e9:.2f} G"],
+        ["FLOPs an image, forward and backward", f"{counted['training'] / 1e9:.2f} G"],
+        ["the same, activations checkpointed", f"{counted['training, checkpointed'] / 1e9:.2f} G"],
+    ]
+    for kind, size in results["saved_bytes_per_image"].items():
+        rows.append([f"kept for the backward pass, an image, {kind}", f"{size / 1e6:,.0f} MB"])
+        rows.append(
+            [f"the same, {results['assumed']['batch']} images", f"{size * results['assumed']['batch'] / 1e9:,.1f} GB"]
+        )
+    rows.append(
+        ["weights, gradients, AdamW's moments and their average, float32", f"{results['state_bytes'] / 1e6:,.0f} MB"]
+    )
+    rows.append(
+        ["files read, cropped and resized a second and core", f"{results['files_read_per_second_and_core']:,.0f}"]
+    )
+    return table(["measured", ""], rows)
+
+
 def speed_table() -> str:
     """Ratios of medians measured side by side in one run."""
     results = load("benchmarks/results")
@@ -301,14 +358,20 @@ PARTS = {
     "speed": speed_table,
     "poster": poster_table,
     "linear": linear_line,
+    "precision": precision_table,
     "fold": fold_line,
     "startup": startup_line,
 }
 
 
-def updated(text: str) -> str:
+PLAN = {"imagenet_costs": imagenet_costs, "imagenet": imagenet_table, "memory": memory_line}
+TEXTS = {"README.md": PARTS, "docs/imagenet.md": PLAN}
+"""Files with generated parts."""
+
+
+def updated(text: str, parts: dict[str, Callable[[], str]]) -> str:
     """`text` with each part between its markers written anew."""
-    for name, part in PARTS.items():
+    for name, part in parts.items():
         start = START.format(name=name)
         before, rest = text.split(start)
         text = f"{before}{start}\n{part()}\n{END}{rest.split(END, 1)[1]}"
@@ -316,14 +379,15 @@ def updated(text: str) -> str:
 
 
 def main() -> int:
-    readme = ROOT / "README.md"
-    old = readme.read_text()
-    new = updated(old)
+    old = {name: (ROOT / name).read_text() for name in TEXTS}
+    new = {name: updated(old[name], parts) for name, parts in TEXTS.items()}
     if "--check" in sys.argv[1:]:
-        if new != old:
-            print("README.md differs from the results: run python report.py")
+        for name in TEXTS:
+            if new[name] != old[name]:
+                print(f"{name} differs from the results: run python report.py")
         return int(new != old)
-    readme.write_text(new)
+    for name, text in new.items():
+        (ROOT / name).write_text(text)
     for name, figure in figures().items():
         save(figure, ROOT / "docs/results" / name)
     return 0

@@ -30,11 +30,16 @@ class EMA(WeightAveraging):
         if self._average_model is not None:
             # torch reads this counter on the host at every update: on a GPU that would wait for the device each time.
             self._average_model.n_averaged = self._average_model.n_averaged.cpu()
+            # Lightning copies the model before it takes on the precision of `trainer.precision`. Float32 is right for
+            # half precision, in which small steps of the average would be lost, but not for float64.
+            if trainer.precision == "64-true":
+                self._average_model.double()
 
     def _average(self, averages: list[Tensor], parameters: list[Tensor], _: Tensor) -> None:
         updates = self._latest_update_step
         decay = min(self.decay, (1 + updates) / (10 + updates))
-        torch._foreach_lerp_(averages, parameters, 1 - decay)
+        latest = [parameter.to(average.dtype) for parameter, average in zip(parameters, averages, strict=True)]
+        torch._foreach_lerp_(averages, latest, 1 - decay)
 
 
 class StepSeed(pl.Callback):

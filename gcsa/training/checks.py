@@ -35,10 +35,24 @@ def check_devices(accelerator: str, devices: Any) -> None:
         raise ValueError(f"trainer.devices={devices}, but this machine has {available} {kind}")
 
 
+def check_average(trainer: Mapping[str, Any], callbacks: Mapping[str, Any]) -> None:
+    """Raises ValueError where weights are to be averaged that Lightning shards, or that are float16."""
+    if callbacks.get("ema") is None:
+        return
+    strategy = trainer["strategy"]
+    if isinstance(strategy, dict) and "ModelParallel" in strategy.get("_target_", ""):
+        raise ValueError("sharded weights (trainer=fsdp2) cannot be averaged: add callbacks=no_ema, or use trainer=ddp")
+    if trainer["precision"] == "16-true":
+        raise ValueError(
+            "weights in trainer.precision=16-true cannot be averaged: add callbacks=no_ema, or use 16-mixed"
+        )
+
+
 def check_config(cfg: dict[str, Any]) -> None:
     """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work."""
     trainer = cfg["trainer"]
     check_devices(trainer["accelerator"], trainer["devices"])
+    check_average(trainer, cfg["callbacks"])
     for key in ("max_epochs", "accumulate_grad_batches", "log_every_n_steps"):
         positive_int(f"trainer.{key}", trainer[key])
     positive_int("data.batch_size", cfg["data"]["batch_size"])
@@ -83,4 +97,6 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) ->
     except (OSError, RuntimeError, KeyError, EOFError, TypeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
     check_shapes(path, stored, model.state_dict())
+    # Sharded weights are loaded without it. Raises ValueError for another kernel basis.
+    model.load_state_dict({name: t for name, t in stored.items() if name.endswith("_extra_state")}, strict=False)
     return path

@@ -13,6 +13,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 
 import gcsa  # noqa: F401  (registers gcsa_* with timm)
 from gcsa.training.adapt import attach
+from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
 
@@ -84,10 +85,13 @@ class Classifier(pl.LightningModule):
         if self.hparams["compile"] and self.model._compiled_call_impl is None:
             self.model.compile()
 
+    def configure_model(self) -> None:
+        shard(self.model, self.device_mesh)
+
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         images, labels = batch
         loss = F.cross_entropy(self(images), labels, label_smoothing=self.hparams["label_smoothing"])
-        self.log("train/loss", loss, on_step=True, on_epoch=True)
+        log_training_loss(self, loss, len(labels))
         return loss
 
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:

@@ -10,6 +10,7 @@ from torchmetrics.text import CharErrorRate, WordErrorRate
 from gcsa.ocr.ctc import ctc_loss, greedy
 from gcsa.ocr.recognizer import CTCRecognizer
 from gcsa.training.adapt import attach
+from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
 
@@ -44,6 +45,9 @@ class Recognizer(pl.LightningModule):
             {f"{s}/{name}": kind() for s in stages for name, kind in (("cer", CharErrorRate), ("wer", WordErrorRate))}
         )
 
+    def configure_model(self) -> None:
+        shard(self.model, self.device_mesh)
+
     def configure_optimizers(self) -> OptimizerLRScheduler:
         return optimizer_and_schedule(self)
 
@@ -54,7 +58,7 @@ class Recognizer(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         images, targets, lengths, _ = batch
         loss = ctc_loss(self(images), targets, lengths)
-        self.log("train/loss", loss, on_step=True, on_epoch=True, batch_size=len(lengths))
+        log_training_loss(self, loss, len(lengths))
         return loss
 
     def evaluate_batch(self, batch: Batch, stage: str) -> None:

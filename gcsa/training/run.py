@@ -19,6 +19,7 @@ from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from gcsa.training.checks import check_config, resolve_checkpoint
+from gcsa.training.distributed import leave_group
 from gcsa.training.results import git_commit, machine, write_json
 
 
@@ -26,13 +27,29 @@ def quiet_lightning() -> None:
     """Leaves out Lightning's advertisements and warnings that ask nothing of the user."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    for message in (".*LeafSpec", "Checkpoint directory .* exists", ".*not have many workers", ".*logging interval"):
+    for message in (
+        ".*LeafSpec",
+        "Checkpoint directory .* exists",
+        ".*not have many workers",
+        ".*logging interval",
+        ".*WeightAveraging callback with a model that overrides",  # where shards are asked for, check_config refuses it
+    ):
         warnings.filterwarnings("ignore", message)
 
 
 def task_of(cfg: dict[str, Any]) -> ModuleType:
     """What `data` asks for: images to be classified, or text lines to be read."""
     return recognition if cfg["data"]["name"] == "lines" else classification
+
+
+def checkpoint_activations(model: Any, name: str) -> None:
+    """Has `model`, or the encoder of a recogniser, forget the activations within its blocks and compute them again
+    (Chen et al. 2016). Raises ValueError for a model that cannot."""
+    model = getattr(model, "encoder", model)
+    try:
+        model.set_grad_checkpointing(True)
+    except (AttributeError, AssertionError, ValueError) as error:
+        raise ValueError(f"model={name} cannot checkpoint activations: leave checkpoint_activations=false") from error
 
 
 def build_trainer(cfg: DictConfig, output_dir: Path) -> pl.Trainer:
@@ -75,6 +92,8 @@ def train(cfg: DictConfig, output_dir: Path) -> float:
     task = task_of(config)
     data = task.build_data(config)
     module = task.build_module(config, data)
+    if config["checkpoint_activations"]:
+        checkpoint_activations(module.model, config["model"]["name"])
     if config.get("adapter") is not None:
         adapt(module, config["adapter"])
     trainer = build_trainer(cfg, output_dir)
@@ -84,19 +103,26 @@ def train(cfg: DictConfig, output_dir: Path) -> float:
     started = time.monotonic()
     trainer.fit(module, data, ckpt_path=ckpt_path, weights_only=True)
     seconds = time.monotonic() - started
-    return report(config, trainer, data, output_dir, seconds)
-
-
-def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: Path, seconds: float) -> float:
-    """Everything after the fit, on one device and with the best checkpoint; prints the summary."""
     best = best_checkpoint(trainer).best_model_path
+    if leave_group(trainer):
+        report(config, best, data, output_dir, seconds)
+    return best_score(config, torch.load(best, map_location="cpu", weights_only=True))
+
+
+def best_score(config: dict[str, Any], stored: dict[str, Any]) -> float:
+    """The best value of the monitored metric, from a checkpoint: processes that DDP spawned take the state of their
+    callbacks with them."""
+    states = stored["callbacks"].values()
+    return next(float(s["best_model_score"]) for s in states if s.get("monitor") == config["monitor"]["metric"])
+
+
+def report(config: dict[str, Any], best: str, data: Any, output_dir: Path, seconds: float) -> None:
+    """Everything after the fit, in one process on one device and with the checkpoint `best`; prints the summary."""
     stored = torch.load(best, map_location="cpu", weights_only=True)
     task = task_of(config)
     module = task.MODULE.load_from_checkpoint(best, map_location="cpu", weights_only=True)
     trainable, _ = count_parameters(module.model)
-    # From the file, because processes that DDP spawned take their callbacks' state with them.
-    states = stored["callbacks"].values()
-    score = next(float(s["best_model_score"]) for s in states if s.get("monitor") == config["monitor"]["metric"])
+    score = best_score(config, stored)
     results: dict[str, Any] = {config["monitor"]["metric"]: score}
     lines = {"best " + config["monitor"]["metric"]: f"{score:.4f}"}
     if config["test"]:
@@ -133,4 +159,3 @@ def report(config: dict[str, Any], trainer: pl.Trainer, data: Any, output_dir: P
     lines["results"] = str(write_json(output_dir / "results.json", content))
     width = max(map(len, lines))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in lines.items()))
-    return score

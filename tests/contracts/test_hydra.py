@@ -1,5 +1,6 @@
 """Every choice in conf/ composes and, where that is cheap, builds; wrong ones fail with the choices in the message."""
 
+import os
 import re
 import runpy
 import subprocess
@@ -30,6 +31,7 @@ NEEDS_A_VALUE = {
     "image_folder": "data.path=/images",
     "lora": "adapter.base=base.ckpt",
     "full": "adapter.base=base.ckpt",
+    "imagenet_pyramid_small": "data.path=/images",
 }
 """Choices with a key that only the user can fill."""
 
@@ -166,9 +168,36 @@ def test_the_command_prints_one_line_and_no_traceback(
     assert override.split("=")[0] in printed
 
 
+def test_the_slurm_script_asks_for_what_the_trainer_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run: submitit writes what it would hand to sbatch; it only looks whether there is an srun."""
+    import submitit
+
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\n")
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    cfg = composed("sweep=slurm", "trainer=ddp_external", "trainer.num_nodes=2", "hydra.launcher.partition=gpu")
+    cfg.hydra.launcher.name = "job"
+    launcher = OmegaConf.to_container(cfg.hydra.launcher, resolve=True)
+    assert isinstance(launcher, dict)
+    assert launcher["_target_"].endswith("SlurmLauncher")
+    executor = submitit.AutoExecutor(tmp_path / "jobs", cluster="slurm")
+    shared = ("nodes", "tasks_per_node", "gpus_per_node", "cpus_per_task", "timeout_min")
+    executor.update_parameters(slurm_partition=launcher["partition"], **{key: launcher[key] for key in shared})
+    script = executor._executor._make_submission_file_text("python train.py", "id")
+    for line in ("nodes=2", "ntasks-per-node=8", "gpus-per-node=8", "cpus-per-task=12", "partition=gpu", "time=1440"):
+        assert f"#SBATCH --{line}\n" in script
+
+
 @pytest.mark.slow  # Hydra starts, and trains, several small runs one after the other
 @pytest.mark.parametrize(
-    "sweep", [["seed=1,2"], ["sweep=joblib", "seed=1,2"], ["sweep=optuna", "hydra.sweeper.n_trials=2"]]
+    "sweep",
+    [
+        ["seed=1,2"],
+        ["sweep=joblib", "seed=1,2"],
+        ["sweep=optuna", "hydra.sweeper.n_trials=2"],
+        ["sweep=slurm", "hydra/launcher=submitit_local", "hydra.launcher.gpus_per_node=null", "seed=1,2"],
+    ],
 )
 def test_multirun(sweep: list[str], tmp_path: Path) -> None:
     small = ["model=timm", "model.name=test_efficientnet", "data.limit_train=64", "trainer.max_epochs=1", "test=false"]

@@ -1,14 +1,13 @@
 """A whole run: what it writes, and that timm and Lightning open it again."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 import timm
 import torch
+from PIL import Image
 
 from gcsa.data import create_datamodule
 from gcsa.training import Classifier, run, save_pretrained_timm
@@ -107,9 +106,24 @@ def test_weights_of_either_number_of_channels(name: str, tmp_path: Path) -> None
         assert timm.create_model(f"local-dir:{folder}", pretrained=True).pretrained_cfg["input_size"][0] == in_chans
 
 
-@pytest.mark.slow  # two processes that each import torch
-def test_two_processes_train_one_model(tmp_path: Path) -> None:
-    command = [sys.executable, "train.py", *TINY, "trainer=ddp_cpu", "trainer.max_epochs=2", f"output_dir={tmp_path}"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "results.json").read_text())["best_step"] % 4 == 0
+def test_the_imagenet_preset_runs(tmp_path: Path) -> None:
+    """Two steps of two images on one CPU."""
+    for split in ("train", "val", "test"):
+        for name, shade in (("cat", 80), ("dog", 160)):
+            folder = tmp_path / "images" / split / name
+            folder.mkdir(parents=True)
+            for i in range(2):
+                Image.new("RGB", (50, 40), (shade, 40 * i, 0)).save(folder / f"{i}.png")
+    small = [
+        "data.batch_size=2",
+        "data.num_workers=0",
+        "trainer.max_epochs=1",
+        "test=false",
+        "logger=none",
+        "threads=1",
+    ]
+    cpu = ["trainer.accelerator=cpu", "trainer.devices=1", "trainer.strategy=auto", "trainer.precision=32-true"]
+    preset = ["experiment=imagenet_pyramid_small", f"data.path={tmp_path / 'images'}"]
+    run.train(composed(tmp_path, *preset, *small, *cpu), tmp_path)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert (results["model"], results["best_step"]) == ("gcsa_pyramid_small", 2)

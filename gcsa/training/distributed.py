@@ -1,0 +1,53 @@
+"""What several processes that train one model need beyond Lightning: losses of the whole batch, shards, and an end.
+
+Batches are shared out by `gcsa.data.loading.EpochSampler`. Fully sharded data parallelism (Rajbhandari et al. 2020, ZeRO
+stage 3) is PyTorch's `fully_shard`: every process keeps its share of the weights, gradients and optimizer state, and
+gathers the weights of one block at a time.
+"""
+
+from collections.abc import Iterator
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+
+
+def log_training_loss(module: pl.LightningModule, loss: Tensor, batch_size: int) -> None:
+    """Logs train/loss_step, the loss of the first process's share of a batch, and train/loss, an epoch's mean over all.
+
+    Lightning would make the processes, and the devices, wait for each other at every step to average the former.
+    """
+    module.log("train/loss_step", loss, batch_size=batch_size)
+    module.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=batch_size, sync_dist=True)
+
+
+def members(sequence: nn.Module) -> Iterator[nn.Module]:
+    """The modules that a sequence, with the sequences in it, runs one after the other: the blocks of a transformer."""
+    for member in sequence.children():
+        if isinstance(member, nn.Sequential):
+            yield from members(member)
+        else:
+            yield member
+
+
+def shard(model: nn.Module, mesh: DeviceMesh | None) -> None:
+    """Shards the parameters of `model` over `mesh["data_parallel"]`, in place; nothing without a mesh.
+
+    Buffers stay whole. Weights are freed after every use, also those outside the blocks, so that whoever looks at the
+    parameters between two steps, such as a checkpoint, always finds the shards.
+    """
+    if mesh is None:
+        return
+    sequences = [child for child in model.children() if isinstance(child, nn.Sequential | nn.ModuleList)]
+    for part in (*(member for sequence in sequences for member in members(sequence)), model):
+        fully_shard(part, mesh=mesh["data_parallel"], reshard_after_forward=True)
+
+
+def leave_group(trainer: pl.Trainer) -> bool:
+    """Ends what connects the processes of a fit. Returns whether this one is the first, which reports."""
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+    return trainer.is_global_zero

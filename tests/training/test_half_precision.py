@@ -1,0 +1,80 @@
+"""Half precision: runs train, and class scores stay invariant to what the arithmetic can tell apart."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+
+import gcsa  # noqa: F401  (registers the models)
+from gcsa.testing import act, randomize, relative_error
+from gcsa.training import run
+
+from .conftest import composed
+from .test_distributed import SMALL
+from .two_processes import record
+
+MODELS = {
+    "gcsa_tiny": 28,
+    "gcsa_small": 32,
+    "gcsa_linear_tiny": 28,
+    "gcsa_pyramid_tiny": 64,
+}
+"""Pixels a side of small images for each."""
+TOLERANCE = {torch.bfloat16: 4 * 2**-8, torch.float16: 4 * 2**-11}
+"""Relative: four steps of the format."""
+
+RUN = ("trainer.max_epochs=3", "data.batch_size=16", "optimizer=sgd", "callbacks=no_ema")
+"""Float16 weights cannot be averaged, and round AdamW's epsilon to 0."""
+
+
+def invariance_error(model: nn.Module, images: Tensor, dtype: torch.dtype, autocast: bool) -> float:
+    """The largest relative change of the logits under quarter turns."""
+    weights = torch.float32 if autocast else dtype
+    model, images = copy.deepcopy(model).to(weights), images.to(weights)
+    with torch.no_grad(), torch.autocast("cpu", dtype, enabled=autocast):
+        turned = [model(act(images, "c4", g, "image")).float() for g in range(4)]
+    return max(relative_error(logits, turned[0]) for logits in turned)
+
+
+@pytest.mark.parametrize("autocast", [True, False], ids=["autocast", "weights"])
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_stay_invariant(name: str, dtype: torch.dtype, autocast: bool) -> None:
+    model = randomize(timm.create_model(name, group="c4", in_chans=1)).eval()
+    error = invariance_error(model, torch.randn(2, 1, MODELS[name], MODELS[name]), dtype, autocast)
+    assert 0 < error < TOLERANCE[dtype]
+
+
+def test_without_equivariance_they_do_not() -> None:
+    """Negative control: the same network on the trivial group."""
+    model = randomize(timm.create_model("gcsa_small", group="c1", in_chans=1)).eval()
+    assert invariance_error(model, torch.randn(2, 1, 32, 32), torch.bfloat16, True) > 5 * TOLERANCE[torch.bfloat16]
+
+
+@pytest.fixture(scope="module")
+def in_float32(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The losses of a run in float32."""
+    folder = tmp_path_factory.mktemp("float32")
+    return record(composed(folder, *SMALL, *RUN), folder)
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "16-true"])
+def test_trains_as_in_float32(tmp_path: Path, in_float32: list[float], precision: str) -> None:
+    losses = record(composed(tmp_path, *SMALL, *RUN, f"trainer.precision={precision}"), tmp_path)
+    assert losses == pytest.approx(in_float32, abs=0.05)
+    assert losses != pytest.approx(in_float32, abs=1e-4), "something was rounded"
+    stored = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
+    assert all(torch.isfinite(tensor).all() for tensor in stored["state_dict"].values())
+
+
+def test_half_weights_are_averaged_in_float32(tmp_path: Path) -> None:
+    run.train(composed(tmp_path, *SMALL, "trainer.max_epochs=1", "trainer.precision=bf16-true"), tmp_path)
+    stored = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
+    name = "model.head.fc.weight"
+    assert (stored["current_model_state"][name].dtype, stored["state_dict"][name].dtype) == (
+        torch.bfloat16,
+        torch.float32,
+    )

@@ -1,0 +1,57 @@
+"""What saves memory changes nothing: gradients accumulated over parts of a batch, activations computed again."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from gcsa.training import run
+
+from .conftest import TINY, composed
+from .test_distributed import SMALL, TWO, apart, weights
+from .two_processes import record
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
+    """A run in float64 with batches of 16, and its losses."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, record(composed(folder, *SMALL, TWO, "data.batch_size=16", "trainer.precision=64-true"), folder)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_accumulated_gradients_make_the_same_steps(whole: tuple[Path, list[float]], tmp_path: Path, parts: int) -> None:
+    options = (
+        "trainer.precision=64-true",
+        f"data.batch_size={16 // parts}",
+        f"trainer.accumulate_grad_batches={parts}",
+    )
+    losses = torch.tensor(record(composed(tmp_path, *SMALL, TWO, *options), tmp_path), dtype=torch.float64)
+    torch.testing.assert_close(losses.view(-1, parts).sum(1).tolist(), whole[1], rtol=0, atol=1e-10)
+    for key in ("state_dict", "current_model_state"):
+        assert apart(weights(whole[0], key), weights(tmp_path, key)) < 1e-10
+
+
+def test_without_accumulation_they_are_others(whole: tuple[Path, list[float]], tmp_path: Path) -> None:
+    """Negative control."""
+    run.train(composed(tmp_path, *SMALL, TWO, "data.batch_size=8", "trainer.precision=64-true"), tmp_path)
+    assert apart(weights(whole[0]), weights(tmp_path)) > 1e-3
+
+
+def test_checkpointed_activations_change_no_loss(whole: tuple[Path, list[float]], tmp_path: Path) -> None:
+    forwards = []
+    options = ("checkpoint_activations=true", "data.batch_size=16", "trainer.precision=64-true")
+    with pytest.MonkeyPatch.context() as patch:
+        from gcsa.layers.block import Block
+
+        forward = Block.forward
+        patch.setattr(Block, "forward", lambda *args: forwards.append(torch.is_grad_enabled()) or forward(*args))
+        losses = record(composed(tmp_path, *SMALL, TWO, *options), tmp_path)
+    assert losses == pytest.approx(whole[1], abs=1e-10)
+    assert apart(weights(whole[0]), weights(tmp_path)) < 1e-10
+    assert forwards.count(True) == 2 * 2 * len(losses), "each of two blocks runs twice a step"
+
+
+def test_models_that_cannot_checkpoint_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="model=alexnet_small cannot checkpoint activations"):
+        run.train(composed(tmp_path, *TINY[3:], "model=alexnet", "checkpoint_activations=true"), tmp_path)
