@@ -16,7 +16,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from gcsa.evaluation import Curve, cost_figure, save, share_figure, shift_figure
+from gcsa.evaluation import Curve, cost_figure, save, scaling_figure, share_figure, shift_figure
 
 ROOT = Path(__file__).parent
 START, END = "<!-- results: {name} -->", "<!-- end -->"
@@ -198,6 +198,19 @@ def shifts_table() -> str:
     return table(header, rows)
 
 
+def scaling_lines() -> dict[str, dict[int, float]]:
+    """Milliseconds by tokens of attention everywhere, by random features, and to a neighbourhood."""
+    results = load("benchmarks/results")
+    linear = results["linear"]["times by tokens"]
+    near = {
+        int(key.split()[0]) ** 2: row["tiles"]["median_ms"]
+        for key, row in results["neighbourhood"].items()
+        if "positions" in key
+    }
+    lines = {name: {int(count): row["median_ms"] for count, row in times.items()} for name, times in linear.items()}
+    return {**lines, "neighbourhood of radius 3": near}
+
+
 def figures() -> dict[str, Figure]:
     """File name in docs/results/ to figure."""
     costs = {name: (run["flops"], accuracy(run), run["parameters"]) for name, run in systems().items()}
@@ -205,6 +218,7 @@ def figures() -> dict[str, Figure]:
     return {
         "accuracy_flops.png": cost_figure(costs, 'Rotated MNIST, 6 epochs but for "same_minutes"'),
         "equivariance_augmentation.png": share_figure(lines, "Rotated MNIST: equivariance against augmentation"),
+        "scaling.png": scaling_figure(scaling_lines(), "Attention as the map grows"),
         "shifts_mnist.png": shift_figure(shift_curves("mnist"), "MNIST, digit 1, shifted along x"),
         "shifts_fashion_mnist.png": shift_figure(shift_curves("fashion_mnist"), "Fashion-MNIST, trousers, shifted"),
     }
@@ -290,10 +304,77 @@ def speed_table() -> str:
     rows = []
     for shape, row in shapes.items():
         ours = [f"{row[mode]['gcsa']['median_ms']:.0f}" for mode in ("forward", "forward_backward")]
+        memory = row.get("peak_megabytes", {})
         for peer, fast in row["times_faster"].items():
             rows.append([shape, *ours, peer, f"{fast['forward']:.1f} x", f"{fast['forward_backward']:.1f} x"])
-    header = ["shape", "ours forward, ms", "forward and backward, ms"]
-    return table([*header, "against", "ours is faster, forward", "forward and backward"], rows)
+            rows[-1].append(f"{memory['gcsa'] / memory[peer]:.2f}" if peer in memory else "")
+    header = ["shape", "ours forward, ms", "forward and backward, ms", "against", "ours is faster, forward"]
+    return table([*header, "forward and backward", "training memory of the other's"], rows)
+
+
+def tax_table() -> str:
+    """Our time over that of timm's ViT of the same positions, width, depth and heads."""
+    results = load("benchmarks/results")["tax"]
+    rows = []
+    for width, row in results.items():
+        if width.startswith("width"):
+            ours, peer = row["forward"]
+            flops = row["flops an image"][ours] / row["flops an image"][peer]
+            times = [f"{row['tax'][mode]:.2f} x" for mode in ("forward", "forward_backward")]
+            parameters = [f"{row['parameters'][side] / 1e6:.1f}M" for side in (ours, peer)]
+            rows.append([width, str(row["batch"]), *times, f"{flops:.2f} x", *parameters])
+    header = ["network", "batch", "forward", "forward and backward", "FLOPs", "parameters", "of the ViT"]
+    return table(header, rows)
+
+
+def models_table() -> str:
+    results = load("benchmarks/results")["models"]
+    rows = []
+    for name, row in results["models"].items():
+        size = " x ".join(map(str, row["size"]))
+        shown = [f"`{name}`", f"{row['parameters'] / 1e6:.2f}M", f"{row['batch']} of {size}"]
+        for mode, side in (("forward", "as created"), ("forward", "folded"), ("forward_backward", "as created")):
+            found = row[mode].get(side)
+            shown.append(f"{1e3 * row['batch'] / found['median_ms']:,.0f}" if found else "")
+        rows.append([*shown, f"{row['gflop an image']:.2f}", f"{row['of_matmul_rate']:.0%}"])
+        rows[-1].append(f"{row['training_megabytes']:,.0f}")
+    header = ["model", "parameters", "batch", "images/s", "folded", "in training", "GFLOP an image"]
+    return table([*header, "of the matrix-product rate", "training step, MB"], rows)
+
+
+def layers_table() -> str:
+    results = load("benchmarks/results")["layers"]
+    rows = []
+    for name, row in results["layers"].items():
+        times = [f"{row[mode]['median_ms']:.2f}" for mode in ("forward", "forward_backward")]
+        rows.append([name, *times, f"{row['gflop']:.2f}", f"{row['gflops']:.0f}", f"{row['of_roofline']:.0%}"])
+    rates = results["rates"]
+    header = [f"layer ({results['shape']})", "forward, ms", "forward and backward, ms", "GFLOP", "GFLOP/s"]
+    line = f"Measured rates: {rates['matmul_gflops']:.0f} GFLOP/s in matrix products, {rates['copy_gb_per_s']:.0f} GB/s in copies."
+    return f"{line}\n\n" + table([*header, "of the roofline"], rows)
+
+
+def neighbourhood_line() -> str:
+    results = {key: row for key, row in load("benchmarks/results")["neighbourhood"].items() if "positions" in key}
+    shown = "; ".join(
+        f"{key.split(' positions')[0]} positions {row['tiles']['median_ms']:.0f} ms and {row['tiles_megabytes']:.0f} MB"
+        for key, row in results.items()
+    )
+    return f"Neighbourhood attention, radius 3, 4 heads of 32, one image, forward: {shown}."
+
+
+def large_images_table() -> str:
+    results = load("benchmarks/results")["large_images"]
+    times, memory = results["times by side"], results["megabytes by side"]
+    sizes = list(next(iter(times.values())))
+    rows = []
+    for side, found in times.items():
+        cells = [
+            f"{found[size]['median_ms']:,.0f} ms, {memory[side][size]:,.0f} MB" if size in found else ""
+            for size in sizes
+        ]
+        rows.append([side, *cells])
+    return table(["attention", *(f"{size} x {size}" for size in sizes)], rows)
 
 
 def poster_table() -> str:
@@ -355,9 +436,14 @@ PARTS = {
     "transcription": transcription_line,
     "trocr": trocr_line,
     "invariance": invariance_table,
+    "models": models_table,
+    "layers": layers_table,
+    "tax": tax_table,
     "speed": speed_table,
     "poster": poster_table,
     "linear": linear_line,
+    "neighbourhood": neighbourhood_line,
+    "large_images": large_images_table,
     "precision": precision_table,
     "fold": fold_line,
     "startup": startup_line,

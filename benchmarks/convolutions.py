@@ -1,10 +1,13 @@
 """The choices inside SteerableConv2d: `python benchmarks/convolutions.py`.
 
-A 1 x 1 convolution as `conv2d` or as `linear`, and a depthwise convolution of each channel with itself or of each
-field over the whole group (channels reordered, N channels a group).
+A 1 x 1 convolution as `conv2d`, plain and dilated, or as `linear`, for a batch of 16 and of 8, which PyTorch takes to
+another library on one thread; and a depthwise convolution of each channel with itself or of each field over the whole
+group (channels reordered, N channels a group).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -15,19 +18,21 @@ from torch import Tensor
 def main() -> None:
     args = arguments(__doc__)
     content = {}
-    for positions, channels in ((3136, 96), (2304, 128), (3136, 768)):
-        x = torch.randn(16, positions // 16, 1, channels, requires_grad=True)
+    for batch, channels in ((16, 96), (16, 768), (8, 96), (8, 768)):
+        x = torch.randn(batch, 14, 14, channels, requires_grad=True)
         weight = torch.randn(channels, channels, requires_grad=True)
-        g = torch.randn(16, positions // 16, 1, channels)
+        g = torch.randn(batch, 14, 14, channels)
 
         def as_linear(x: Tensor = x, weight: Tensor = weight, g: Tensor = g) -> None:
             F.linear(x, weight).backward(g)
 
-        def as_conv(x: Tensor = x, weight: Tensor = weight, g: Tensor = g) -> None:
-            F.conv2d(x.permute(0, 3, 1, 2), weight[:, :, None, None]).permute(0, 2, 3, 1).backward(g)
+        def as_conv(dilation: int, x: Tensor = x, weight: Tensor = weight, g: Tensor = g) -> None:
+            image = F.conv2d(x.permute(0, 3, 1, 2), weight[:, :, None, None], dilation=dilation)
+            image.permute(0, 2, 3, 1).backward(g)
 
-        name = f"1 x 1, {positions} positions, {channels} channels, forward and backward"
-        content[name] = alternate({"conv2d": as_conv, "linear": as_linear}, args.repeats)
+        name = f"1 x 1, batch {batch} of 14 x 14, {channels} channels, forward and backward"
+        sides = {"conv2d": partial(as_conv, 1), "conv2d, dilated": partial(as_conv, 2), "linear": as_linear}
+        content[name] = alternate(sides, args.repeats)
     for fields, order, size, batch in ((12, 8, 7, 64), (24, 8, 12, 16)):
         x = torch.randn(batch, size, size, order, fields, requires_grad=True)
         own = torch.randn(order * fields, 1, 3, 3, requires_grad=True)

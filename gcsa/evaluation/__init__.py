@@ -10,7 +10,15 @@ from gcsa.evaluation.audit import (
     stage_errors,
 )
 from gcsa.evaluation.cost import Cost, count_flops, images_per_second, measure_cost
-from gcsa.evaluation.figures import attention_figure, cost_figure, polar_figure, save, share_figure, shift_figure
+from gcsa.evaluation.figures import (
+    attention_figure,
+    cost_figure,
+    polar_figure,
+    save,
+    scaling_figure,
+    share_figure,
+    shift_figure,
+)
 from gcsa.evaluation.metrics import Scores, predict, score, wilson_interval
 from gcsa.evaluation.report import Report, measure, summarize, table
 from gcsa.evaluation.turns import Curve, shift, shift_curve, turn, turn_curve
@@ -33,6 +41,7 @@ __all__ = [
     "polar_figure",
     "predict",
     "save",
+    "scaling_figure",
     "score",
     "share_figure",
     "shift",

@@ -133,6 +133,25 @@ def share_figure(systems: Mapping[str, Mapping[float, float]], title: str) -> Fi
     return figure
 
 
+def scaling_figure(systems: Mapping[str, Mapping[int, float]], title: str) -> Figure:
+    """Milliseconds against tokens, both logarithmic, one line a system."""
+    figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
+        tokens = sorted(line)
+        axes.plot(tokens, [line[count] for count in tokens], color=colour, marker="os^Dv<"[i % 6], lw=2, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_xlabel("tokens")
+    axes.set_ylabel("forward [ms]")
+    axes.grid(color="#dee2e6")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.suptitle(title, fontsize=13)
+    return figure
+
+
 def attention_figure(model: nn.Module, image: Tensor, query: Pixel | None = None) -> Figure | None:
     """Attention of one pixel's position to all others, for an image (C, H, H) and its quarter turn, layer by layer.
 

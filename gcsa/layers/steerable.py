@@ -222,7 +222,7 @@ class SteerableConv2d(FieldConv2d):
         irreps = self.irreps
         if irreps is None:
             return self.filter(), None if self.bias is None else self.bias.repeat(self.order)
-        filter = grouped_filter(self.weight.flatten(2), irreps)
+        filter = grouped_filter(self.weight.flatten(2), irreps.to(self.weight.dtype))
         if self.bias is None:
             return filter, None
         # A constant has the trivial coefficient alone, the first.

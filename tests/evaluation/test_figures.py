@@ -3,7 +3,16 @@ import pytest
 import timm
 import torch
 
-from gcsa.evaluation import Curve, attention_figure, cost_figure, polar_figure, save, share_figure, shift_figure
+from gcsa.evaluation import (
+    Curve,
+    attention_figure,
+    cost_figure,
+    polar_figure,
+    save,
+    scaling_figure,
+    share_figure,
+    shift_figure,
+)
 from gcsa.evaluation.turns import ANGLES
 
 CURVE = Curve(ANGLES, tuple(0.9 + 0.001 * i for i in range(48)), (0.0,) * 48, 100)
@@ -38,6 +47,13 @@ def test_cost_figure_has_one_bubble_a_system_with_an_area_as_its_parameters():
     small, large = axes.collections
     assert small.get_offsets().tolist() == [[1e6, 90]]
     assert large.get_sizes()[0] == pytest.approx(4 * small.get_sizes()[0])
+
+
+def test_scaling_figure_draws_rising_tokens_on_logarithmic_axes():
+    axes = scaling_figure({"a": {64: 2.0, 16: 0.5}}, "title").axes[0]
+    assert list(axes.lines[0].get_xdata()) == [16, 64]
+    assert list(axes.lines[0].get_ydata()) == [0.5, 2.0]
+    assert axes.get_xscale() == axes.get_yscale() == "log"
 
 
 def test_share_figure_draws_errors_in_percent_by_rising_share():
