@@ -41,7 +41,7 @@ def to_program(model: nn.Module, image: Tensor, any_size: bool = False) -> Expor
     if any_size:
         for axis, name, stride in zip((2, 3), ("height", "width"), stride_of(model), strict=True):
             if stride > 0:
-                shapes[axis] = stride * Dim(name, min=1)
+                shapes[axis] = stride * Dim(name, min=1) if stride > 1 else Dim.DYNAMIC
     with torch.no_grad():
         return torch.export.export(model.eval(), (image,), dynamic_shapes=(shapes,))
 
@@ -103,6 +103,30 @@ def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
     return error if error == error else float("inf")
 
 
+def check_file(file: Path) -> None:
+    """Raises ValueError for a file that cannot be written: a folder, or one in a folder that is missing or read-only."""
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder: name a file")
+    if not file.parent.is_dir():
+        raise ValueError(f"there is no folder {file.parent} to write {file.name} into: create it first")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"the folder {file.parent} is read-only: write {file.name} elsewhere")
+
+
+def check_images(model: nn.Module, images: Tensor, hint: str) -> None:
+    """Raises ValueError with a `hint` unless `model` takes `images` (B, C, H, W)."""
+    shape = " x ".join(map(str, images.shape[1:]))
+    try:
+        with torch.no_grad():
+            model.eval()(images)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        raise ValueError(f"{type(model).__name__} takes no images of {shape}{hint}: {_in_short(error)}") from error
+
+
+def _in_short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
 def export(
     model: nn.Module, file: str | Path, format: str, size: tuple[int, int, int], any_size: bool = False
 ) -> float:
@@ -115,19 +139,22 @@ def export(
         size: (C, H, W) of the images. Any number of them can be run.
         any_size: also all heights and widths that the strides divide; "folded" and "torchscript" always take those.
 
-    Raises ValueError for an unknown format, an unmerged adapter, a model that the format cannot express and a parity
-    error above 1e-4; ImportError for a missing package.
+    Raises ValueError for an unknown format, a file that cannot be written, images that the model does not take, an
+    unmerged adapter, a model that the format cannot express and a parity error above 1e-4; ImportError for a missing
+    package.
     """
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
+    if min(size) < 1:
+        raise ValueError(f"images of {' x '.join(map(str, size))} are empty: channels and sides must be 1 or more")
     file = Path(file)
+    check_file(file)
     images = torch.randn(2, *size)
+    check_images(model, images, "")
     # Other sizes than those that were traced; a folder of its own, for some formats write more than one file.
     strides = stride_of(model) if any_size else (0, 0)
     others = torch.randn(3, size[0], size[1] + strides[0], size[2] + strides[1])
-    with torch.no_grad():
-        model.eval()(others)  # an error of the user's is not one of the format's
-    file.parent.mkdir(parents=True, exist_ok=True)
+    check_images(model, others, ", so any_size is not for it")
     with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
         part = Path(folder) / file.name
         try:
@@ -135,8 +162,7 @@ def export(
         except (ImportError, OSError):
             raise
         except Exception as failure:
-            reason = " ".join(str(failure).split())[:200] or type(failure).__name__
-            raise ValueError(f"{type(model).__name__} cannot be written as {format}: {reason}") from failure
+            raise ValueError(f"{type(model).__name__} cannot be written as {format}: {_in_short(failure)}") from failure
         if not error <= TOLERANCE:
             raise ValueError(
                 f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {TOLERANCE:.0e}"
