@@ -1,7 +1,7 @@
 """Which ways to export and compile pass for which registered models, and how much faster a folded model is.
 
-`python benchmarks/export.py PATTERN...`: every name that matches ("*": all) by every way, written after each into
-results/export_passes.json, so that a sweep can be made in parts. Parity is relative to the largest output (or 1), in
+`python benchmarks/export.py PATTERN...`: every name that matches ("*": all) by every way that is not yet in
+results/export_passes.json, written after each, so that a sweep can be made in parts; delete the file for a new one. Parity is relative to the largest output (or 1), in
 float32; for files on another number of images than was traced, and with "any size" also another height and width; for
 torch.compile over batches of 2, 3 and 5 by one graph, in training with the gradients of the parameters, relative to the
 largest of each (or 1). Images are small, 4 positions a side. Each way has a process of its own, with a limit of CPU time.
@@ -145,21 +145,22 @@ def within(seconds: int, run: Callable[[str], float], name: str) -> float | str:
 
 
 def sweep(patterns: list[str]) -> None:
-    """Adds every model that matches to results/export_passes.json."""
+    """Adds what results/export_passes.json does not have yet of every model that matches."""
     file = RESULTS / "export_passes.json"
     passes: dict[str, Any] = json.loads(file.read_text())["passes"] if file.is_file() else {}
     for module in ("torch._dynamo", "torch._inductor.compile_fx", "torch.onnx._internal.exporter._core", "onnxruntime"):
         importlib.import_module(module)
     names = [*timm.list_models(list(FAMILIES)), *BASELINES, *RECOGNIZERS]
     names = [name for name in names if any(Path(name).match(pattern) for pattern in patterns)]
-    names.sort(key=lambda name: ("tiny" not in name, "small" not in name))
+    names.sort(key=lambda name: (name.endswith(SUFFIXES), "tiny" not in name, "small" not in name))
     bare = [name for name in names if not name.endswith(SUFFIXES)]
     for chosen, ways, seconds in ((names, QUICK, LIMIT), (bare, SLOW, SLOW_LIMIT)):
         for name in chosen:
             row = passes.setdefault(name, {})
-            row.update({way: within(seconds, run, name) for way, run in ways.items()})
-            print(name, row, flush=True)
-            write_json(file, {"passes": passes, "commit": git_commit(), "machine": machine()})
+            for way in (way for way in ways if way not in row):
+                row[way] = within(seconds, ways[way], name)
+                print(name, way, row[way], flush=True)
+                write_json(file, {"passes": passes, "commit": git_commit(), "machine": machine()})
 
 
 def speed(name: str, batch: int, repeats: int) -> dict[str, Any]:

@@ -71,7 +71,9 @@ def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Pat
 
 def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     try:
+        import onnx  # noqa: F401  (torch's exporter needs it, and onnxscript)
         import onnxruntime
+        import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise ImportError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
     program = torch.onnx.export(to_program(fold(model), image, any_size), dynamo=True, verbose=False)
@@ -103,14 +105,24 @@ def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
     return error if error == error else float("inf")
 
 
-def check_file(file: Path) -> None:
-    """Raises ValueError for a file that cannot be written: a folder, or one in a folder that is missing or read-only."""
+def check_file(file: Path, format: str) -> None:
+    """Raises ValueError for a file that cannot be written: a folder, or one in a folder that is missing or read-only,
+    or a compiled package by a name that torch does not take."""
     if file.is_dir():
         raise ValueError(f"{file} is a folder: name a file")
+    if format == "aoti" and file.suffix != ".pt2":
+        raise ValueError(f"the name of an AOTInductor package must end in .pt2: {file.name} does not")
     if not file.parent.is_dir():
         raise ValueError(f"there is no folder {file.parent} to write {file.name} into: create it first")
-    if not os.access(file.parent, os.W_OK | os.X_OK):
-        raise ValueError(f"the folder {file.parent} is read-only: write {file.name} elsewhere")
+    try:
+        _part(file).cleanup()
+    except OSError as error:
+        raise ValueError(f"the folder {file.parent} takes no files ({error.strerror}): write elsewhere") from error
+
+
+def _part(file: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder beside `file` to write it in, for some formats write more than one file."""
+    return tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent)
 
 
 def check_images(model: nn.Module, images: Tensor, hint: str) -> None:
@@ -148,14 +160,16 @@ def export(
     if min(size) < 1:
         raise ValueError(f"images of {' x '.join(map(str, size))} are empty: channels and sides must be 1 or more")
     file = Path(file)
-    check_file(file)
+    check_file(file, format)
+    if hasattr(model, "charset") and size[1] != model.height:
+        raise ValueError(f"this recogniser reads lines {model.height} pixels high, not {size[1]}")
     images = torch.randn(2, *size)
     check_images(model, images, "")
-    # Other sizes than those that were traced; a folder of its own, for some formats write more than one file.
+    # Other sizes than those that were traced.
     strides = stride_of(model) if any_size else (0, 0)
     others = torch.randn(3, size[0], size[1] + strides[0], size[2] + strides[1])
     check_images(model, others, ", so any_size is not for it")
-    with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
+    with _part(file) as folder:
         part = Path(folder) / file.name
         try:
             error = parity_error(model, FORMATS[format](model, images, any_size, part), others)
