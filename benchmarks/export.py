@@ -139,7 +139,11 @@ def within(seconds: int, run: Callable[[str], float], name: str) -> float | str:
         return receiver.recv()
     except EOFError:
         process.join()
-        return f"not within {seconds} s of CPU time" if process.exitcode == -signal.SIGXCPU else "the process died"
+        return (
+            f"not within {seconds} s of CPU time"
+            if process.exitcode == -signal.SIGXCPU
+            else f"the process died ({process.exitcode})"
+        )
     finally:
         process.join()
 

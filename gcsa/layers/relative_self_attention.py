@@ -74,6 +74,7 @@ def join(x: Tensor, rows: int, columns: int, height: int, width: int) -> Tensor:
     """The inverse of `cut` without a border: (B, tiles, rows * columns, ...) to (B, height, width, ...)."""
     x = x.unflatten(2, (rows, columns)).unflatten(1, (-1, (width + columns - 1) // columns))
     x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+    # As in `attend_nearby`: not by a slice, which torch.export would hold to one layout.
     return F.pad(x.flatten(3), (0, 0, 0, width - x.shape[2], 0, height - x.shape[1])).unflatten(3, x.shape[3:])
 
 
