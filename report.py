@@ -304,7 +304,7 @@ def exports_table() -> str:
         for way in EXPORTS:
             results = {name: row[way] for name, row in found.items() if way in row}
             failed = {name: reason for name, reason in results.items() if isinstance(reason, str)}
-            reasons += [f"- `{name}`, {way}: {reason}" for name, reason in failed.items()]
+            reasons += [f"- `{name}`, {way}: {reason[:150].rstrip()}" for name, reason in failed.items()]
             errors = [error for error in results.values() if not isinstance(error, str)]
             share = f" ({len(failed)} of {len(results)})" if errors else ""
             cells.append(f"no{share}" if failed else f"{max(errors):.0e}" if any(errors) else "0" if errors else "")

@@ -17,6 +17,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import sys
@@ -130,7 +131,8 @@ def within(seconds: int, run: Callable[[str], float], name: str) -> float | str:
         try:
             sender.send(run(name))
         except Exception as error:
-            sender.send(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            reason = re.sub(r"\S*/site-packages/", "", " ".join(str(error).split()))
+            sender.send(f"{type(error).__name__}: {reason[:300]}")
 
     process = context.Process(target=work)
     process.start()
