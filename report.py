@@ -415,6 +415,41 @@ def fold_line() -> str:
     return f"A folded model (`gcsa.export.fold`, one thread) is faster: {'; '.join(shown)}."
 
 
+EXPORTS = {
+    "folded": "folded",
+    "torchscript": "TorchScript",
+    "pt2": "torch.export",
+    "pt2_any_size": "any size",
+    "onnx": "ONNX",
+    "onnx_any_size": "any size",
+    "aoti": "AOTInductor",
+    "compile_eval": "compile, eval",
+    "compile_train": "train",
+    "inductor_eval": "Inductor, eval",
+    "inductor_train": "train",
+}
+
+
+def exports_table() -> str:
+    """The worst parity of each size over its registered groups, by every way to export and compile, and why some fail."""
+    passes = load("benchmarks/results")["export_passes"]["passes"]
+    sizes: dict[str, dict[str, dict[str, float | str]]] = {}
+    for name, row in passes.items():
+        sizes.setdefault(re.sub(r"_[cd]\d+$", "", name), {})[name] = row
+    rows, reasons = [], []
+    for size, found in sorted(sizes.items()):
+        cells = []
+        for way in EXPORTS:
+            results = {name: row[way] for name, row in found.items() if way in row}
+            failed = {name: reason for name, reason in results.items() if isinstance(reason, str)}
+            reasons += [f"- `{name}`, {way}: {reason[:150].rstrip()}" for name, reason in failed.items()]
+            errors = [error for error in results.values() if not isinstance(error, str)]
+            share = f" ({len(failed)} of {len(results)})" if errors else ""
+            cells.append(f"no{share}" if failed else f"{max(errors):.0e}" if any(errors) else "0" if errors else "")
+        rows.append([f"`{size}`", str(len(found)), *cells])
+    return "\n".join([table(["model", "names", *EXPORTS.values()], rows), *(["", *reasons] if reasons else [])])
+
+
 def startup_line() -> str:
     startup = load("benchmarks/results")["startup"]
     return (
@@ -446,6 +481,7 @@ PARTS = {
     "large_images": large_images_table,
     "precision": precision_table,
     "fold": fold_line,
+    "exports": exports_table,
     "startup": startup_line,
 }
 

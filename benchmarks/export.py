@@ -1,14 +1,25 @@
-"""What folding, export and compilation do to every registered model, and how much faster a folded one is.
+"""Which ways to export and compile pass for which registered models, and how much faster a folded model is.
 
-`python benchmarks/export.py [PATTERN...]`: which formats of `gcsa.export` and torch.compile pass for the models whose bare
-names match, added to those already in results/export.json, so that a sweep can be made in parts; without patterns, the
-speed of folding at batch 1 and 32. Parity is relative to the largest output (or 1), in float32, on other sizes of batch
-than traced; images are small, 4 positions a side.
+`python benchmarks/export.py PATTERN...`: every name that matches ("*": all) by every way that is not yet in
+results/export_passes.json, written after each, so that a sweep can be made in parts; delete the file for a new one. Parity is relative to the largest output (or 1), in
+float32; for files on another number of images than was traced, and with "any size" also another height and width; for
+torch.compile over batches of 2, 3 and 5 by one graph, in training with the gradients of the parameters, relative to the
+largest of each (or 1). Images are small, 4 positions a side. Each way has a process of its own, with a limit of CPU time.
+Slow ways are only tried for bare names, for the groups of a size share their code.
+
+`python benchmarks/export.py`: the speed of folding at batch 1 and 32, into results/export.json.
 """
 
 from __future__ import annotations
 
+import copy
+import importlib
 import json
+import multiprocessing
+import os
+import re
+import resource
+import signal
 import sys
 import tempfile
 import warnings
@@ -19,78 +30,143 @@ from typing import Any
 import timm
 import torch
 from common import RESULTS, alternate, arguments, save
-from torch import nn
+from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
-from gcsa.export import FORMATS, export, fold
-from gcsa.export.formats import parity_error
+from gcsa.export import export, fold
+from gcsa.export.formats import TOLERANCE, parity_error
 from gcsa.ocr.recognizer import CTCRecognizer
+from gcsa.training.results import git_commit, machine, write_json
 
-FAMILIES = ["gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*"]
+FAMILIES = "gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*", "linformer_tiny", "routing_transformer_tiny"
+BASELINES = "alexnet_small", "vgg16_small"
+RECOGNIZERS = {f"CTCRecognizer, {name}": name for name in timm.list_models("gcsa_ocr*")}
 SUFFIXES = ("_c4", "_c8", "_d4", "_d8")
-RECOGNIZER = "recognizer"
 SPEED = ("gcsa_tiny", "gcsa_small")
-FILE = RESULTS / "export.json"
-
-
-def bare_names() -> list[str]:
-    """Every registered model once, without the groups' variants, and the recogniser."""
-    return [name for name in timm.list_models(FAMILIES) if not name.endswith(SUFFIXES)] + [RECOGNIZER]
+LIMIT, SLOW_LIMIT = 120, 240
+"""CPU seconds for one way and one model."""
 
 
 def create(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
     """The model in eval mode, and the (C, H, W) of small images for it."""
-    if name == RECOGNIZER:
-        return CTCRecognizer("abc").eval(), (1, 40, 80)
+    torch.manual_seed(0)
+    if name in RECOGNIZERS:
+        return CTCRecognizer("abc", RECOGNIZERS[name]).eval(), (1, 40, 80)
     model = timm.create_model(name).eval()
+    cfg = model.default_cfg
+    if cfg.get("fixed_input_size"):
+        return model, cfg["input_size"]
     side = max(4 * getattr(model, "multiple", 4), 16)
-    return model, (model.default_cfg["input_size"][0], side, side)
+    return model, (cfg["input_size"][0], side, side)
 
 
-def outcome(run: Callable[[], float]) -> float | str:
-    """What `run` gives, or the error."""
-    try:
-        return run()
-    except Exception as error:
-        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+def file_error(name: str, format: str, any_size: bool = False) -> float:
+    """The parity error of an exported file."""
+    model, size = create(name)
+    with tempfile.TemporaryDirectory() as folder:
+        return export(model, Path(folder) / f"model.{'pt2' if format == 'aoti' else format}", format, size, any_size)
 
 
-def compile_error(model: nn.Module, size: tuple[int, int, int], train: bool) -> float:
-    """Parity of `torch.compile(fullgraph=True)` over batches of 2, 3 and 5, by one graph; in training, of the
-    forward in front of a backward. Raises RuntimeError where it is compiled more than once."""
-    torch.compiler.reset()
-    torch._dynamo.utils.counters.clear()
-    compiled = torch.compile(model.train(train), fullgraph=True, dynamic=True)
-    errors = []
+def compile_error(name: str, backend: str, train: bool) -> float:
+    """The parity error of `torch.compile(fullgraph=True)` over three numbers of images. Raises RuntimeError where it
+    takes more than one graph or the error is too large."""
+    model, size = create(name)
+    torch._inductor.config.fallback_random = True  # so that dropout drops the same
+    twin = copy.deepcopy(model.train(train))
+    compiled = torch.compile(twin, fullgraph=True, backend=backend)
+    worst = 0.0
     for batch in (2, 3, 5):
         x = torch.randn(batch, *size)
-        if train:
-            model.zero_grad()
-            out = compiled(x)
-            out.sum().backward()
-            errors.append((out.detach() - model(x).detach()).abs().max().item())
-        else:
-            errors.append(parity_error(model, compiled, x))
+        torch._dynamo.mark_dynamic(x, 0)
+        found = [outputs(run, x, module, train) for run, module in ((compiled, twin), (model, model))]
+        for a, b in zip(*found, strict=True):
+            worst = max(worst, parity_error(nn.Identity(), lambda _, a=a: a, b))
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     if graphs > 1:
-        raise RuntimeError(f"{graphs} graphs for three batch sizes")
-    return max(errors)
+        raise RuntimeError(f"{graphs} graphs for three numbers of images")
+    if not worst <= TOLERANCE:
+        raise RuntimeError(f"off by {worst:.1e}")
+    return worst
 
 
-def passes(name: str) -> dict[str, Any]:
-    """The parity error of each way to run the model, or why there is none."""
-    model, size = create(name)
-    found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for format in FORMATS:
-            file = Path(folder) / f"model.{'pt2' if format in ('pt2', 'aoti') else format}"
-            found[format] = outcome(lambda f=format, p=file: export(model, p, f, size))
-            if format in ("onnx", "pt2"):
-                found[f"{format}_any_size"] = outcome(lambda f=format, p=file: export(model, p, f, size, any_size=True))
-    for label, module in (("compile", model), ("compile_folded", fold(model))):
-        found[f"{label}_eval"] = outcome(lambda m=module: compile_error(m, size, False))
-        found[f"{label}_train"] = outcome(lambda m=module: compile_error(m, size, True))
-    return found
+def outputs(run: Callable[[Tensor], Tensor], x: Tensor, module: nn.Module, train: bool) -> list[Tensor]:
+    """What `run` gives for x, and in training also the gradients of the parameters of `module`."""
+    torch.manual_seed(len(x))
+    if not train:
+        with torch.no_grad():
+            return [run(x)]
+    module.zero_grad()
+    out = run(x)
+    out.square().mean().backward()
+    return [out.detach(), *(p.grad for p in module.parameters() if p.grad is not None)]
+
+
+QUICK: dict[str, Callable[[str], float]] = {
+    "folded": lambda name: file_error(name, "folded"),
+    "torchscript": lambda name: file_error(name, "torchscript"),
+    "pt2": lambda name: file_error(name, "pt2"),
+    "onnx": lambda name: file_error(name, "onnx"),
+    "compile_eval": lambda name: compile_error(name, "aot_eager", False),
+    "compile_train": lambda name: compile_error(name, "aot_eager", True),
+}
+SLOW: dict[str, Callable[[str], float]] = {
+    "pt2_any_size": lambda name: file_error(name, "pt2", any_size=True),
+    "onnx_any_size": lambda name: file_error(name, "onnx", any_size=True),
+    "aoti": lambda name: file_error(name, "aoti"),
+    "inductor_eval": lambda name: compile_error(name, "inductor", False),
+    "inductor_train": lambda name: compile_error(name, "inductor", True),
+}
+
+
+def within(seconds: int, run: Callable[[str], float], name: str) -> float | str:
+    """What `run` gives for a model in a process of its own, or why it gives nothing within so much CPU time."""
+    # Forked, for imports take longer than many a way; this process has computed nothing.
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def work() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+        for stream in (1, 2):  # exporters and compilers chat
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        try:
+            sender.send(run(name))
+        except Exception as error:
+            reason = re.sub(r"\S*/site-packages/", "", " ".join(str(error).split()))
+            sender.send(f"{type(error).__name__}: {reason[:300]}")
+
+    process = context.Process(target=work)
+    process.start()
+    sender.close()
+    try:
+        return receiver.recv()
+    except EOFError:
+        process.join()
+        return (
+            f"not within {seconds} s of CPU time"
+            if process.exitcode == -signal.SIGXCPU
+            else f"the process died ({process.exitcode})"
+        )
+    finally:
+        process.join()
+
+
+def sweep(patterns: list[str]) -> None:
+    """Adds what results/export_passes.json does not have yet of every model that matches."""
+    file = RESULTS / "export_passes.json"
+    passes: dict[str, Any] = json.loads(file.read_text())["passes"] if file.is_file() else {}
+    for module in ("torch._dynamo", "torch._inductor.compile_fx", "torch.onnx._internal.exporter._core", "onnxruntime"):
+        importlib.import_module(module)
+    names = [*timm.list_models(list(FAMILIES)), *BASELINES, *RECOGNIZERS]
+    names = [name for name in names if any(Path(name).match(pattern) for pattern in patterns)]
+    names.sort(key=lambda name: (name.endswith(SUFFIXES), "tiny" not in name, "small" not in name))
+    bare = [name for name in names if not name.endswith(SUFFIXES)]
+    for chosen, ways, seconds in ((names, QUICK, LIMIT), (bare, SLOW, SLOW_LIMIT)):
+        for name in chosen:
+            row = passes.setdefault(name, {})
+            for way in (way for way in ways if way not in row):
+                row[way] = within(seconds, ways[way], name)
+                print(name, way, row[way], flush=True)
+                write_json(file, {"passes": passes, "commit": git_commit(), "machine": machine()})
 
 
 def speed(name: str, batch: int, repeats: int) -> dict[str, Any]:
@@ -110,17 +186,11 @@ def main() -> None:
     patterns = [sys.argv.pop(1) for _ in sys.argv[1:] if not sys.argv[1].startswith("-")]
     args = arguments(__doc__)
     warnings.simplefilter("ignore")
-    content: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {"passes": {}, "speed": {}}
-    content = {key: content[key] for key in ("passes", "speed")}
     if patterns:
-        chosen = [name for name in bare_names() if any(Path(name).match(pattern) for pattern in patterns)]
-        for name in chosen:
-            content["passes"][name] = passes(name)
-            save("export", content)
+        sweep(patterns)
     else:
-        for name in SPEED:
-            content["speed"][name] = {str(batch): speed(name, batch, args.repeats) for batch in (1, 32)}
-        save("export", content)
+        found = {name: {str(batch): speed(name, batch, args.repeats) for batch in (1, 32)} for name in SPEED}
+        save("export", {"speed": found})
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import copy
 import io
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "performer_tiny": dict(dim=8, depth=1, features=8),
 }
 torchscript = pytest.mark.filterwarnings("ignore:.*torch.jit")  # deprecated by torch, still part of timm's contract
+warns = pytest.mark.filterwarnings("ignore")  # torch's exporters and compilers warn of their own deprecations
 every_family = pytest.mark.parametrize("name", SMALL)
 
 
@@ -157,9 +160,18 @@ def test_adapter_must_be_merged_first() -> None:
 
 @every_family
 def test_torch_export_takes_any_batch_and_size(name: str, tmp_path: Path) -> None:
-    any_size = not name.startswith(("gcsa_pyramid", "gsa", "performer"))
-    assert export(create(name), tmp_path / "m.pt2", "pt2", (1, 16, 16), any_size) <= 1e-5
+    model, file = create(name), tmp_path / "m.pt2"
+    assert export(model, file, "pt2", (1, 40, 40), any_size=True) <= 1e-5
     assert [path.name for path in tmp_path.iterdir()] == ["m.pt2"]
+    # Not a square, and one that the tiles of neighbourhoods fill, while those traced were not.
+    run, x = torch.export.load(file).module(), torch.randn(4, 1, 48, 32)
+    assert torch.allclose(run(x), model(x), atol=1e-5)
+
+
+def test_torch_export_refuses_sizes_that_are_not_exact(tmp_path: Path) -> None:
+    export(create("gcsa_tiny"), tmp_path / "m.pt2", "pt2", (1, 16, 16), any_size=True)
+    with pytest.raises((RuntimeError, AssertionError)):
+        torch.export.load(tmp_path / "m.pt2").module()(torch.randn(2, 1, 17, 16))
 
 
 @torchscript
@@ -168,25 +180,32 @@ def test_other_formats(format: str, tmp_path: Path) -> None:
     assert export(create("gcsa_tiny"), tmp_path / "model", format, (1, 16, 16), any_size=True) <= 1e-5
 
 
-@pytest.mark.filterwarnings("ignore")  # torch's exporter warns of its own deprecations
-def test_onnx(tmp_path: Path) -> None:
+@warns
+def test_onnx_takes_any_batch_and_size(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    model, file = create("gcsa_tiny"), tmp_path / "m.onnx"
+    assert export(model, file, "onnx", (1, 16, 16), any_size=True) <= 1e-5
+    session, x = runtime.InferenceSession(file), torch.randn(1, 1, 32, 24)
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    assert torch.allclose(torch.from_numpy(found), model(x), atol=1e-5)
+
+
+@warns
+@pytest.mark.parametrize("format", ["pt2", "onnx", "torchscript"])
+def test_recognizer_takes_lines_of_any_length(format: str, tmp_path: Path) -> None:
+    """Longer than traced: `export` compares them on another length."""
     pytest.importorskip("onnxruntime")
-    assert export(create("gcsa_tiny"), tmp_path / "m.onnx", "onnx", (1, 16, 16)) <= 1e-5
+    assert export(recognizer(), tmp_path / "m", format, (1, 8, 32), any_size=True) <= 1e-5
 
 
-def test_compiles_to_one_graph_for_all_batch_sizes() -> None:
-    torch._dynamo.reset()
-    model, graphs = create("gcsa_tiny"), []
-
-    def count(graph: torch.fx.GraphModule, _: list[Tensor]) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    compiled = torch.compile(model, fullgraph=True, backend=count, dynamic=True)
-    for batch in (2, 3, 5):
-        x = images(batch)
-        assert torch.allclose(compiled(x), model(x), atol=1e-5)
-    assert len(graphs) == 1
+@warns
+@pytest.mark.slow  # the C++ compiler of AOTInductor takes most of a minute
+def test_compiled_package(tmp_path: Path) -> None:
+    model, file = create("gcsa_tiny"), tmp_path / "m.pt2"
+    assert export(model, file, "aoti", (1, 16, 16), any_size=True) <= 1e-5
+    run, x = torch._inductor.aoti_load_package(str(file)), torch.randn(1, 1, 32, 24)
+    assert torch.allclose(run(x), model(x), atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.pt2"]
 
 
 def test_wrong_export_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,6 +221,63 @@ def test_wrong_export_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_unknown_format() -> None:
     with pytest.raises(ValueError, match="unknown format 'tflite': choose one of onnx"):
         export(create("gcsa_tiny"), "m", "tflite", (1, 16, 16))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(size=(1, 17, 16)), "GCSA takes no images of 1 x 17 x 16: .* resize 17 to 16 or 20"),
+        (dict(size=(1, 0, 16)), "images of 1 x 0 x 16 are empty"),
+        (dict(size=(3, 16, 16)), "GCSA takes no images of 3 x 16 x 16: "),
+        (dict(file="missing/m"), "there is no folder .*missing to write m into: create it first"),
+        (dict(file="."), "is a folder: name a file"),
+        (dict(format="aoti"), "the name of an AOTInductor package must end in .pt2: m does not"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
+    given = {"file": "m", "format": "folded", "size": (1, 16, 16), **arguments}
+    with pytest.raises(ValueError, match=message):
+        export(create("gcsa_tiny"), tmp_path / given.pop("file"), **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recognizer_of_another_height(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="reads lines 8 pixels high, not 16"):
+        export(recognizer(), tmp_path / "m", "folded", (1, 16, 32))
+
+
+def test_one_size_is_not_any_size(tmp_path: Path) -> None:
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
+    with pytest.raises(ValueError, match="takes no images of 3 x 33 x 33, so any_size is not for it"):
+        export(model, tmp_path / "m", "pt2", (3, 32, 32), any_size=True)
+
+
+def test_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile._os, "mkdir", refuse)  # for root may write everywhere
+    with pytest.raises(ValueError, match=r"takes no files \(Permission denied\): write elsewhere"):
+        export(create("gcsa_tiny"), tmp_path / "m", "folded", (1, 16, 16))
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_missing_package(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"ONNX needs the package '{package}': install gcsa\[export\]"):
+        export(create("gcsa_tiny"), tmp_path / "m", "onnx", (1, 16, 16))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupted_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> None:
+        file.write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(FORMATS, "folded", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        export(create("gcsa_tiny"), tmp_path / "m", "folded", (1, 16, 16))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_parity_error_of_nan() -> None:
@@ -221,6 +297,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     [
         (["gcsa_tinny"], "unknown model 'gcsa_tinny'"),
         (["missing.ckpt"], "there is no checkpoint missing.ckpt"),
+        ([__file__], "unknown model"),
         (["local-dir:missing"], "there is no"),
         (["missing.ckpt", "--group", "c4"], "--group c4 is for a name in timm"),
         (["gcsa_tiny", "--size", "15", "15"], "15"),
@@ -234,6 +311,17 @@ def test_command_line_errors(
     assert message in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_checkpoint_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, other = tmp_path / "text.ckpt", tmp_path / "other.ckpt"
+    text.write_text("not a checkpoint")
+    torch.save({"weights": 1}, other)
+    for file in (text, other):
+        assert main([str(file), "--format", "folded", "--output", str(tmp_path / "m")]) == 2
+        error = capsys.readouterr().err
+        assert "is damaged or not a checkpoint of train.py" in error
+        assert error.count("\n") == 1
 
 
 @pytest.mark.slow  # builds and exports every registered model, some of tens of millions of parameters

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from gcsa.evaluation.load import create, from_checkpoint, from_folder
-from gcsa.export.formats import FORMATS, export
+from gcsa.export.formats import FORMATS, check_file, export
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizer import CTCRecognizer
 
@@ -35,7 +35,10 @@ def open_model(source: str, group: str | None = None) -> nn.Module:
     except ValueError as error:
         if not isinstance(error.__cause__, KeyError):  # it has no number of classes
             raise
-        return load_recognizer(path)
+        try:
+            return load_recognizer(path)
+        except ValueError as other:
+            raise (error if isinstance(other.__cause__, KeyError) else other) from None  # it has no characters either
 
 
 def _is_recognizer(folder: Path) -> bool:
@@ -69,8 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _arguments(argv)
     try:
         file = Path(args.output)
-        if file.is_dir():
-            raise ValueError(f"--output {file} is a folder: name a file")
+        check_file(file, args.format)
         model = open_model(args.model, args.group)
         channels, *size = default_size(model)
         height, width = args.size or size

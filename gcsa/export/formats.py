@@ -41,7 +41,7 @@ def to_program(model: nn.Module, image: Tensor, any_size: bool = False) -> Expor
     if any_size:
         for axis, name, stride in zip((2, 3), ("height", "width"), stride_of(model), strict=True):
             if stride > 0:
-                shapes[axis] = stride * Dim(name, min=1)
+                shapes[axis] = stride * Dim(name, min=1) if stride > 1 else Dim.DYNAMIC
     with torch.no_grad():
         return torch.export.export(model.eval(), (image,), dynamic_shapes=(shapes,))
 
@@ -71,7 +71,9 @@ def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Pat
 
 def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     try:
+        import onnx  # noqa: F401  (torch's exporter needs it, and onnxscript)
         import onnxruntime
+        import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise ImportError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
     program = torch.onnx.export(to_program(fold(model), image, any_size), dynamo=True, verbose=False)
@@ -103,6 +105,40 @@ def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
     return error if error == error else float("inf")
 
 
+def check_file(file: Path, format: str) -> None:
+    """Raises ValueError for a file that cannot be written: a folder, or one in a folder that is missing or read-only,
+    or a compiled package by a name that torch does not take."""
+    if file.is_dir():
+        raise ValueError(f"{file} is a folder: name a file")
+    if format == "aoti" and file.suffix != ".pt2":
+        raise ValueError(f"the name of an AOTInductor package must end in .pt2: {file.name} does not")
+    if not file.parent.is_dir():
+        raise ValueError(f"there is no folder {file.parent} to write {file.name} into: create it first")
+    try:
+        _part(file).cleanup()
+    except OSError as error:
+        raise ValueError(f"the folder {file.parent} takes no files ({error.strerror}): write elsewhere") from error
+
+
+def _part(file: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder beside `file` to write it in, for some formats write more than one file."""
+    return tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent)
+
+
+def check_images(model: nn.Module, images: Tensor, hint: str) -> None:
+    """Raises ValueError with a `hint` unless `model` takes `images` (B, C, H, W)."""
+    shape = " x ".join(map(str, images.shape[1:]))
+    try:
+        with torch.no_grad():
+            model.eval()(images)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        raise ValueError(f"{type(model).__name__} takes no images of {shape}{hint}: {_in_short(error)}") from error
+
+
+def _in_short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
 def export(
     model: nn.Module, file: str | Path, format: str, size: tuple[int, int, int], any_size: bool = False
 ) -> float:
@@ -115,28 +151,32 @@ def export(
         size: (C, H, W) of the images. Any number of them can be run.
         any_size: also all heights and widths that the strides divide; "folded" and "torchscript" always take those.
 
-    Raises ValueError for an unknown format, an unmerged adapter, a model that the format cannot express and a parity
-    error above 1e-4; ImportError for a missing package.
+    Raises ValueError for an unknown format, a file that cannot be written, images that the model does not take, an
+    unmerged adapter, a model that the format cannot express and a parity error above 1e-4; ImportError for a missing
+    package.
     """
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
+    if min(size) < 1:
+        raise ValueError(f"images of {' x '.join(map(str, size))} are empty: channels and sides must be 1 or more")
     file = Path(file)
+    check_file(file, format)
+    if hasattr(model, "charset") and size[1] != model.height:
+        raise ValueError(f"this recogniser reads lines {model.height} pixels high, not {size[1]}")
     images = torch.randn(2, *size)
-    # Other sizes than those that were traced; a folder of its own, for some formats write more than one file.
+    check_images(model, images, "")
+    # Other sizes than those that were traced.
     strides = stride_of(model) if any_size else (0, 0)
     others = torch.randn(3, size[0], size[1] + strides[0], size[2] + strides[1])
-    with torch.no_grad():
-        model.eval()(others)  # an error of the user's is not one of the format's
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
+    check_images(model, others, ", so any_size is not for it")
+    with _part(file) as folder:
         part = Path(folder) / file.name
         try:
             error = parity_error(model, FORMATS[format](model, images, any_size, part), others)
         except (ImportError, OSError):
             raise
         except Exception as failure:
-            reason = " ".join(str(failure).split())[:200] or type(failure).__name__
-            raise ValueError(f"{type(model).__name__} cannot be written as {format}: {reason}") from failure
+            raise ValueError(f"{type(model).__name__} cannot be written as {format}: {_in_short(failure)}") from failure
         if not error <= TOLERANCE:
             raise ValueError(
                 f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {TOLERANCE:.0e}"

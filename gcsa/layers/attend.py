@@ -92,7 +92,9 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circ
     out = F.scaled_dot_product_attention(q_tiles, k_tiles, v_tiles, attn_mask=mask, scale=scale)
     rows, columns = (height + bottom) // tile, (width + right) // tile
     out = out.reshape(b, rows, columns, heads, tile, tile, tokens, dim + 1).permute(0, 3, 1, 4, 2, 5, 6, 7)
-    return out.reshape(b, heads, rows * tile, columns * tile, tokens, dim + 1)[:, :, :height, :width, :, :dim]
+    out = out.reshape(b, heads, rows * tile, columns * tile, tokens, dim + 1)
+    # Cut by padding, for a slice is laid out otherwise where it is the whole, and torch.export would hold to one case.
+    return F.pad(out, (0, -1, 0, 0, 0, -right, 0, -bottom))
 
 
 def _border(x: Tensor, radius: int, bottom: int, right: int, circular: bool) -> Tensor:

@@ -125,13 +125,30 @@ def _attend_distances(q: Tensor, v: Tensor, w: Tensor, projection: Tensor) -> Te
     return out.permute(0, 1, 3, 4, 2).unsqueeze(4).to(dtype)
 
 
+@torch.library.custom_op("gcsa::redraw", mutates_args=())
+def redraw(projections: list[Tensor], steps: Tensor, interval: int) -> list[Tensor]:
+    """`projections`, or, after each `interval` of `steps`, new random features from torch's global CPU generator.
+
+    Always new tensors, for old graphs may hold the old ones. An operator of its own, because torch.compile cannot look
+    into `steps` for the condition.
+    """
+    if int(steps) % interval != 0:
+        return [projection.clone() for projection in projections]
+    return [orthogonal_features(*projection.shape).to(projection) for projection in projections]
+
+
+@redraw.register_fake
+def _(projections: list[Tensor], steps: Tensor, interval: int) -> list[Tensor]:
+    return [torch.empty_like(projection) for projection in projections]
+
+
 class KernelizableAttention(nn.Module):
     """FAVOR+ self-attention that knows no positions, on maps (B, H, W, C): the strategies `none` and `absolute`.
 
     Args:
         dim: channels C.
         heads: must divide `dim`.
-        features: random features m; a buffer, replaced by `redraw`.
+        features: random features m; a buffer, for which `redraw` gives others.
         positional: numbers that a subclass adds to each query and key.
 
     Raises:
@@ -153,12 +170,6 @@ class KernelizableAttention(nn.Module):
         self.v = nn.Linear(dim, dim, bias=False)
         self.out = nn.Linear(dim, dim)
         self.register_buffer("projection", orthogonal_features(features, dim // heads + positional))
-
-    @torch.jit.ignore
-    def redraw(self) -> None:
-        """New random features, from torch's global CPU generator. A new tensor, for old graphs may hold the old one."""
-        features, width = self.projection.shape
-        self.projection = orthogonal_features(features, width).to(self.projection)
 
     def tokens(self, x: Tensor, heads: int) -> Tensor:
         """(B, H, W, C) to (B, heads, H, W, 1, C / heads)."""

@@ -73,7 +73,9 @@ def cut(x: Tensor, rows: int, columns: int, border: int, bottom: int, right: int
 def join(x: Tensor, rows: int, columns: int, height: int, width: int) -> Tensor:
     """The inverse of `cut` without a border: (B, tiles, rows * columns, ...) to (B, height, width, ...)."""
     x = x.unflatten(2, (rows, columns)).unflatten(1, (-1, (width + columns - 1) // columns))
-    return x.transpose(2, 3).flatten(3, 4).flatten(1, 2)[:, :height, :width]
+    x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
+    # As in `attend_nearby`: not by a slice, which torch.export would hold to one layout.
+    return F.pad(x.flatten(3), (0, 0, 0, width - x.shape[2], 0, height - x.shape[1])).unflatten(3, x.shape[3:])
 
 
 def closed(inside: Tensor) -> Tensor:
@@ -153,8 +155,11 @@ def relative_attention(
     everywhere = radius < 0
     rows, columns = (height, width) if everywhere else (tile, tile)
     border, bottom, right = max(radius, 0), -height % rows, -width % columns
-    q = cut(q, rows, columns, 0, bottom, right)
-    k, v = (cut(x, rows, columns, border, bottom, right) for x in (k, v))
+    if everywhere:  # unfold, by which `cut` works, would tie an exported model to the size of its map
+        q, k, v = (x.flatten(1, 2).unsqueeze(1) for x in (q, k, v))
+    else:
+        q = cut(q, rows, columns, 0, bottom, right)
+        k, v = (cut(x, rows, columns, border, bottom, right) for x in (k, v))
     q_grid, k_grid = grid(rows, columns, q), grid(rows + 2 * border, columns + 2 * border, q)
 
     q = q.permute(0, 4, 1, 2, 3, 5)  # (B, heads, windows, Q, N, D)

@@ -16,7 +16,7 @@ from timm.layers import Mlp
 from timm.models import build_model_with_cfg, checkpoint_seq, generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-from gcsa.layers.kernelizable import KernelizableAttention, add_positions, geometric_omegas, make_attention
+from gcsa.layers.kernelizable import KernelizableAttention, add_positions, geometric_omegas, make_attention, redraw
 from gcsa.models.registry import default_cfg
 
 
@@ -139,8 +139,8 @@ class Performer(TokenClassifier):
         patch_size: pixels between tokens, 1 for pixels as tokens.
         dim, depth, heads, mlp_ratio: channels, blocks, attention heads, hidden channels of the MLP over `dim`.
         features: random features of each layer, shared by its heads.
-        redraw_interval: training steps after which they are drawn anew (None: never). Never in eval mode; traced and
-            scripted copies keep theirs.
+        redraw_interval: training steps after which they are drawn anew (None: never; timm's `create_model` leaves out
+            arguments that are None). Never in eval mode; exported and scripted copies keep theirs.
         width: of relative_s1, sines and cosines for each axis; even.
         clip: of relative_s2, the distance in tokens from which on all are alike.
         drop_rate, attn_drop_rate, mlp_drop_rate: dropout of classifier inputs, attention outputs (a kernelized
@@ -208,10 +208,10 @@ class Performer(TokenClassifier):
         """
         if self.redraw_interval is not None:
             self.steps += 1
-            if int(self.steps) % self.redraw_interval == 0:
-                for module in self.modules():
-                    if isinstance(module, KernelizableAttention):
-                        module.redraw()
+            layers = [module for module in self.modules() if isinstance(module, KernelizableAttention)]
+            projections = redraw([layer.projection for layer in layers], self.steps, self.redraw_interval)
+            for layer, projection in zip(layers, projections, strict=True):
+                layer.projection = projection
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to unpooled features (B, C, H / p, W / p), rounded up."""

@@ -38,6 +38,13 @@ class CRNN(nn.Module):
         return self.recurrent(x)[0].transpose(1, 2).unsqueeze(2)
 
 
+class NoHead(nn.Identity):
+    """In place of a model's head: gives the features back, whatever else the model tells its head."""
+
+    def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        return x
+
+
 def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
     """The timm model called `name` without its classifier, for grey images; or "crnn". Options that are None are left
     out. Raises ValueError for an unknown name and for options that it does not take."""
@@ -52,5 +59,5 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
     except TypeError as error:
         raise ValueError(f"encoder {name!r} does not take {given}: {error}") from error
     # Only features are used, and parameters that get no gradient stop distributed training.
-    encoder.head = nn.Identity()
+    encoder.head = NoHead()
     return encoder

@@ -87,6 +87,7 @@ class CTCRecognizer(nn.Module):
         )
         made: Any = create_encoder(encoder, height, **options)
         self.group = make_group(getattr(made, "group", "c1"))
+        self.order = self.group.order  # which TorchScript understands
         self.stride = getattr(made, "multiple", None) or made.feature_info[-1]["reduction"]
         if height % self.stride != 0:
             raise ValueError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
@@ -99,7 +100,7 @@ class CTCRecognizer(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """(B, 1, H, W) to feature maps (B, h, w, N, C); N = 1 for encoders without a group."""
-        return from_nchw(self.encoder.forward_features(images), self.group.order)
+        return from_nchw(self.encoder.forward_features(images), self.order)
 
     def forward(self, images: Tensor) -> Tensor:
         """Upright lines (B, 1, height, W) to log-probabilities (B, T, classes), T = steps * W / stride."""

@@ -16,6 +16,7 @@ from gcsa.layers.kernelizable import (
     geometric_omegas,
     join_positions,
     make_attention,
+    redraw,
     rotate_pairs,
     sin_cos,
     sum_by_distance,
@@ -211,7 +212,7 @@ def test_redraw_leaves_old_graphs_alone() -> None:
     x = torch.randn(1, 3, 3, 8)
     before, state = layer.projection, list(layer.state_dict())
     first = layer(x)
-    layer.redraw()
+    (layer.projection,) = redraw([layer.projection], torch.tensor(1), 1)
     assert not torch.equal(layer.projection, before)
     assert not torch.allclose(layer(x), first)
     (first + layer(x)).sum().backward()
