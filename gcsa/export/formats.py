@@ -13,7 +13,7 @@ from timm.layers import set_scriptable
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from gcsa.export.folding import fold
+from gcsa.export.folding import FoldedConv2d, fold
 
 TOLERANCE = 1e-4
 """How far an exported file may be from the model, relative to the model's largest output (1 where that is smaller)."""
@@ -76,7 +76,11 @@ def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> R
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise ImportError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
-    program = torch.onnx.export(to_program(fold(model), image, any_size), dynamo=True, verbose=False)
+    folded = fold(model)
+    for conv in folded.modules():
+        if isinstance(conv, FoldedConv2d):
+            conv.dilation = 1  # the other is for PyTorch, and onnxruntime has a fast path for this one
+    program = torch.onnx.export(to_program(folded, image, any_size), dynamo=True, verbose=False)
     assert program is not None  # only the old exporter gives none
     program.save(file)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
