@@ -407,12 +407,13 @@ def linear_line() -> str:
 
 
 def fold_line() -> str:
-    speed = load("benchmarks/results")["export"]["speed"]
+    results = load("benchmarks/results")["export"]
+    speed, threads = results["speed"], results["machine"]["threads"]
     shown = [
         f"{name} {sizes['1']['speed_up']:.1f} x at batch 1, {sizes['32']['speed_up']:.1f} x at batch 32"
         for name, sizes in speed.items()
     ]
-    return f"A folded model (`gcsa.export.fold`, one thread) is faster: {'; '.join(shown)}."
+    return f"A folded model (`gcsa.export.fold`, {threads} threads) is faster: {'; '.join(shown)}."
 
 
 EXPORTS = {

@@ -13,7 +13,6 @@ Slow ways are only tried for bare names, for the groups of a size share their co
 from __future__ import annotations
 
 import copy
-import importlib
 import json
 import multiprocessing
 import os
@@ -24,6 +23,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -118,34 +118,45 @@ SLOW: dict[str, Callable[[str], float]] = {
 }
 
 
-def within(seconds: int, run: Callable[[str], float], name: str) -> float | str:
-    """What `run` gives for a model in a process of its own, or why it gives nothing within so much CPU time."""
-    # Forked, for imports take longer than many a way; this process has computed nothing.
-    context = multiprocessing.get_context("fork")
+# What each process needs and takes long to import; nothing that looks for a GPU, after which forks die now and then.
+IMPORTS = (
+    "timm",
+    "gcsa.export",
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "torch.onnx._internal.exporter._core",
+    "onnxruntime",
+)
+
+
+def work(way: str, name: str, seconds: int, sender: Connection) -> None:
+    """Sends the error of a way for a model, or why there is none."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    warnings.simplefilter("ignore")
+    for stream in (1, 2):  # exporters and compilers chat
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    try:
+        sender.send({**QUICK, **SLOW}[way](name))
+    except Exception as error:
+        reason = re.sub(r"\S*/site-packages/", "", " ".join(str(error).split()))
+        sender.send(f"{type(error).__name__}: {reason[:300]}")
+
+
+def within(seconds: int, way: str, name: str) -> float | str:
+    """What a way gives for a model in a process of its own, or why it gives nothing within so much CPU time."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(IMPORTS))
     receiver, sender = context.Pipe(duplex=False)
-
-    def work() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
-        for stream in (1, 2):  # exporters and compilers chat
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-        try:
-            sender.send(run(name))
-        except Exception as error:
-            reason = re.sub(r"\S*/site-packages/", "", " ".join(str(error).split()))
-            sender.send(f"{type(error).__name__}: {reason[:300]}")
-
-    process = context.Process(target=work)
+    process = context.Process(target=work, args=(way, name, seconds, sender))
     process.start()
     sender.close()
     try:
         return receiver.recv()
     except EOFError:
         process.join()
-        return (
-            f"not within {seconds} s of CPU time"
-            if process.exitcode == -signal.SIGXCPU
-            else f"the process died ({process.exitcode})"
-        )
+        if process.exitcode == -signal.SIGXCPU:
+            return f"not within {seconds} s of CPU time"
+        return f"the process died ({process.exitcode})"
     finally:
         process.join()
 
@@ -154,8 +165,6 @@ def sweep(patterns: list[str]) -> None:
     """Adds what results/export_passes.json does not have yet of every model that matches."""
     file = RESULTS / "export_passes.json"
     passes: dict[str, Any] = json.loads(file.read_text())["passes"] if file.is_file() else {}
-    for module in ("torch._dynamo", "torch._inductor.compile_fx", "torch.onnx._internal.exporter._core", "onnxruntime"):
-        importlib.import_module(module)
     names = [*timm.list_models(list(FAMILIES)), *BASELINES, *RECOGNIZERS]
     names = [name for name in names if any(Path(name).match(pattern) for pattern in patterns)]
     names.sort(key=lambda name: (name.endswith(SUFFIXES), "tiny" not in name, "small" not in name))
@@ -164,7 +173,7 @@ def sweep(patterns: list[str]) -> None:
         for name in chosen:
             row = passes.setdefault(name, {})
             for way in (way for way in ways if way not in row):
-                row[way] = within(seconds, ways[way], name)
+                row[way] = within(seconds, way, name)
                 print(name, way, row[way], flush=True)
                 write_json(file, {"passes": passes, "commit": git_commit(), "machine": machine()})
 

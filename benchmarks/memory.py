@@ -7,13 +7,13 @@ imagenet_plan.json.
 
 from __future__ import annotations
 
-import multiprocessing
+from functools import partial
 from statistics import median
 from typing import Any
 
 import timm
 import torch
-from common import arguments, resident_peak, save
+from common import alone, arguments, save, step_megabytes
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
@@ -48,26 +48,16 @@ def difference(name: str) -> dict[str, float]:
     return {"loss": abs(loss - again_loss), "gradient": ((gradient - again).abs().max() / gradient.abs().max()).item()}
 
 
-def peak_megabytes(name: str, checkpointing: bool, threads: int) -> float:
-    """Run it in a process of its own."""
-    torch.set_num_threads(threads)
-    model, images = build(name, checkpointing)
-    before = resident_peak()
-    step(model, images)
-    return resident_peak() - before
-
-
 def main() -> None:
     args = arguments(__doc__)
     content: dict[str, Any] = {}
-    context = multiprocessing.get_context("spawn")
     for name, shape in SHAPES.items():
         content[name] = {"images": shape, "difference": difference(name)}
         if max(content[name]["difference"].values()) > 1e-5:
             raise RuntimeError(f"{name} learns something else with checkpointing: {content[name]['difference']}")
         for label, checkpointing in (("kept", False), ("checkpointed", True)):
-            with context.Pool(1, maxtasksperchild=1) as pool:
-                peaks = [pool.apply(peak_megabytes, (name, checkpointing, args.threads)) for _ in range(args.repeats)]
+            made = partial(build, name, checkpointing)
+            peaks = [alone(step_megabytes, made, True, args.threads) for _ in range(args.repeats)]
             content[name][label] = {"median_megabytes": median(peaks), "megabytes": peaks}
     save("memory", content)
 

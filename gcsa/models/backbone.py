@@ -83,7 +83,9 @@ class Backbone(nn.Module):
         check_input(x.shape[2], x.shape[3], self.multiple, self.group_name)
         x = self.stem(x)
         if self.grad_checkpointing and not torch.jit.is_scripting():
-            x = checkpoint_seq(self.stages, x)
+            # Block by block: a pyramid's stage is a sequence of them.
+            stages = [stage if isinstance(stage, nn.Sequential) else [stage] for stage in self.stages]
+            x = checkpoint_seq([block for stage in stages for block in stage], x)
         else:
             x = self.stages(x)
         return to_nchw(self.norm(x))
