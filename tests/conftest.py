@@ -1,5 +1,6 @@
-"""Fixtures of all tests: a cache of kernel tables of their own, and a fixed seed."""
+"""Fixtures of all tests: a cache of kernel tables of their own, a fixed seed, and no log files left open."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -17,3 +18,14 @@ def table_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def log_files() -> Iterator[None]:
+    """Closes the file that Hydra, run within a test, leaves the root logger writing to."""
+    yield
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if type(handler) is logging.FileHandler:  # pytest has one of a class of its own
+            root.removeHandler(handler)
+            handler.close()

@@ -29,6 +29,11 @@ def check_input(height: int, width: int, multiple: int, name: str) -> None:
             )
 
 
+def blocks(stages: nn.Sequential) -> list[nn.Module]:
+    """The blocks of all stages: a pyramid's stage is a sequence of them."""
+    return [block for stage in stages for block in (stage if isinstance(stage, nn.Sequential) else [stage])]
+
+
 class Backbone(nn.Module):
     """Image classifier and feature extractor, equivariant to `group`; base class of the model families.
 
@@ -83,9 +88,7 @@ class Backbone(nn.Module):
         check_input(x.shape[2], x.shape[3], self.multiple, self.group_name)
         x = self.stem(x)
         if self.grad_checkpointing and not torch.jit.is_scripting():
-            # Block by block: a pyramid's stage is a sequence of them.
-            stages = [stage if isinstance(stage, nn.Sequential) else [stage] for stage in self.stages]
-            x = checkpoint_seq([block for stage in stages for block in stage], x)
+            x = checkpoint_seq(blocks(self.stages), x)
         else:
             x = self.stages(x)
         return to_nchw(self.norm(x))
