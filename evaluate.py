@@ -1,35 +1,6 @@
 """Measure a model: `python evaluate.py model=.../best.ckpt data=rotmnist`; every option is in conf/evaluate.yaml."""
 
-from pathlib import Path
-from typing import Any
-
-import hydra
-from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf
-
-from gcsa.training.cli import composition_errors, user_errors
-
-
-def offer_configs(folder: Path) -> None:
-    """Shows Hydra evaluate.yaml and data/ of `folder` only: where it sees conf/model, `model=` cannot be a path."""
-    for file in (folder / "evaluate.yaml", *folder.glob("data/**/*.yaml")):
-        group = file.parent.relative_to(folder).as_posix()
-        ConfigStore.instance().store(name=file.stem, node=OmegaConf.load(file), group=None if group == "." else group)
-
-
-@hydra.main(version_base="1.3", config_path=None, config_name="evaluate")
-def main(cfg: DictConfig) -> None:
-    with user_errors():
-        from gcsa.evaluation.run import evaluate
-        from gcsa.training.results import git_commit, machine, write_json
-
-        config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-        content = evaluate(config, Path(cfg.output_dir))
-        content |= {"commit": git_commit(), "machine": machine(), "config": config}
-        print(write_json(Path(cfg.output_dir) / "evaluation.json", content))
-
+from gcsa.commands.evaluate import main
 
 if __name__ == "__main__":
-    offer_configs(Path(__file__).parent / "conf")
-    with composition_errors():
-        main()
+    main()

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 import gcsa  # noqa: F401  (registers the models)
 from gcsa.export import export, fold
 from gcsa.export.formats import TOLERANCE, parity_error
-from gcsa.ocr.recognizer import CTCRecognizer
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.training.results import git_commit, machine, write_json
 
 FAMILIES = "gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*", "linformer_tiny", "routing_transformer_tiny"

@@ -19,9 +19,9 @@ import torch
 from common import alternate, save
 
 from gcsa.data.files import data_root
-from gcsa.ocr.charset import Charset
-from gcsa.ocr.lines import list_lines
-from gcsa.ocr.recognizer import CTCRecognizer
+from gcsa.ocr.data.charset import Charset
+from gcsa.ocr.data.lines import list_lines
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.ocr.transcribe import find_lines, transcribe
 
 SCRIPT, LINES, BATCH = "fr17_roman_print", 256, 16

@@ -20,11 +20,11 @@ from common import arguments, save
 from torch import Tensor
 
 from gcsa.data.files import data_root
-from gcsa.ocr.charset import Charset
-from gcsa.ocr.line_image import fit_line, read_line
-from gcsa.ocr.lines import list_lines
+from gcsa.ocr.data.charset import Charset
+from gcsa.ocr.data.line_image import fit_line, read_line
+from gcsa.ocr.data.lines import list_lines
 from gcsa.ocr.metrics import text_scores
-from gcsa.ocr.trocr import TrOCRRecognizer, create_trocr
+from gcsa.ocr.recognizers.trocr import TrOCRRecognizer, create_trocr
 
 SCRIPT, LINES, WIDEST, HEIGHT = "fr17_roman_print", 64, 256, 40
 EPOCHS, BATCH, RATE, SEED = 100, 8, 1e-3, 0

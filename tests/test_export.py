@@ -14,10 +14,10 @@ from peft import get_peft_model
 from torch import Tensor, nn
 
 from gcsa.adapters import lora_config
+from gcsa.commands.export import main
 from gcsa.export import FORMATS, FoldedConv2d, export, fold, formats
-from gcsa.export.cli import main
 from gcsa.layers.steerable import SteerableConv2d
-from gcsa.ocr.recognizer import CTCRecognizer
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.testing import equivariance_error, randomize
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ import torch
 
 import gcsa  # noqa: F401  (registers the models)
 from gcsa.data import create_datamodule
-from gcsa.ocr.datamodule import LinesDataModule
+from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.measure import measure
 from gcsa.testing import assert_invariant

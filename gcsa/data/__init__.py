@@ -3,13 +3,13 @@
 from typing import Any
 
 from gcsa.data.base import GCSADataModule
-from gcsa.data.cifar10 import CIFAR10
-from gcsa.data.digits import Digits
-from gcsa.data.fashion_mnist import FashionMNIST
-from gcsa.data.image_folder import ImageFolder
-from gcsa.data.mnist import MNIST
-from gcsa.data.pcam import PCam
-from gcsa.data.rotmnist import RotMNIST
+from gcsa.data.sets.cifar10 import CIFAR10
+from gcsa.data.sets.digits import Digits
+from gcsa.data.sets.fashion_mnist import FashionMNIST
+from gcsa.data.sets.image_folder import ImageFolder
+from gcsa.data.sets.mnist import MNIST
+from gcsa.data.sets.pcam import PCam
+from gcsa.data.sets.rotmnist import RotMNIST
 
 __all__ = ["GCSADataModule", "create_datamodule", "list_datamodules"]
 

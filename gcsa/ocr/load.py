@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from gcsa.ocr.recognizer import CHARSET_FILE, CTCRecognizer
+from gcsa.ocr.recognizers.ctc import CHARSET_FILE, CTCRecognizer
 
 DAMAGE = (OSError, EOFError, RuntimeError, KeyError, TypeError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import torch
 
-from gcsa.ocr.batches import LineBatch
+from gcsa.ocr.data.batches import LineBatch
 from gcsa.ocr.metrics import text_scores
 from gcsa.ocr.reading import Reading
-from gcsa.ocr.recognizer import CTCRecognizer
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
 
 TURNS = (0, 90, 180, 270)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchmetrics.functional.text import edit_distance
 
 from gcsa.data.loading import seeded_generator
-from gcsa.ocr.charset import normalize
+from gcsa.ocr.data.charset import normalize
 
 RESAMPLES = 1000
 

@@ -1,7 +1,5 @@
-"""Training: a Lightning classifier for any timm model, callbacks, schedules and the run behind `train.py`."""
+"""Training, whatever the task: the run behind `train.py`, callbacks, schedules, distribution."""
 
 from gcsa.training.callbacks import EMA, StepSeed, StopOnNaN
-from gcsa.training.classifier import Classifier, create_timm_model
-from gcsa.training.export_weights import save_pretrained_timm
 
-__all__ = ["EMA", "Classifier", "StepSeed", "StopOnNaN", "create_timm_model", "save_pretrained_timm"]
+__all__ = ["EMA", "StepSeed", "StopOnNaN"]

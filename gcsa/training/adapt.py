@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gcsa.evaluation.load import DAMAGE
-from gcsa.ocr.recognizer import CTCRecognizer
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.training.checks import check_shapes, positive_int
 
 FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")

@@ -3,14 +3,12 @@
 import os
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-MONITORED = ("val/accuracy", "val/loss", "val/auroc", "val/calibration_error", "val/cer", "val/wer")
 
 
 def positive_int(key: str, value: Any) -> None:
@@ -48,8 +46,8 @@ def check_average(trainer: Mapping[str, Any], callbacks: Mapping[str, Any]) -> N
         )
 
 
-def check_config(cfg: dict[str, Any]) -> None:
-    """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work."""
+def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
+    """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work; `monitored` are the task's."""
     trainer = cfg["trainer"]
     check_devices(trainer["accelerator"], trainer["devices"])
     check_average(trainer, cfg["callbacks"])
@@ -61,8 +59,11 @@ def check_config(cfg: dict[str, Any]) -> None:
             positive_int(key, cfg[key])
     if isinstance(cfg["seed"], bool) or not isinstance(cfg["seed"], int) or cfg["seed"] < 0:
         raise ValueError(f"seed must be a whole number, 0 or more, got {cfg['seed']!r}")
-    if cfg["monitor"]["metric"] not in MONITORED:
-        raise ValueError(f"unknown monitor.metric {cfg['monitor']['metric']!r}: choose one of {', '.join(MONITORED)}")
+    if cfg["monitor"]["metric"] not in monitored:
+        raise ValueError(
+            f"monitor.metric={cfg['monitor']['metric']} is not measured with data={cfg['data']['name']}: choose one of "
+            f"{', '.join(monitored)}"
+        )
     if cfg["monitor"]["mode"] not in ("max", "min"):
         raise ValueError(f"monitor.mode must be max or min, got {cfg['monitor']['mode']!r}")
 

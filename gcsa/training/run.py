@@ -5,7 +5,6 @@ import logging
 import time
 import warnings
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,13 +13,13 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 
-from gcsa.training import classification, recognition
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from gcsa.training.checks import check_config, resolve_checkpoint
 from gcsa.training.distributed import leave_group
 from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.task import Task
 
 
 def quiet_lightning() -> None:
@@ -35,11 +34,6 @@ def quiet_lightning() -> None:
         ".*WeightAveraging callback with a model that overrides",  # where shards are asked for, check_config refuses it
     ):
         warnings.filterwarnings("ignore", message)
-
-
-def task_of(cfg: dict[str, Any]) -> ModuleType:
-    """What `data` asks for: images to be classified, or text lines to be read."""
-    return recognition if cfg["data"]["name"] == "lines" else classification
 
 
 def checkpoint_activations(model: Any, name: str) -> None:
@@ -76,7 +70,7 @@ def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
     return first
 
 
-def train(cfg: DictConfig, output_dir: Path) -> float:
+def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
     """Fits, tests the best checkpoint once (if `test`), exports it and writes results.json into `output_dir`.
 
     Returns the best value of the monitored validation metric, for sweeps. Raises ValueError or FileNotFoundError
@@ -84,12 +78,11 @@ def train(cfg: DictConfig, output_dir: Path) -> float:
     """
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
     quiet_lightning()
-    check_config(config)
+    check_config(config, task.monitored)
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
     torch.set_float32_matmul_precision(cfg.matmul_precision)
     pl.seed_everything(cfg.seed, verbose=False)
-    task = task_of(config)
     data = task.build_data(config)
     module = task.build_module(config, data)
     if config["checkpoint_activations"]:
@@ -105,7 +98,7 @@ def train(cfg: DictConfig, output_dir: Path) -> float:
     seconds = time.monotonic() - started
     best = best_checkpoint(trainer).best_model_path
     if leave_group(trainer):
-        report(config, best, data, output_dir, seconds)
+        report(task, config, best, data, output_dir, seconds)
     return best_score(config, torch.load(best, map_location="cpu", weights_only=True))
 
 
@@ -116,11 +109,10 @@ def best_score(config: dict[str, Any], stored: dict[str, Any]) -> float:
     return next(float(s["best_model_score"]) for s in states if s.get("monitor") == config["monitor"]["metric"])
 
 
-def report(config: dict[str, Any], best: str, data: Any, output_dir: Path, seconds: float) -> None:
+def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir: Path, seconds: float) -> None:
     """Everything after the fit, in one process on one device and with the checkpoint `best`; prints the summary."""
     stored = torch.load(best, map_location="cpu", weights_only=True)
-    task = task_of(config)
-    module = task.MODULE.load_from_checkpoint(best, map_location="cpu", weights_only=True)
+    module: Any = task.module.load_from_checkpoint(best, map_location="cpu", weights_only=True)
     trainable, _ = count_parameters(module.model)
     score = best_score(config, stored)
     results: dict[str, Any] = {config["monitor"]["metric"]: score}
@@ -145,7 +137,7 @@ def report(config: dict[str, Any], best: str, data: Any, output_dir: Path, secon
         "parameters": sum(p.numel() for p in module.model.parameters()),
         "trainable": trainable,
         "adapter_bytes": adapter_bytes,
-        "flops": task.count(module, data),
+        "flops": task.count_flops(module, data),
         "data": config["data"]["name"],
         "best_epoch": stored["epoch"] + 1,
         "best_step": stored["global_step"],

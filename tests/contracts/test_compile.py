@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from gcsa.ocr.recognizer import CTCRecognizer
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.testing import randomize
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -18,10 +18,10 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from gcsa.commands.errors import one_sentence, user_errors
 from gcsa.data import list_datamodules
-from gcsa.ocr.recognizer import CTCRecognizer
-from gcsa.training import classification, create_timm_model
-from gcsa.training.cli import one_sentence, user_errors
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.tasks.classification import Classification, create_timm_model
 from gcsa.training.schedule import make_schedule
 
 ROOT = Path(__file__).parents[2]
@@ -85,7 +85,7 @@ def test_there_is_a_choice_for_every_data_module() -> None:
 @pytest.mark.parametrize("name", [name for name in list_datamodules() if name != "image_folder"])
 def test_data_modules_take_their_options(name: str) -> None:
     cfg = composed(f"data={name}")
-    data = classification.build_data(
+    data = Classification().build_data(
         {"seed": 0, "model": {}, "data": OmegaConf.to_container(cfg.data), "monitor": dict(cfg.monitor)}
     )
     assert data.num_classes > 1

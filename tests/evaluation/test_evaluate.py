@@ -105,7 +105,7 @@ def test_errors_are_one_line_and_exit_code_2(run, arguments, message, tmp_path):
     ],
 )
 def test_values_are_checked_before_anything_is_read(change, message, tmp_path, monkeypatch):
-    monkeypatch.setattr("gcsa.data.digits.Digits.setup", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("gcsa.data.sets.digits.Digits.setup", lambda *_: pytest.fail("data were read"))
     config = OmegaConf.load(ROOT / "conf" / "evaluate.yaml")
     del config["defaults"], config["hydra"], config["output_dir"]
     whole = OmegaConf.to_container(config) | {"model": "resnet10t", "data": {"name": "digits"}} | change

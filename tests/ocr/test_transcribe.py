@@ -13,15 +13,16 @@ from PIL import Image
 from torchvision.transforms.functional import to_pil_image
 
 from gcsa.adapters import lora_config
-from gcsa.ocr import transcribe as module
-from gcsa.ocr.line_image import fit_line, read_line
+from gcsa.commands import transcribe as module
+from gcsa.commands.transcribe import main
+from gcsa.ocr.data.line_image import fit_line, read_line
 from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.recognizer import CTCRecognizer
-from gcsa.ocr.transcribe import find_lines, main, transcribe
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.ocr.transcribe import find_lines, transcribe
 from gcsa.testing import randomize
 
-from .test_page_xml import PAGE
-from .test_recognizer import lines, recognizer
+from .data.test_page_xml import PAGE
+from .recognizers.test_ctc import lines, recognizer
 
 ROOT = Path(__file__).parents[2]
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PcGts>&b;</PcGts>'

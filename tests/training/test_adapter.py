@@ -13,12 +13,12 @@ from safetensors.torch import load_file
 
 from gcsa import adapters
 from gcsa.evaluation import invariance_error
+from gcsa.tasks.classification import Classifier
 from gcsa.testing import relative_error
-from gcsa.training import Classifier, run
+from gcsa.training import run
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.optimizer import make_optimizer
-
-from .conftest import TINY, InterruptAt, Interrupted, composed
+from tests.runs import TINY, InterruptAt, Interrupted, composed, train
 
 SMALL = (
     *("model=gcsa_tiny", "model.group=c4", "model.fields=4", "model.heads=1", "model.depth=1", "model.head_fields=8"),
@@ -29,14 +29,14 @@ IMAGES = torch.rand(4, 1, 28, 28, generator=torch.Generator().manual_seed(0))
 
 
 def small(folder: Path, base: str | Path, *overrides: str) -> None:
-    run.train(composed(folder, *SMALL, "adapter=lora", "adapter.rank=2", f"adapter.base={base}", *overrides), folder)
+    train(composed(folder, *SMALL, "adapter=lora", "adapter.rank=2", f"adapter.base={base}", *overrides), folder)
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run without an adapter."""
     folder = tmp_path_factory.mktemp("base")
-    run.train(composed(folder, *SMALL), folder)
+    train(composed(folder, *SMALL), folder)
     return folder
 
 
@@ -235,7 +235,7 @@ def test_models_other_than_the_base(base: Path) -> None:
 def test_refused_before_data_is_read(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, message: str
 ) -> None:
-    monkeypatch.setattr("gcsa.data.digits.Digits._read", lambda *_: pytest.fail("data was read"))
+    monkeypatch.setattr("gcsa.data.sets.digits.Digits._read", lambda *_: pytest.fail("data was read"))
     with pytest.raises(ValueError, match=message) as error:
         small(tmp_path, base / "checkpoints/best.ckpt", override)
     assert "\n" not in str(error.value)

@@ -7,10 +7,10 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from gcsa.training import EMA, Classifier, run
+from gcsa.tasks.classification import Classifier
+from gcsa.training import EMA, run
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
-
-from .conftest import TINY, composed
+from tests.runs import TINY, composed, train
 
 
 class Recorder(pl.Callback):
@@ -36,7 +36,7 @@ def test_best_checkpoint_and_validation_hold_the_average(tmp_path: Path, monkeyp
         return trainer
 
     monkeypatch.setattr(run, "build_trainer", recorded)
-    run.train(composed(tmp_path, *TINY, "trainer.max_epochs=1", "callbacks.ema.decay=0.3"), tmp_path)
+    train(composed(tmp_path, *TINY, "trainer.max_epochs=1", "callbacks.ema.decay=0.3"), tmp_path)
 
     average = recorder.steps[0].double()
     for update, weights in enumerate(recorder.steps[1:], 1):
@@ -71,7 +71,7 @@ def test_nan_loss_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         monkeypatch.setattr(run.StopOnNaN, "every_n_steps", 5, raising=False)
         monkeypatch.setattr(torch.Tensor, "is_cpu", False)
     with pytest.raises(FloatingPointError, match=r"nan at batch 2 of epoch 1, where the learning rate is 0\.00\d+"):
-        run.train(composed(tmp_path, *TINY), tmp_path)
+        train(composed(tmp_path, *TINY), tmp_path)
     last = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
     assert all(torch.isfinite(tensor).all() for tensor in last["current_model_state"].values())
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from gcsa.data import create_datamodule
-from gcsa.training import classification, run
-
-from .conftest import TINY, composed
+from gcsa.tasks.classification import Classification
+from gcsa.training.checks import resolve_checkpoint
+from tests.runs import TINY, composed, train
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object) -> None:
         pytest.fail("data was read")
 
-    monkeypatch.setattr("gcsa.data.digits.Digits._read", read)
+    monkeypatch.setattr("gcsa.data.sets.digits.Digits._read", read)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_bad_values(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message) as error:
-        run.train(composed(tmp_path, *TINY, override), tmp_path)
+        train(composed(tmp_path, *TINY, override), tmp_path)
     assert "\n" not in str(error.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -65,21 +65,21 @@ def test_bad_values(tmp_path: Path, override: str, message: str) -> None:
 )
 def test_bad_models(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        run.train(composed(tmp_path, "model=gcsa_tiny", *TINY[3:], override), tmp_path)
+        train(composed(tmp_path, "model=gcsa_tiny", *TINY[3:], override), tmp_path)
 
 
 def test_bad_checkpoints(tmp_path: Path) -> None:
     cfg = composed(tmp_path, *TINY)
-    model = classification.build_module(cfg, create_datamodule("digits"))
+    model = Classification().build_module(cfg, create_datamodule("digits"))
     path = tmp_path / "other.ckpt"
 
     def message() -> str:
         with pytest.raises(ValueError, match=r"other\.ckpt") as error:
-            run.resolve_checkpoint(str(path), tmp_path, model)
+            resolve_checkpoint(str(path), tmp_path, model)
         return str(error.value)
 
     torch.save({"state_dict": model.state_dict()}, path)
-    assert run.resolve_checkpoint(str(path), tmp_path, model) == path
+    assert resolve_checkpoint(str(path), tmp_path, model) == path
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], b"", b"hello"):
         path.write_bytes(damaged)
@@ -92,4 +92,4 @@ def test_an_earlier_run_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints/best.ckpt").touch()
     with pytest.raises(ValueError, match="holds an earlier run: resume it with ckpt_path=last"):
-        run.train(composed(tmp_path, *TINY), tmp_path)
+        train(composed(tmp_path, *TINY), tmp_path)

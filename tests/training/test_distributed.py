@@ -18,10 +18,9 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 
-from gcsa.training import run
 from gcsa.training.distributed import members, shard
+from tests.runs import composed, train
 
-from .conftest import composed
 from .two_processes import record
 
 ROOT = Path(__file__).parents[2]
@@ -164,7 +163,7 @@ class TestTwoProcesses:
         other = path.with_name("other.ckpt")
         torch.save(stored, other)
         with pytest.raises(ValueError, match="another kernel basis"):
-            run.train(composed(folders / "fsdp", *SMALL, TWO, f"ckpt_path={other}"), folders / "fsdp")
+            train(composed(folders / "fsdp", *SMALL, TWO, f"ckpt_path={other}"), folders / "fsdp")
 
 
 @pytest.mark.slow  # two processes that each import torch
@@ -184,7 +183,7 @@ def test_the_command_starts_its_processes(trainer: str, tmp_path: Path) -> None:
 )
 def test_weights_that_cannot_be_averaged(option: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"{message}.* cannot be averaged: add callbacks=no_ema"):
-        run.train(composed(tmp_path, *SMALL, option), tmp_path)
+        train(composed(tmp_path, *SMALL, option), tmp_path)
 
 
 def test_members_of_sequences() -> None:

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
 from gcsa.testing import act, randomize, relative_error
-from gcsa.training import run
+from tests.runs import composed, train
 
-from .conftest import composed
 from .test_distributed import SMALL
 from .two_processes import record
 
@@ -71,7 +70,7 @@ def test_trains_as_in_float32(tmp_path: Path, in_float32: list[float], precision
 
 
 def test_half_weights_are_averaged_in_float32(tmp_path: Path) -> None:
-    run.train(composed(tmp_path, *SMALL, "trainer.max_epochs=1", "trainer.precision=bf16-true"), tmp_path)
+    train(composed(tmp_path, *SMALL, "trainer.max_epochs=1", "trainer.precision=bf16-true"), tmp_path)
     stored = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
     name = "model.head.fc.weight"
     assert (stored["current_model_state"][name].dtype, stored["state_dict"][name].dtype) == (

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gcsa.training import run
+from tests.runs import TINY, composed, train
 
-from .conftest import TINY, composed
 from .test_distributed import SMALL, TWO, apart, weights
 from .two_processes import record
 
@@ -34,7 +33,7 @@ def test_accumulated_gradients_make_the_same_steps(whole: tuple[Path, list[float
 
 def test_without_accumulation_they_are_others(whole: tuple[Path, list[float]], tmp_path: Path) -> None:
     """Negative control."""
-    run.train(composed(tmp_path, *SMALL, TWO, "data.batch_size=8", "trainer.precision=64-true"), tmp_path)
+    train(composed(tmp_path, *SMALL, TWO, "data.batch_size=8", "trainer.precision=64-true"), tmp_path)
     assert apart(weights(whole[0]), weights(tmp_path)) > 1e-3
 
 
@@ -54,4 +53,4 @@ def test_checkpointed_activations_change_no_loss(whole: tuple[Path, list[float]]
 
 def test_models_that_cannot_checkpoint_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="model=alexnet_small cannot checkpoint activations"):
-        run.train(composed(tmp_path, *TINY[3:], "model=alexnet", "checkpoint_activations=true"), tmp_path)
+        train(composed(tmp_path, *TINY[3:], "model=alexnet", "checkpoint_activations=true"), tmp_path)

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from gcsa.training import run
-
-from .conftest import TINY, InterruptAt, Interrupted, composed
+from tests.runs import TINY, InterruptAt, Interrupted, composed, train
 
 ROOT = Path(__file__).parents[2]
 EVERY = 3
@@ -21,7 +20,7 @@ EVERY = 3
 
 
 def fit(folder: Path, *overrides: str) -> None:
-    run.train(composed(folder, *TINY, *overrides), folder)
+    train(composed(folder, *TINY, *overrides), folder)
 
 
 def fit_until(batch: int, folder: Path, *overrides: str) -> None:

@@ -10,10 +10,9 @@ import torch
 from PIL import Image
 
 from gcsa.data import create_datamodule
-from gcsa.training import Classifier, run, save_pretrained_timm
-from gcsa.training.classifier import scores
-
-from .conftest import TINY, composed
+from gcsa.tasks.classification import Classifier, scores
+from gcsa.training.export_weights import save_pretrained_timm
+from tests.runs import TINY, composed, train
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     model = ("model=gcsa_tiny", "model.group=c4", "model.fields=4", "model.heads=1", "model.depth=1")
     cfg = composed(folder, *TINY[3:], *model, "trainer.max_epochs=2", "test=true", "logger=default")
-    score = run.train(cfg, folder)
+    score = train(cfg, folder)
     assert score == json.loads((folder / "results.json").read_text())["results"]["val/accuracy"]
     return folder
 
@@ -70,7 +69,7 @@ def test_lightning_and_timm_open_the_same_model(finished: Path) -> None:
 )
 def test_other_choices_train(tmp_path: Path, overrides: list[str]) -> None:
     cfg = composed(tmp_path, *TINY, "trainer.max_epochs=1", "data.limit_train=64", *overrides)
-    assert run.train(cfg, tmp_path) > 0
+    assert train(cfg, tmp_path) > 0
     assert (tmp_path / "weights/model.safetensors").is_file()
 
 
@@ -124,6 +123,6 @@ def test_the_imagenet_preset_runs(tmp_path: Path) -> None:
     ]
     cpu = ["trainer.accelerator=cpu", "trainer.devices=1", "trainer.strategy=auto", "trainer.precision=32-true"]
     preset = ["experiment=imagenet_pyramid_small", f"data.path={tmp_path / 'images'}"]
-    run.train(composed(tmp_path, *preset, *small, *cpu), tmp_path)
+    train(composed(tmp_path, *preset, *small, *cpu), tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["model"], results["best_step"]) == ("gcsa_pyramid_small", 2)

@@ -14,6 +14,9 @@ from omegaconf import DictConfig
 
 from gcsa.training import run
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.runs import composed, train
+
 
 class Losses(pl.Callback):
     """The training loss of every batch, of this process's share alone; Lightning divides it by the batches of a step."""
@@ -36,13 +39,11 @@ def record(cfg: DictConfig, folder: Path) -> list[float]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "build_trainer", recorded)
-        run.train(cfg, folder)
+        train(cfg, folder)
     return losses.values
 
 
 if __name__ == "__main__":
-    from conftest import composed
-
     torch.set_num_threads(1)
     for folder, port, overrides in json.loads(sys.argv[1]):
         os.environ["MASTER_PORT"] = str(port)

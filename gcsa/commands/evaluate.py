@@ -1,0 +1,37 @@
+"""Measure a model: `evaluate.py model=.../best.ckpt data=rotmnist`; every option is in conf/evaluate.yaml."""
+
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from gcsa.commands.conf import conf_folder
+from gcsa.commands.errors import composition_errors, user_errors
+
+
+def offer_configs(folder: Path) -> None:
+    """Shows Hydra evaluate.yaml and data/ of `folder` only: where it sees conf/model, `model=` cannot be a path."""
+    for file in (folder / "evaluate.yaml", *folder.glob("data/**/*.yaml")):
+        group = file.parent.relative_to(folder).as_posix()
+        ConfigStore.instance().store(name=file.stem, node=OmegaConf.load(file), group=None if group == "." else group)
+
+
+@hydra.main(version_base="1.3", config_path=None, config_name="evaluate")
+def run(cfg: DictConfig) -> None:
+    with user_errors():
+        from gcsa.evaluation.run import evaluate
+        from gcsa.training.results import git_commit, machine, write_json
+
+        config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+        content = evaluate(config, Path(cfg.output_dir))
+        content |= {"commit": git_commit(), "machine": machine(), "config": config}
+        print(write_json(Path(cfg.output_dir) / "evaluation.json", content))
+
+
+def main() -> None:
+    """The command line. Raises SystemExit(2) for an error that the user can mend."""
+    offer_configs(conf_folder())
+    with composition_errors():
+        run()

@@ -1,0 +1,25 @@
+"""Train a model: `train.py model=gcsa_small data=pcam`; every option is in conf/."""
+
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from gcsa.commands.conf import conf_folder
+from gcsa.commands.errors import composition_errors, user_errors
+
+
+@hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="train")
+def run(cfg: DictConfig) -> float:
+    with user_errors():
+        from gcsa.tasks import task_of
+        from gcsa.training.run import train
+
+        return train(task_of(cfg.data.name), cfg, Path(HydraConfig.get().runtime.output_dir))
+
+
+def main() -> None:
+    """The command line. Raises SystemExit(2) for an error that the user can mend."""
+    with composition_errors():
+        run()

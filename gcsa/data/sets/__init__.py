@@ -1,0 +1,1 @@
+"""The data sets, one LightningDataModule a file."""

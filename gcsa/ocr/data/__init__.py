@@ -1,0 +1,1 @@
+"""Text lines and their transcriptions, from files to batches."""

@@ -1,0 +1,193 @@
+"""Text lines for Lightning: read once, resized to one height and a few widths, in batches of one width."""
+
+import logging
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from gcsa.data.files import data_root
+from gcsa.data.loading import BatchLoader
+from gcsa.data.splits import limited
+from gcsa.ocr.data.augment import LineAugment
+from gcsa.ocr.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
+from gcsa.ocr.data.charset import Charset, describe, display_order
+from gcsa.ocr.data.line_image import Line, fit_line, read_line
+from gcsa.ocr.data.lines import list_lines
+
+STRIDE = 4
+"""Pixels of width a time step of the recogniser."""
+
+log = logging.getLogger(__name__)
+
+
+class LinesDataModule(pl.LightningDataModule):
+    """Text lines in three splits; batches are `LineBatch`es of one width.
+
+    The charset is that of the training texts, behind the characters of a given one. Training lines whose text is too
+    long for CTC to align with W // 4 time steps are left out; characters of other splits outside the charset stay in
+    their texts, where they count as errors. Both are logged. The test split is read only for `setup("test")` or
+    `setup(None)`.
+
+    Args:
+        root: folder of the data sets; default GCSA_DATA, else ./data.
+        path: a folder of lines or of XML pages, see `list_lines`; or
+        script: the name of one in `root`/ocr_lines.
+        height: pixels that lines are scaled to.
+        step: their widths are multiples of it.
+        batch_size: lines a batch and process, fewer where a width has no more.
+        num_workers: processes that gather batches; 0 gathers in the training process.
+        seed: of the order of the training lines, their augmentation and `limit_train`.
+        limit_train: train on a fraction (float in (0, 1]) or a count (int) of the lines.
+        charset: to continue with, its characters keep their classes.
+        short_first: the first epoch goes from short to long lines.
+        augment: arguments of `gcsa.ocr.data.augment.LineAugment`, for training batches only.
+
+    Raises:
+        ValueError: a bad argument, at once; lines that cannot be read, in `setup`.
+        FileNotFoundError: a folder that is not there, in `charset` or `setup`.
+    """
+
+    name = "lines"
+
+    def __init__(
+        self,
+        *,
+        root: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str] | None = None,
+        script: str | None = None,
+        height: int = 40,
+        step: int = 8,
+        batch_size: int = 16,
+        num_workers: int = 0,
+        seed: int = 0,
+        limit_train: float | int | None = None,
+        charset: Charset | str | None = None,
+        short_first: bool = True,
+        augment: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        for key, value, least in (
+            ("height", height, 1),
+            ("step", step, 1),
+            ("batch_size", batch_size, 1),
+            ("num_workers", num_workers, 0),
+            ("seed", seed, 0),
+        ):
+            if not isinstance(value, int) or value < least:
+                raise ValueError(f"{key}={value!r} must be a whole number of at least {least}")
+        if height % step:
+            raise ValueError(f"height={height} must be a multiple of step={step}")
+        top = 1 if isinstance(limit_train, float) else float("inf")
+        if limit_train is not None and (isinstance(limit_train, bool) or not 0 < limit_train <= top):
+            raise ValueError(f"limit_train={limit_train} must be a fraction in (0, 1] or a count of at least 1")
+        if (path is None) == (script is None):
+            raise ValueError("data=lines needs either data.script=<a folder in ocr_lines> or data.path=<your folder>")
+        self.folder = data_root(root) / "ocr_lines" / str(script) if path is None else Path(path).expanduser()
+        self.script, self.height, self.step = script, height, step
+        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
+        self.limit_train, self.short_first = limit_train, short_first
+        self.augment = None if augment is None else LineAugment.from_config(augment)
+        self._given = Charset(charset) if isinstance(charset, str) else charset or Charset("")
+        self._splits: dict[str, LineSet] = {}
+
+    @cached_property
+    def charset(self) -> Charset:
+        """What the recogniser must be able to write; reads the training texts, not the images."""
+        return self._given.extended(display_order(line.text) for line in self._train_lines)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read what `stage` needs: "fit", "validate", "test", or None for all; once only."""
+        if stage in ("fit", "validate", None) and "train" not in self._splits:
+            self._splits["train"] = self._alignable(self._read(self._train_lines, self.augment))
+            self._splits["val"] = self._held_out("val")
+        if stage in ("test", None) and "test" not in self._splits:
+            self._splits["test"] = self._held_out("test")
+
+    def lines(self, split: str) -> LineSet:
+        """The split "train", "val" or "test", after `setup`."""
+        if split not in self._splits:
+            raise ValueError(f"the {split} split is not read yet: call setup() first")
+        return self._splits[split]
+
+    def train_dataloader(self) -> BatchLoader[LineBatch]:
+        """Shuffled by (seed, epoch), augmented."""
+        return self._loader("train", shuffle=True)
+
+    def val_dataloader(self) -> BatchLoader[LineBatch]:
+        """From narrow to wide."""
+        return self._loader("val")
+
+    def test_dataloader(self) -> BatchLoader[LineBatch]:
+        """From narrow to wide."""
+        return self._loader("test")
+
+    @cached_property
+    def _train_lines(self) -> list[Line]:
+        lines = self._list("train")
+        if self.limit_train is None:
+            return lines
+        rows = limited(torch.zeros(len(lines), dtype=torch.long), self.limit_train, self.seed)
+        return [lines[row] for row in rows.sort().values.tolist()]
+
+    def _list(self, split: str) -> list[Line]:
+        if self.script is not None and not self.folder.is_dir():
+            there = sorted(path.name for path in self.folder.parent.glob("*") if path.is_dir())
+            if not there:
+                raise FileNotFoundError(f"{self.folder} not found: point data.root or GCSA_DATA to its data sets")
+            raise ValueError(
+                f"unknown script {self.script!r} in {self.folder.parent}: choose one of {', '.join(there)}"
+            )
+        lines = list_lines(self.folder, (split,))
+        if not lines:
+            raise ValueError(f"{self.folder} holds no lines with text in its {split} split")
+        return lines
+
+    def _read(self, lines: list[Line], augment: LineAugment | None = None) -> LineSet:
+        return LineSet([self._image(line) for line in lines], lines, self.charset, augment)
+
+    def _image(self, line: Line) -> Tensor:
+        ink = fit_line(read_line(line, self.height), self.height, self.step, upright=True)
+        return ink.mul(255).round_().to(torch.uint8)
+
+    def _alignable(self, whole: LineSet) -> LineSet:
+        needed = map(steps_needed, whole.targets)
+        rows = [row for row, steps in enumerate(needed) if steps <= whole.widths[row] // STRIDE]
+        if not rows:
+            raise ValueError(f"{self.folder}: every text is too long for its image, one character in {STRIDE} pixels")
+        if len(rows) < len(whole):
+            log.warning(
+                "%s: %d of %d training lines hold more text than CTC can align with one step in %d pixels of width "
+                "and are left out",
+                self.folder,
+                len(whole) - len(rows),
+                len(whole),
+                STRIDE,
+            )
+        images, lines = [whole.images[row] for row in rows], [whole.lines[row] for row in rows]
+        return LineSet(images, lines, self.charset, whole.augment)
+
+    def _held_out(self, split: str) -> LineSet:
+        lines = self._list(split)
+        if unknown := self.charset.unknown(line.text for line in lines):
+            counts = ", ".join(f"{describe(character)} {count}x" for character, count in unknown.most_common())
+            log.warning("%s: the %s split holds characters outside the charset: %s", self.folder, split, counts)
+        return self._read(lines)
+
+    def _loader(self, split: str, *, shuffle: bool = False) -> BatchLoader[LineBatch]:
+        lines = self.lines(split)
+        sampler = WidthSampler(
+            lines.widths,
+            self.batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            short_first=self.short_first,
+            rank=self.trainer.global_rank if self.trainer else 0,
+            world_size=self.trainer.world_size if self.trainer else 1,
+        )
+        return BatchLoader(lines, sampler, num_workers=self.num_workers)

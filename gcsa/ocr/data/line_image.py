@@ -1,0 +1,182 @@
+"""Images of single text lines: read, contrast-normalised, and resized to a height and one of a few widths.
+
+Ink is 1 and paper 0: ink = clip((paper - x) / (paper - black), 0, 1), where `paper` is the 95th and `black` the 1st
+percentile of the grey levels x of the line. Where the median is nearer the 1st than the 99th percentile the line is
+light on dark, and x is inverted first. Widths form a geometric series, so that lines of one width share a batch and
+no pixel is padding. Reading and resizing commute with quarter turns.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageOps
+from torch import Tensor
+from torch.nn import functional as F
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp")
+MAX_WIDTH = 8192
+MIN_SIDE = 4
+MIN_CONTRAST = 16
+GROWTH = 1.03
+"""Of the series of widths: a line is stretched by at most 1.5 %, or half a step where it is short."""
+
+Array = np.ndarray[Any, Any]
+
+
+class Line(NamedTuple):
+    """A line of text: a whole image file, or what lies within `polygon` (pixels x, y) on the image of a page."""
+
+    image: Path
+    text: str = ""
+    split: str = ""
+    document: str = ""
+    polygon: tuple[tuple[float, float], ...] | None = None
+
+    @property
+    def name(self) -> str:
+        """For messages: the file, and where on it."""
+        if self.polygon is None:
+            return str(self.image)
+        return f"{self.image}, line at {', '.join(f'{min(side):.0f}' for side in zip(*self.polygon, strict=True))}"
+
+
+def read_line(source: Line | str | Path | Image.Image, height: int | None = None) -> Tensor:
+    """The ink (1, h, w) of a line, float32 from 0 (paper) to 1, in the size of the image.
+
+    Args:
+        height: of the model; refuses lines that would be wider than MAX_WIDTH there, with the name of the file.
+
+    Raises:
+        ValueError: an image that cannot be read, is below 4 pixels a side, blank or far too wide.
+    """
+    if isinstance(source, Image.Image):
+        name, levels, inside = "the image", grey(source), None
+    else:
+        line = source if isinstance(source, Line) else Line(Path(source))
+        name, inside = line.name, None
+        if line.polygon is None:
+            levels = _open(line.image, upright=True)
+        else:
+            levels, inside = cut(_page(line.image), line.polygon)
+    h, w = levels.shape
+    if min(h, w) < MIN_SIDE:
+        raise ValueError(f"{name} is {w} x {h} pixels: a line needs at least {MIN_SIDE} on either side")
+    if height is not None:
+        check_width(h, w, height, name)
+    return torch.from_numpy(_ink(levels, inside, name))[None]
+
+
+def grey(image: Image.Image) -> Array:
+    """Grey levels (h, w) float32 from 0, black, to 255; transparent is white."""
+    if image.mode.startswith(("I", "F")):  # 16 bits and more, which Pillow would clip
+        levels = np.asarray(image).astype(np.float32)
+        top = levels.max()
+        return levels * np.float32(255 / (1 if top <= 1 else 255 if top <= 255 else 65535))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return np.asarray(image.convert("L")).astype(np.float32)
+
+
+def cut(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
+    """The bounding box of `polygon` on `page` (H, W), clipped to it: levels and, True inside the polygon, (h, w)."""
+    xs, ys = zip(*polygon, strict=True)
+    left, top = max(0, math.floor(min(xs))), max(0, math.floor(min(ys)))
+    levels = page[top : max(top, math.ceil(max(ys)) + 1), left : max(left, math.ceil(max(xs)) + 1)]
+    mask = Image.new("L", (levels.shape[1], levels.shape[0]))
+    if levels.size:
+        ImageDraw.Draw(mask).polygon([(x - left, y - top) for x, y in polygon], fill=1)
+    return levels, np.asarray(mask, dtype=bool)
+
+
+def check_width(h: int, w: int, height: int, name: str = "the line") -> None:
+    """Raise a ValueError where a line of h x w pixels is wider than MAX_WIDTH when it is scaled to `height`."""
+    long, short = max(h, w), min(h, w)
+    if long * height > MAX_WIDTH * short:
+        raise ValueError(
+            f"{name} is {w} x {h} pixels, {round(long * height / short)} long at height {height}, above {MAX_WIDTH}: "
+            f"cut it into pieces of at most {MAX_WIDTH * short // height}"
+        )
+
+
+def widths_of(step: int) -> tuple[int, ...]:
+    """The series of widths up to MAX_WIDTH: multiples of `step`, each at most 3 % or one step above the last."""
+    return _widths(step)
+
+
+def nearest_width(width: float, step: int) -> int:
+    """The member of `widths_of(step)` nearest to `width`."""
+    widths = _widths(step)
+    above = bisect_left(widths, width)
+    return min(widths[max(0, above - 1) : above + 1], key=lambda member: abs(member - width))
+
+
+def fit_line(line: Tensor, height: int, step: int = 8, upright: bool = False) -> Tensor:
+    """Resizes a line (1, h, w) so that its short side is `height` and its long side `nearest_width`.
+
+    With `upright` the vertical side is `height` also where a line is higher than long. Commutes with quarter turns
+    where not `upright`.
+
+    Raises:
+        ValueError: a height that is not a multiple of `step`, or a line longer than MAX_WIDTH at that height.
+    """
+    if height < step or height % step:
+        raise ValueError(f"height={height} must be a multiple of step={step}")
+    h, w = line.shape[-2:]
+    check_width(h, w, height)
+    if h == w:
+        size = (height, height)
+    elif upright or h < w:
+        size = (height, nearest_width(w * height / h, step))
+    else:
+        size = (nearest_width(h * height / w, step), height)
+    if size == (h, w):
+        return line
+    # In float64, because in float32 the two sides of the antialiasing kernel differ by 2e-5.
+    resized = F.interpolate(line[None].double(), size=size, mode="bilinear", antialias=True, align_corners=False)
+    return resized[0].to(line.dtype)
+
+
+@lru_cache
+def _widths(step: int) -> tuple[int, ...]:
+    widths = [step]
+    while (longer := max(widths[-1] + step, int(widths[-1] * GROWTH) // step * step)) <= MAX_WIDTH:
+        widths.append(longer)
+    return tuple(widths)
+
+
+def _open(path: Path, upright: bool) -> Array:
+    try:
+        with Image.open(path) as image:
+            if upright:
+                ImageOps.exif_transpose(image, in_place=True)
+            return grey(image)
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        raise ValueError(f"{path} cannot be read as an image ({error}): remove or replace it") from error
+
+
+@lru_cache(maxsize=1)  # the lines of a page come one after the other
+def _page(path: Path) -> Array:
+    return _open(path, upright=False)  # coordinates are those of the stored pixels
+
+
+def _ink(levels: Array, inside: Array | None, name: str) -> Array:
+    counted = levels if inside is None else levels[inside]
+    if not counted.size:
+        raise ValueError(f"{name} lies outside of its image")
+    low, median, high = np.percentile(counted, (1, 50, 99))
+    if median - low < high - median:
+        levels, counted = 255 - levels, 255 - counted
+    black, paper = np.percentile(counted, (1, 95))
+    if not paper - black >= MIN_CONTRAST:
+        raise ValueError(
+            f"{name} is blank: its grey levels differ by {paper - black:.0f} of 255, a line needs {MIN_CONTRAST}"
+        )
+    ink = np.clip((paper - levels) / (paper - black), 0, 1).astype(np.float32)
+    return ink if inside is None else np.where(inside, ink, np.float32(0))

@@ -1,0 +1,126 @@
+"""Where lines and their transcriptions are: folders of line images, and folders of PAGE-XML or ALTO.
+
+A folder of lines holds `NNNNN.png` with `NNNNN.gt.txt` (one line, UTF-8) and, if splits are given, `manifest.tsv`: tab
+separated, not quoted, with at least the columns split (train, val or test), file and document. Without a manifest, a
+tenth of the documents each validates and tests, the same in every run; a document is a subfolder or an XML page. With
+fewer than three documents, lines are held out instead.
+"""
+
+import csv
+import hashlib
+import logging
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from gcsa.ocr.data.charset import normalize
+from gcsa.ocr.data.line_image import SUFFIXES, Line
+from gcsa.ocr.data.page_xml import list_pages, read_page
+
+__all__ = ["SPLITS", "Line", "divide", "list_lines", "read_text"]
+
+SPLITS = ("train", "val", "test")
+COLUMNS = ("split", "file", "document")
+
+log = logging.getLogger(__name__)
+
+
+def list_lines(folder: str | Path, splits: Collection[str] = SPLITS) -> list[Line]:
+    """The lines of `splits` with their normalised texts; transcriptions of other splits are not read.
+
+    The text is that of the `.gt.txt`, whatever a manifest says. Lines of XML pages without a transcription are left
+    out, and their number is logged.
+
+    Raises:
+        ValueError: a file that is missing, empty, not UTF-8 or not what it should be; too few lines to be split.
+        FileNotFoundError: no such folder.
+    """
+    folder = Path(folder).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder: it must hold line images with .gt.txt files, or .xml pages")
+    if not (folder / "manifest.tsv").is_file() and (pages := list_pages(folder)):
+        return _page_lines(folder, pages, splits)
+    lines = _manifest(folder) if (folder / "manifest.tsv").is_file() else _files(folder)
+    return [line._replace(text=read_text(line.image)) for line in lines if line.split in splits]
+
+
+def read_text(image: Path) -> str:
+    """The normalised transcription beside `image`. Raises ValueError where it is missing, empty or not UTF-8."""
+    path = image.with_suffix(".gt.txt")
+    try:
+        text = normalize(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{image} has no transcription: add {path.name} beside it, or remove the image") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error}): convert it") from error
+    if not text:
+        raise ValueError(f"{path} is empty: write the text of the line into it, or remove it and {image.name}")
+    return text
+
+
+def divide(names: Iterable[str], source: object) -> dict[str, str]:
+    """The split of every name: a tenth each, at least one, tests and validates. Depends on nothing but the names.
+
+    Raises:
+        ValueError: fewer than three names.
+    """
+    shuffled = sorted(set(names), key=lambda name: hashlib.sha256(name.encode()).digest())
+    if len(shuffled) < 3:
+        raise ValueError(f"{source} holds {len(shuffled)} lines with text: three are the least that can be split")
+    count = max(1, round(len(shuffled) / 10))
+    return {name: "test" if i < count else "val" if i < 2 * count else "train" for i, name in enumerate(shuffled)}
+
+
+def _manifest(folder: Path) -> list[Line]:
+    path = folder / "manifest.tsv"
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+            rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a table in UTF-8 ({error})") from error
+    if absent := [column for column in COLUMNS if column not in (reader.fieldnames or ())]:
+        raise ValueError(f"{path} has no column {absent[0]!r}: it needs {', '.join(COLUMNS)}, separated by tabs")
+    lines: dict[str, Line] = {}
+    for number, row in enumerate(rows, 2):
+        split, name, document = (row[column] or "" for column in COLUMNS)
+        if split not in SPLITS:
+            raise ValueError(f"{path} line {number}: unknown split {split!r}, choose one of {', '.join(SPLITS)}")
+        if not name or not (folder / name).is_file():
+            raise ValueError(f"{path} line {number} names {name!r}, which is not in the folder: remove the row")
+        if name in lines:
+            raise ValueError(f"{path} line {number} names {name} a second time: a line belongs to one split")
+        lines[name] = Line(folder / name, split=split, document=document)
+    return list(lines.values())
+
+
+def _files(folder: Path) -> list[Line]:
+    images = [
+        path for pattern in ("*", "*/*") for path in sorted(folder.glob(pattern)) if path.suffix.lower() in SUFFIXES
+    ]
+    if not images:
+        raise ValueError(f"{folder} holds no line images ({', '.join(SUFFIXES)}) and no PAGE-XML or ALTO files")
+    names = {path: path.relative_to(folder).as_posix() for path in images}
+    by_document = len({path.parent for path in images}) >= 3
+    unit = {path: path.parent.name if by_document else names[path] for path in images}
+    split = divide(unit.values(), folder)
+    return [Line(path, split=split[unit[path]], document=path.parent.name) for path in images]
+
+
+def _page_lines(folder: Path, pages: list[Path], splits: Collection[str]) -> list[Line]:
+    by_page = len(pages) >= 3
+    if by_page:
+        split = divide((page.name for page in pages), folder)
+        pages = [page for page in pages if split[page.name] in splits]
+    lines = [(page.name, line) for page in pages for line in read_page(page)]
+    transcribed = [(page, line) for page, line in lines if line.text]
+    if left_out := len(lines) - len(transcribed):
+        log.warning("%s: %d of %d lines have no transcription and are left out", folder, left_out, len(lines))
+    if not by_page:
+        names = [f"{page} {number}" for number, (page, _) in enumerate(transcribed)]
+        split = divide(names, folder)
+        return [
+            line._replace(split=split[name])
+            for name, (_, line) in zip(names, transcribed, strict=True)
+            if split[name] in splits
+        ]
+    return [line._replace(split=split[page]) for page, line in transcribed]

@@ -1,0 +1,1 @@
+"""Recognisers of text lines: an equivariant encoder, read by CTC or by a TrOCR decoder."""

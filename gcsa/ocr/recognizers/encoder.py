@@ -1,0 +1,35 @@
+"""Encoders of text lines: timm models, and the CRNN that they are compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import timm
+from torch import Tensor, nn
+
+from gcsa.baselines.crnn import CRNN
+
+
+class NoHead(nn.Identity):
+    """In place of a model's head: gives the features back, whatever else the model tells its head."""
+
+    def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        return x
+
+
+def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
+    """The timm model called `name` without its classifier, for grey images; or "crnn". Options that are None are left
+    out. Raises ValueError for an unknown name and for options that it does not take."""
+    given = {key: value for key, value in options.items() if value is not None}
+    if name != "crnn" and not timm.is_model(name):
+        choices = ", ".join(["crnn", *timm.list_models("gcsa_ocr_*")])
+        raise ValueError(f"unknown encoder {name!r}: choose one of {choices} or any of timm.list_models()")
+    try:
+        if name == "crnn":
+            return CRNN(height, **given)
+        encoder = timm.create_model(name, in_chans=1, num_classes=0, **given)
+    except TypeError as error:
+        raise ValueError(f"encoder {name!r} does not take {given}: {error}") from error
+    # Only features are used, and parameters that get no gradient stop distributed training.
+    encoder.head = NoHead()
+    return encoder

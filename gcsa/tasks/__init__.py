@@ -1,0 +1,17 @@
+"""The kinds of work that train.py can do, one file each; what a task is stands in `gcsa.training.task`."""
+
+from gcsa.training.task import Task
+
+
+def task_of(data: str) -> Task:
+    """The task of the data set called `data`: text lines to be read, or images to be classified.
+
+    Imported here, so that classifying images needs nothing of text recognition.
+    """
+    if data == "lines":
+        from gcsa.tasks.recognition import Recognition
+
+        return Recognition()
+    from gcsa.tasks.classification import Classification
+
+    return Classification()

@@ -1,0 +1,35 @@
+"""What a run asks of a kind of work: classification, recognition, and whatever comes next (gcsa/tasks, one file each)."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytorch_lightning as pl
+
+
+class Task(Protocol):
+    """One kind of work. `cfg` is conf/train.yaml as plain values; `data` and `module` are what the task built."""
+
+    @property
+    def module(self) -> type[pl.LightningModule]:
+        """The class that trains; the network of an instance is its `model`."""
+
+    @property
+    def monitored(self) -> tuple[str, ...]:
+        """The validation metrics that can choose the best epoch."""
+
+    def build_data(self, cfg: dict[str, Any]) -> Any:
+        """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
+
+    def build_module(self, cfg: dict[str, Any], data: Any) -> Any:
+        """The LightningModule of `cfg`, sized for `data`. Raises ValueError for arguments that cannot work."""
+
+    def export(self, module: Any, data: Any, folder: Path) -> str:
+        """Writes the weights into `folder`; returns how they are named to evaluate.py, transcribe.py and timm."""
+
+    def count_flops(self, module: Any, data: Any) -> int:
+        """Floating-point operations of one image, or of one line."""
+
+    def measure(
+        self, module: Any, data: Any, scores: dict[str, float], output_dir: Path
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """What the best model reaches beyond the `scores` of the test loop, and lines for the screen."""

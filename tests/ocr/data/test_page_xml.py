@@ -1,0 +1,157 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gcsa.ocr.data.line_image import read_line
+from gcsa.ocr.data.lines import list_lines
+from gcsa.ocr.data.page_xml import read_page
+
+PAGE = """<?xml version="1.0" encoding="UTF-8"?>
+<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/{version}">
+ <Page imageFilename="{image}" imageWidth="200" imageHeight="100"><TextRegion id="r"><Coords points="0,0 9,0 9,9"/>
+  <TextLine id="a"><Coords points="{points}"/><Word id="w"><TextEquiv><Unicode>WORD</Unicode></TextEquiv></Word>
+   <TextEquiv index="1"><Unicode>second</Unicode></TextEquiv>
+   <TextEquiv index="0"><Unicode>  e\u0301t\u00e9  \u05e9\u05dc\u05d5\u05dd </Unicode></TextEquiv></TextLine>
+  <TextLine id="b"><Coords points="10,50 190,50 190,90 10,90"/><TextEquiv><Unicode/></TextEquiv></TextLine>
+  <TextEquiv><Unicode>REGION</Unicode></TextEquiv></TextRegion></Page></PcGts>"""
+OLD_PAGE = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2010-03-19"><Page imageFilename="1.png">
+ <TextRegion><TextLine id="a"><Coords><Point x="1" y="2"/><Point x="30" y="2"/><Point x="30" y="40"/></Coords>
+ <TextEquiv><Unicode>old</Unicode></TextEquiv></TextLine></TextRegion></Page></PcGts>"""
+ALTO = """<alto xmlns="http://www.loc.gov/standards/alto/ns-v{version}#"><Description>{description}</Description>
+ <Layout><Page WIDTH="{width}" HEIGHT="100"><PrintSpace><TextBlock>
+ <TextLine ID="a" HPOS="10" VPOS="20" WIDTH="100" HEIGHT="30">{shape}{words}</TextLine></TextBlock></PrintSpace></Page>
+ </Layout></alto>"""
+NAMED = "<MeasurementUnit>pixel</MeasurementUnit><sourceImageInformation><fileName>1.png</fileName></sourceImageInformation>"
+WORDS = '<String CONTENT="two"/><SP WIDTH="1"/><String CONTENT="wo"/><String CONTENT="rds"/><HYP CONTENT="\u2e17"/>'
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes an XML file with the page 1.png, 200 x 100 with a block of ink, beside it."""
+    levels = np.full((100, 200), 230, np.uint8)
+    levels[15:25, 20:100] = 10
+    Image.fromarray(levels).save(tmp_path / "1.png")
+
+    def write(content: str, name: str = "1.xml", **values: object) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content.format(**values) if values else content, encoding="utf-8")
+        return path
+
+    return write
+
+
+def page(**changes: str) -> dict[str, str]:
+    return {"version": "2019-07-15", "image": "1.png", "points": "10,10 110,10 110,45 10,45"} | changes
+
+
+def alto(**changes: object) -> dict[str, object]:
+    return {"version": 4, "description": NAMED, "width": 200, "shape": "", "words": WORDS} | changes
+
+
+@pytest.mark.parametrize("version", ["2013-07-15", "2019-07-15"])
+def test_page(write: Write, version: str) -> None:
+    first, second = read_page(write(PAGE, **page(version=version)))
+    assert first.text == "\u00e9t\u00e9 \u05e9\u05dc\u05d5\u05dd", "the lowest index, normalised, in logical order"
+    assert (first.document, second.text) == ("1", "")
+    assert first.polygon == ((10, 10), (110, 10), (110, 45), (10, 45))
+    ink = read_line(first)
+    assert ink.shape == (1, 36, 101)
+    assert ink.mean().item() == pytest.approx(10 * 80 / (36 * 101))
+
+
+def test_page_as_before_2013(write: Write) -> None:
+    (line,) = read_page(write(OLD_PAGE))
+    assert (line.text, line.polygon) == ("old", ((1, 2), (30, 2), (30, 40)))
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_alto(write: Write, version: int) -> None:
+    (line,) = read_page(write(ALTO, **alto(version=version)))
+    assert line.text == "two words\u2e17"
+    assert line.polygon == ((10, 20), (110, 20), (110, 50), (10, 50))
+
+
+@pytest.mark.parametrize("points", ["1,2 30,2 30,40", "1 2 30 2 30 40"])
+def test_alto_polygon(write: Write, points: str) -> None:
+    shape = f'<Shape><Polygon POINTS="{points}"/></Shape>'
+    (line,) = read_page(write(ALTO, **alto(shape=shape, words='<String CONTENT="one"/><String CONTENT="two"/>')))
+    assert line.polygon == ((1, 2), (30, 2), (30, 40))
+    assert line.text == "one two", "words that nothing separates"
+
+
+def test_alto_of_transkribus(write: Write) -> None:
+    """It names no image, and mm10 as the unit of its pixels; a page of another size than its image is scaled."""
+    transkribus = "<MeasurementUnit>mm10</MeasurementUnit>"
+    (line,) = read_page(write(ALTO, name="alto/1.xml", **alto(description=transkribus)))
+    assert line.polygon == ((10, 20), (110, 20), (110, 50), (10, 50))
+    assert line.image.read_bytes() == (line.image.parent / "1.png").read_bytes()
+    (line,) = read_page(write(ALTO, **alto(description=transkribus, width=400)))
+    assert line.polygon == ((5, 20), (55, 20), (55, 50), (5, 50))
+
+
+@pytest.mark.parametrize("image", ["1.png", "images/1.png", "C:\\scans\\1.png"])
+def test_the_image_is_beside_the_file_or_above(write: Write, image: str) -> None:
+    lines = read_page(write(PAGE, name="page/1.xml", **page(image=image)))
+    assert lines[0].image.is_file()
+
+
+BOMB = '<!DOCTYPE x [<!ENTITY a "{}"><!ENTITY b "{}">]><PcGts>&b;</PcGts>'.format("ha" * 50, "&a;" * 50)
+EXTERNAL = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/hostname">]><PcGts>&a;</PcGts>'
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (BOMB, r"is not XML that can be read safely \(EntitiesForbidden"),
+        (EXTERNAL, r"is not XML that can be read safely \(EntitiesForbidden"),
+        ("", r"is not XML that can be read safely \(ParseError"),
+        ("<PcGts><Page></PcGts>", r"is not XML that can be read safely \(ParseError"),
+        ("<html><body/></html>", r"is neither PAGE-XML nor ALTO: its root is <html>"),
+        ("<PcGts/>", r"cannot be read as a page \(no 'Page'\)"),
+        ("<alto/>", r"cannot be read as a page \(no 'Page'\)"),
+        ("<PcGts><Page/></PcGts>", r"\(no 'imageFilename'\)"),
+        ('<PcGts><Page imageFilename="1.png"/></PcGts>', r"holds no TextLine"),
+        ('<PcGts><Page imageFilename="1.png"><TextLine/></Page></PcGts>', r"\(no 'Coords'\)"),
+        (ALTO.format(**alto()).replace("HPOS", "X"), r"\(no 'HPOS'\)"),
+        (ALTO.format(**alto()).replace('"10"', '"ten"'), r"could not convert string to float: 'ten'"),
+        (PAGE.format(**page(points="10,10 110,10")), r"the polygon of line a is not 3 or more points"),
+        (PAGE.format(**page(points="")), r"the polygon of line a is not 3 or more points"),
+        (PAGE.format(**page(points="1,1 2,2 3,nan")), r"the polygon of line a is not 3 or more points"),
+        (PAGE.format(**page(image="other.png")), r"needs the image other.png: put it beside"),
+    ],
+)
+def test_bad_files_are_named(write: Write, content: str, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"1\.xml.*{message}"):
+        read_page(write(content))
+
+
+def test_a_corrupt_page_image_is_named(write: Write) -> None:
+    path = write(PAGE, **page())
+    (path.parent / "1.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"1\.png, the image of .*1\.xml, cannot be read"):
+        read_page(path)
+
+
+def test_a_folder_of_pages(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(10):
+        folder = write(PAGE, name=f"{number}.xml", **page()).parent
+    write("<mets/>", name="METS.xml")
+    lines = list_lines(folder)
+    assert sorted(line.document for line in lines) == [str(number) for number in range(10)]
+    assert [sum(line.split == split for line in lines) for split in ("train", "val", "test")] == [8, 1, 1]
+    assert "10 of 20 lines have no transcription" in caplog.text
+    (val,) = list_lines(folder, ["val"])
+    assert val in lines
+
+
+def test_the_lines_of_one_page_are_divided(write: Write) -> None:
+    line = PAGE[PAGE.index("  <TextLine") : PAGE.index('  <TextLine id="b')]
+    folder = write(PAGE.replace(line, 5 * line), **page()).parent
+    lines = list_lines(folder)
+    assert sorted(line.split for line in lines) == ["test", "train", "train", "train", "val"]

@@ -1,0 +1,56 @@
+"""A complete small run: 256 digits, a tiny timm model with batch norm and dropout, on one thread."""
+
+from pathlib import Path
+
+import pytorch_lightning as pl
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, open_dict
+
+from gcsa.tasks import task_of
+from gcsa.training import run
+
+CONF = Path(__file__).parents[1] / "conf"
+TINY = (
+    "model=timm",
+    "model.name=test_efficientnet",
+    "+model.drop_rate=0.2",
+    "data.batch_size=32",
+    "data.limit_train=256",
+    "data.augment.degrees=20",
+    "trainer.max_epochs=3",
+    "logger=none",
+    "test=false",
+    "threads=1",
+)
+
+
+def composed(output_dir: Path, *overrides: str) -> DictConfig:
+    """conf/train.yaml as `train.py` would see it, with `output_dir`."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("train", [f"output_dir={output_dir}", *overrides], return_hydra_config=True)
+    with open_dict(cfg):
+        cfg.hydra.runtime.output_dir = cfg.output_dir
+        HydraConfig.instance().set_config(cfg)
+        del cfg.hydra
+    return cfg
+
+
+class Interrupted(RuntimeError):
+    """Stands in for a kill."""
+
+
+class InterruptAt(pl.Callback):
+    """Raises Interrupted at the start of training batch `batch`, counted over epochs."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: object) -> None:
+        if trainer.fit_loop.total_batch_idx == self.batch:
+            raise Interrupted
+
+
+def train(cfg: DictConfig, output_dir: Path) -> float:
+    """What `train.py` does with `cfg`."""
+    return run.train(task_of(cfg.data.name), cfg, output_dir)
