@@ -217,7 +217,7 @@ def test_meta_device() -> None:
     source = randomize(SteerableConv2d(3, 3, 3, "d4"))
     layer = SteerableConv2d(3, 3, 3, "d4", device="meta")
     assert layer(image(8, 5, 5).to("meta")).shape == (2, 5, 5, 8, 3)
-    layer.to_empty(device="cpu").reset_buffers()
+    layer.to_empty(device="cpu").init_non_persistent_buffers()
     layer.load_state_dict(source.state_dict())
     x = image(8, 5, 5)
     assert torch.equal(layer(x), source(x))
