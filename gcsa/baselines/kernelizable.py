@@ -140,7 +140,7 @@ def redraw(projections: list[Tensor], steps: Tensor, interval: int) -> list[Tens
         return [projection.clone() for projection in projections]
     seed = zlib.crc32(projections[0].detach().float().cpu().numpy().tobytes()) + int(steps)
     generator = torch.Generator().manual_seed(seed)
-    return [orthogonal_features(*projection.shape, generator).to(projection) for projection in projections]
+    return [orthogonal_features(len(p), p.shape[1], generator).to(p) for p in projections]
 
 
 @redraw.register_fake

@@ -89,8 +89,12 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circ
     q_tiles = _tiles(q, tile, tile)
     k_tiles, v_tiles = (_tiles(x, tile + 2 * radius, tile) for x in (k, v))
     mask = torch.where(neighbourhood(tile, radius, shape, tokens, q.device), 0.0, -math.inf).to(q.dtype)
+    # Rows in memory of a multiple of 8 numbers, to which torch would otherwise copy them for the kernel.
+    keys = mask.shape[3]
+    mask = F.pad(mask, (0, -keys % 8))
     if not circular:
-        mask = mask + _outside(height, width, radius, bottom, right, tile, tokens, q)
+        mask = mask + F.pad(_outside(height, width, radius, bottom, right, tile, tokens, q), (0, -keys % 8))
+    mask = mask[:, :, :, :keys]
     out = F.scaled_dot_product_attention(q_tiles, k_tiles, v_tiles, attn_mask=mask, scale=1 / math.sqrt(dim))
     rows, columns = (height + bottom) // tile, (width + right) // tile
     out = out.reshape(rows, columns, b, heads, tile, tile, tokens, dim + more).permute(2, 3, 0, 4, 1, 5, 6, 7)
