@@ -20,7 +20,8 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from torch import Tensor, nn
 
 from gcsa.baselines.performer import NAMES_OF_ENDS, TokenClassifier
-from gcsa.layers.checks import check_heads, check_sequence, check_whole
+from gcsa.layers.checks import check_heads, check_whole
+from gcsa.models.backbone import height_and_width
 from gcsa.models.registry import default_cfg, refuse_features_only
 
 
@@ -35,7 +36,7 @@ def require(package: str) -> ModuleType:
 class EfficientTransformer(TokenClassifier, ABC):
     """Base of both: a `net` over tokens (B, L, C), for images of one size, because both fix the number of tokens.
 
-    Raises ValueError for heads that do not divide dim, depth below 1 and, when called, images of another size.
+    Raises ValueError for heads that do not divide dim, depth below 1 and, when called, images of another size or none.
     """
 
     def __init__(
@@ -51,9 +52,8 @@ class EfficientTransformer(TokenClassifier, ABC):
         drop_rate: float,
         **options: Any,
     ) -> None:
-        size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
-        check_sequence(img_size=size)
-        check_whole(depth=depth, patch_size=patch_size)
+        size = height_and_width(img_size)
+        check_whole(depth=depth, patch_size=patch_size, img_size=min(size))
         check_heads(dim, heads, "dim")
         tokens = math.prod(-(-side // patch_size) for side in size)
         net = self.make_net(tokens, dim=dim, depth=depth, heads=heads, **options)
@@ -71,6 +71,8 @@ class EfficientTransformer(TokenClassifier, ABC):
                 f"this model is for images of {self.size[0]} x {self.size[1]}, not {x.shape[2]} x {x.shape[3]}: "
                 f"create it with img_size={tuple(x.shape[2:])}"
             )
+        if x.shape[0] == 0:
+            raise ValueError("this model takes one image or more, not an empty batch")
         x = self.embed(x)
         out = self.run(x.flatten(1, 2)).unflatten(1, x.shape[1:3])
         return self.norm(out).permute(0, 3, 1, 2)

@@ -123,7 +123,7 @@ def _attend_distances(q: Tensor, v: Tensor, w: Tensor, projection: Tensor) -> Te
     scores = (q_features @ w_features.T).permute(0, 1, 4, 2, 3).unsqueeze(2)  # (B, heads, 1, k + 1, H, W)
     values = v.squeeze(4).to(wide).permute(0, 1, 4, 2, 3)
     sums = sum_by_distance(values.reshape(-1, height, width), len(w) - 1).unflatten(0, values.shape[:3])
-    counts = sum_by_distance(torch.ones_like(values[0, 0, :1]), len(w) - 1)
+    counts = sum_by_distance(values.new_ones(1, height, width), len(w) - 1)
     out = (scores * sums).sum(3) / (scores * counts).sum(3).clamp_min(1e-30)
     return out.permute(0, 1, 3, 4, 2).unsqueeze(4).to(dtype)
 

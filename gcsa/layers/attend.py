@@ -34,8 +34,8 @@ def to_tokens(x: Tensor, heads: int, fibre: bool) -> Tensor:
 
 def from_tokens(x: Tensor, order: int) -> Tensor:
     """The inverse of `to_tokens`, for either number of tokens a position."""
-    b, heads, h, w = x.shape[:4]
-    return x.reshape(b, heads, h, w, order, -1).permute(0, 2, 3, 4, 1, 5).flatten(4)
+    b, heads, h, w, tokens, dim = x.shape
+    return x.reshape(b, heads, h, w, order, tokens * dim // order).permute(0, 2, 3, 4, 1, 5).flatten(4)
 
 
 @torch.fx.wrap

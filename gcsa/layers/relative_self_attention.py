@@ -311,7 +311,7 @@ def lifting_attention(
     """
     side = 2 * radius + 1
     patches = F.unfold(x, side, padding=radius).unflatten(1, (x.shape[1], -1))  # (B, C, K, H * W)
-    inside = F.unfold(torch.ones_like(x[:1, :1]), side, padding=radius)
+    inside = F.unfold(x.new_ones(1, 1, x.shape[2], x.shape[3]), side, padding=radius)
     encoding = torch.sin(wave_phases(grid(side, side, waves), waves) + phases).to(q.dtype)  # (N, K, M)
     # One product with the queries for all (h, offset): (B, heads, N * K, H * W).
     spatial = torch.einsum("hjm,edm->ehjd", encoding, amplitudes).flatten(1, 2) @ q

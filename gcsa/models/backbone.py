@@ -93,11 +93,7 @@ class Backbone(nn.Module):
         self.head = InvariantHead(fields, num_classes, group, head_fields, global_pool, drop_rate, **factory)
         self.head_hidden_size = self.head.num_features
         if img_size is not None:
-            size = (img_size, img_size) if isinstance(img_size, int) else img_size
-            check_sequence(img_size=size)
-            if len(size) != 2:
-                raise ValueError(f"img_size must be one number or a height and a width, not {tuple(size)}")
-            self.check_input_size(*size)
+            self.check_input_size(*height_and_width(img_size))
 
     def check_input_size(self, height: int, width: int) -> None:
         """Raises ValueError, naming the nearest sizes that work, unless quarter turns of such images are exact, and
@@ -222,6 +218,16 @@ class Isotropic(Backbone):
         rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
         info = [dict(num_chs=fields * group.order, reduction=stride, module=f"stages.{i}") for i in range(depth)]
         super().__init__(group, stem, lambda: [block(rate) for rate in rates], info, fields, **options)
+
+
+def height_and_width(img_size: int | tuple[int, int]) -> tuple[int, int]:
+    """Both sides of an image of `img_size`. Raises ValueError for anything but one or two whole numbers."""
+    sides = tuple(img_size) if isinstance(img_size, Sequence) and not isinstance(img_size, str) else (img_size,) * 2
+    if len(sides) != 2:
+        raise ValueError(f"img_size must be one number or a height and a width, not {sides}")
+    for side in sides:
+        check_whole(0, img_size=side)
+    return sides
 
 
 def total_stride(stem_strides: Sequence[int]) -> int:
