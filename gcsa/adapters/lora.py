@@ -18,6 +18,7 @@ from torch import nn
 from gcsa.adapters.convolutional_lora import ConvolutionalLora
 from gcsa.checkpoints import read_adapter
 from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.create import in_short
 
 
 def register(config: LoraConfig) -> LoraConfig:
@@ -91,7 +92,7 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
         try:
             peft_model = get_peft_model(model, config, adapter_name)
         except ValueError as error:
-            raise ValueError(f"the adapter in {folder} is of another model: {error}") from error
+            raise ValueError(f"the adapter in {folder} is of another model: {in_short(error)}") from error
     wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
     found = {name: tensor.shape for name, tensor in tensors.items()}
     if wanted != found:

@@ -14,6 +14,7 @@ from gcsa.checkpoints import save_recognizer
 from gcsa.checkpoints.files import CHARSET
 from gcsa.groups import group as make_group
 from gcsa.layers.head import from_nchw
+from gcsa.models.backbone import Backbone
 from gcsa.models.create import check_options, is_whole
 from gcsa.ocr.data.charset import Charset, display_order
 from gcsa.ocr.reading import Reading, frames, in_frame
@@ -92,8 +93,10 @@ class CTCRecognizer(nn.Module):
         if height % self.stride != 0:
             raise ValueError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
         self.height = height
-        with torch.no_grad():
-            _, _, self.rows, columns = made.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
+        self.rows, columns = height // self.stride, 1
+        if not isinstance(made, Backbone):  # of which the map's size is not told by its stride
+            with torch.no_grad():
+                _, _, self.rows, columns = made.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
         self.steps = columns * upsample
         self.encoder = made.train()
         self.head = CTCHead(made.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
