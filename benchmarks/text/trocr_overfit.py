@@ -1,4 +1,4 @@
-"""TrOCR on the equivariant encoder learns 64 lines by heart: `python benchmarks/trocr_overfit.py --threads 1`.
+"""TrOCR on the equivariant encoder learns 64 lines by heart: `python -m benchmarks.text.trocr_overfit --threads 1`.
 
 The first 64 training lines of fr17_roman_print that are at most 256 pixels wide at height 40; gcsa_ocr_tiny and a
 decoder of two layers from scratch, AdamW with one cycle of the rate. The error is counted in a fresh process that loads
@@ -16,9 +16,9 @@ from collections import defaultdict
 from typing import Any
 
 import torch
-from common import arguments, save
 from torch import Tensor
 
+from benchmarks.common import arguments, save
 from gcsa.data.files import data_root
 from gcsa.ocr.data.charset import Charset
 from gcsa.ocr.data.line_image import fit_line, read_line

@@ -1,4 +1,4 @@
-"""Time and memory of a forward pass as the image grows to 1024 x 1024: `python benchmarks/large_images.py`.
+"""Time and memory of a forward pass as the image grows to 1024 x 1024: `python -m benchmarks.scaling.large_images`.
 
 Neighbourhoods of radius 3 and linear attention on maps at 1/4 of the image (65,536 positions at 1024 x 1024), against
 `spatial` attention everywhere, whose time grows with the square. One image, c4, two blocks of 16 fields; memory is that
@@ -12,10 +12,10 @@ from typing import Any
 
 import timm
 import torch
-from common import DEVICE, alone, alternate, arguments, save, step_megabytes
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import DEVICE, alone, alternate, arguments, save, step_megabytes
 
 SHAPE: dict[str, Any] = dict(
     model_name="gcsa_small_c4", fields=16, heads=2, depth=2, stem_strides=(4,), head_fields=0, separable=True

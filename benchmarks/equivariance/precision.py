@@ -1,4 +1,4 @@
-"""How far half precision moves the class scores, and their invariance under quarter turns: `python benchmarks/precision.py`.
+"""How far half precision moves the class scores, and their invariance under quarter turns: `python -m benchmarks.equivariance.precision`.
 
 Random weights, biases, norms and scales; `IMAGES` random images of the model's own size. For each way to compute: the
 largest relative change of the logits of an image under an exact element (`invariance`), the largest distance of the
@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 import timm
 import torch
-from common import arguments, save
 from torch import Tensor
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import arguments, save
 from gcsa.models.backbone import Backbone
 from gcsa.testing import act, randomize, relative_error
 

@@ -1,13 +1,13 @@
 """Which ways to export and compile pass for which registered models, and how much faster a folded model is.
 
-`python benchmarks/export.py PATTERN...`: every name that matches ("*": all) by every way that is not yet in
+`python -m benchmarks.speed.export PATTERN...`: every name that matches ("*": all) by every way that is not yet in
 results/export_passes.json, written after each, so that a sweep can be made in parts; delete the file for a new one. Parity is relative to the largest output (or 1), in
 float32; for files on another number of images than was traced, and with "any size" also another height and width; for
 torch.compile over batches of 2, 3 and 5 by one graph, in training with the gradients of the parameters, relative to the
 largest of each (or 1). Images are small, 4 positions a side. Each way has a process of its own, with a limit of CPU time.
 Slow ways are only tried for bare names, for the groups of a size share their code.
 
-`python benchmarks/export.py`: the speed of folding at batch 1 and 32, into results/export.json.
+`python -m benchmarks.speed.export`: the speed of folding at batch 1 and 32, into results/export.json.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from typing import Any
 
 import timm
 import torch
-from common import RESULTS, alternate, arguments, save
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import RESULTS, alternate, arguments, save
 from gcsa.export import export, fold
 from gcsa.export.formats import TOLERANCE, parity_error
 from gcsa.ocr.recognizers.ctc import CTCRecognizer

@@ -1,4 +1,4 @@
-"""Every layer's speed against what the machine can do: `python benchmarks/layers.py`.
+"""Every layer's speed against what the machine can do: `python -m benchmarks.speed.layers`.
 
 Forward, and forward with backward, of each layer on one map (B, H, W, N, C); the achieved GFLOP/s as a share of the measured
 rate of float32 matrix products; and, for the forward pass, of the roofline, the larger of FLOPs over that rate and of
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from common import DEVICE, alternate, arguments, machine_rates, save
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks.common import DEVICE, alternate, arguments, machine_rates, save
 from gcsa.groups import group
 from gcsa.layers.block import Block, FieldMlp, LowPass
 from gcsa.layers.norm import FieldNorm

@@ -1,4 +1,4 @@
-"""Registered models as a user meets them, and two of timm's beside them: `python benchmarks/models.py`.
+"""Registered models as a user meets them, and two of timm's beside them: `python -m benchmarks.speed.models`.
 
 Images a second in evaluation, as created and folded, and in training (forward and backward), GFLOP an image, the share
 of the measured rate of float32 matrix products that evaluation reaches, and the peak memory of a training step in a fresh
@@ -17,10 +17,10 @@ from typing import Any
 
 import timm
 import torch
-from common import DEVICE, alone, arguments, forward_and_step, machine_rates, save, step_megabytes
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import DEVICE, alone, arguments, forward_and_step, machine_rates, save, step_megabytes
 from gcsa.evaluation.cost import count_flops
 from gcsa.export import fold
 from gcsa.models.backbone import Backbone

@@ -1,4 +1,4 @@
-"""One block in our layout against the same block of escnn modules: `python benchmarks/block.py`.
+"""One block in our layout against the same block of escnn modules: `python -m benchmarks.peers.block`.
 
 Full k x k queries, keys and values, and separable ones as in `gcsa_base`. Ours is folded for evaluation, as escnn keeps
 its expanded filters there. Memory is that of a training step in a fresh process each, beyond what it holds before.
@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from common import alone, arguments, forward_and_step, ratios, save, step_megabytes
 from torch import Tensor, nn
 
+from benchmarks.common import alone, arguments, forward_and_step, ratios, save, step_megabytes
 from gcsa.export import fold
 from gcsa.groups import group
 from gcsa.layers.block import Block
@@ -41,7 +41,7 @@ def build(shape: str, side: str) -> tuple[nn.Module, Tensor]:
     if side == OURS:
         options = dict(mlp_ratio=mlp_ratio, kernel_size=s["kernel_size"], separable=separable)
         return Block(s["fields"], s["heads"], group(f"c{s['order']}"), **options), x
-    from escnn_peer import CHANNELS_LAST, EscnnNet
+    from benchmarks.peers.escnn_peer import CHANNELS_LAST, EscnnNet
 
     size = (s["fields"], s["heads"], s["order"], s["kernel_size"], mlp_ratio, 1)
     peer = EscnnNet(*size, channels_last=side == CHANNELS_LAST, separable=separable)
@@ -49,7 +49,7 @@ def build(shape: str, side: str) -> tuple[nn.Module, Tensor]:
 
 
 def main() -> None:
-    from escnn_peer import PEERS
+    from benchmarks.peers.escnn_peer import PEERS
 
     args = arguments(__doc__)
     content = {}

@@ -1,4 +1,4 @@
-"""The choices inside SteerableConv2d: `python benchmarks/convolutions.py`.
+"""The choices inside SteerableConv2d: `python -m benchmarks.speed.convolutions`.
 
 A 1 x 1 convolution as `conv2d`, plain and dilated, or as `linear`, for a batch of 16 and of 8, which PyTorch takes to
 another library on one thread; and a depthwise convolution of each channel with itself or of each field over the whole
@@ -11,8 +11,9 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from common import alternate, arguments, save
 from torch import Tensor
+
+from benchmarks.common import alternate, arguments, save
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Accuracy under shifts of -8 to 8 pixels along x, as figure 1 of Horn et al.: `python benchmarks/shifts.py RUN...`.
+"""Accuracy under shifts of -8 to 8 pixels along x, as figure 1 of Horn et al.: `python -m benchmarks.equivariance.shifts RUN...`.
 
 Each RUN is an output folder of `train.py` on data=mnist or data=fashion_mnist; its name is the name of the curve. The
 test images are those of class 1 (the digit 1, trousers) that lose no pixel by such a shift. All runs on one data set
@@ -13,9 +13,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from common import RESULTS, save
 from torch import Tensor
 
+from benchmarks.common import RESULTS, save
 from gcsa.data import create_datamodule
 from gcsa.evaluation import shift_curve
 from gcsa.evaluation.load import load_model

@@ -1,4 +1,4 @@
-"""A training step of low-rank adapters against one of the whole model: `python benchmarks/adapters.py`.
+"""A training step of low-rank adapters against one of the whole model: `python -m benchmarks.text.adapters`.
 
 Forward, CTC loss, backward and AdamW on 8 lines of 480 pixels, for the recogniser and, last, the adapter of
 conf/experiment/ocr_adapter.yaml. Peak memory is that of three steps in a fresh process each, beyond what the process
@@ -12,8 +12,8 @@ from typing import Any
 
 import peft
 import torch
-from common import alone, alternate, arguments, resident_peak, save
 
+from benchmarks.common import alone, alternate, arguments, resident_peak, save
 from gcsa.adapters import lora_config
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.ocr.recognizers.decoding import ctc_loss

@@ -1,4 +1,4 @@
-"""`create_model("gcsa_small_c8")` in a fresh process, after torch and timm: `python benchmarks/startup.py`."""
+"""`create_model("gcsa_small_c8")` in a fresh process, after torch and timm: `python -m benchmarks.speed.startup`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from common import arguments, save
+from benchmarks.common import arguments, save
 
 PROGRAM = """
 import sys, time

@@ -1,4 +1,4 @@
-"""Invariance and equivariance error of every registered model, float32: `python benchmarks/invariance.py`.
+"""Invariance and equivariance error of every registered model, float32: `python -m benchmarks.equivariance.invariance`.
 
 Biases, norms and scales are random. Small images (two positions a side at the last stage, 16 pixels at least). The
 45 degrees are on smooth images of the model's own size, relative to the spread of the logits over the images.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import timm
 import torch
-from common import arguments, save
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import arguments, save
 from gcsa.evaluation import smooth_turn_error
 from gcsa.models.backbone import Backbone
 from gcsa.testing import act, randomize, relative_error

@@ -1,4 +1,4 @@
-"""Where the irrep basis pays: a 1 x 1 convolution in it against the same with the dense filter: `python benchmarks/irreps.py`.
+"""Where the irrep basis pays: a 1 x 1 convolution in it against the same with the dense filter: `python -m benchmarks.speed.irreps`.
 
 How many times faster it is in evaluation, folded, and in training (forward and backward, with the assembly of the filter),
 for groups, widths in and out, and batches of 14 x 14 positions. `computes_in_irreps` follows from this table.
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from common import DEVICE, alternate, arguments, save
 from torch import Tensor
 
+from benchmarks.common import DEVICE, alternate, arguments, save
 from gcsa.export import fold
 from gcsa.groups import group
 from gcsa.layers import steerable

@@ -1,4 +1,4 @@
-"""The published REViT shape for rotated MNIST, ours against escnn modules: `python benchmarks/revit_shape.py`.
+"""The published REViT shape for rotated MNIST, ours against escnn modules: `python -m benchmarks.peers.revit_shape`.
 
 C4, 12 fields, depth 4, 6 heads, 5 x 5 queries, keys and values, 14 x 14 positions, spatial attention, batch 64. That
 model's own code takes about 210 ms forward and 1,200 ms a training step on a machine of two cores (design, measured).
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import timm
 import torch
-from common import arguments, forward_and_step, ratios, save
-from escnn_peer import CHANNELS_LAST, NCHW, PEERS, EscnnNet
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import arguments, forward_and_step, ratios, save
+from benchmarks.peers.escnn_peer import CHANNELS_LAST, NCHW, PEERS, EscnnNet
 from gcsa.testing import equivariance_error
 
 PUBLISHED_MS = {"forward": 210, "forward_backward": 1200}

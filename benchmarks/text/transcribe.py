@@ -1,4 +1,4 @@
-"""Lines a second from file to text: `python benchmarks/transcribe.py --threads 2 [--kraken /other/venv/bin/python]`.
+"""Lines a second from file to text: `python -m benchmarks.text.transcribe --threads 2 [--kraken /other/venv/bin/python]`.
 
 256 training lines of fr17_roman_print, read by `gcsa.ocr.transcribe` in batches of 16 with random weights: images
 decoded, resized, recognised, decoded greedily. Beside it, in a process of its own on the same files, kraken's default
@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import alternate, save
 
+from benchmarks.common import alternate, save
 from gcsa.data.files import data_root
 from gcsa.ocr.data.charset import Charset
 from gcsa.ocr.data.lines import list_lines

@@ -1,4 +1,4 @@
-"""G-CSA against our own G-SA with relative encodings, the poster's setting: `python benchmarks/poster.py`.
+"""G-CSA against our own G-SA with relative encodings, the poster's setting: `python -m benchmarks.peers.poster`.
 
 Batch 32 of 96 x 96 images, c4, the same width, depth, heads and tokens (12 x 12 positions; every position sees all). The
 poster gives 144 ms against 91 ms on an RTX 3090, 1.58 times. Peak memory is that of one forward pass and one training
@@ -12,10 +12,10 @@ from typing import Any
 
 import timm
 import torch
-from common import alone, arguments, forward_and_step, ratios, save, step_megabytes
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import alone, arguments, forward_and_step, ratios, save, step_megabytes
 from gcsa.testing import equivariance_error
 
 SHAPE = dict(group="c4", fields=24, depth=6, heads=4, num_classes=2)

@@ -1,4 +1,4 @@
-"""What a training step of gcsa_pyramid_small costs, for docs/imagenet.md: `python benchmarks/imagenet_plan.py`.
+"""What a training step of gcsa_pyramid_small costs, for docs/imagenet.md: `python -m benchmarks.scaling.imagenet_plan`.
 
 Counted, not timed: FLOPs an image (forward; forward and backward) as torch's FlopCounterMode counts them, and the bytes an
 image that autograd keeps for the backward pass, in float32 and with bfloat16 autocast, with and without activation
@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import timm
 import torch
-from common import arguments, save
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import arguments, save
 from gcsa.data.sets.image_folder import ImageFiles
 
 MODEL, SIZE = "gcsa_pyramid_small", 224

@@ -1,4 +1,4 @@
-"""What equivariance costs: G-CSA against timm's ViT of the same positions, width, depth and heads: `python benchmarks/tax.py`.
+"""What equivariance costs: G-CSA against timm's ViT of the same positions, width, depth and heads: `python -m benchmarks.peers.tax`.
 
 C4, `spatial`, separable queries, keys and values, MLP ratio 4, 224 x 224 images and 14 x 14 positions, the stems
 included: 12 D^2 multiply-adds a position and block for the ViT, 4.5 D^2 and the depthwise convolutions here (D = 4 C).
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import timm
 import torch
-from common import DEVICE, arguments, forward_and_step, ratios, save
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import DEVICE, arguments, forward_and_step, ratios, save
 from gcsa.evaluation.cost import count_flops
 from gcsa.export import fold
 from gcsa.testing import equivariance_error

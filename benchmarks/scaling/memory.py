@@ -1,4 +1,4 @@
-"""Peak memory of a training step with and without activation checkpointing: `python benchmarks/memory.py`.
+"""Peak memory of a training step with and without activation checkpointing: `python -m benchmarks.scaling.memory`.
 
 One fresh process a measurement: the growth of its largest resident size in forward and backward, beyond the model and the
 images; the median of `--repeats`. Losses and gradients must agree first. What checkpointing costs in FLOPs stands in
@@ -13,10 +13,10 @@ from typing import Any
 
 import timm
 import torch
-from common import alone, arguments, save, step_megabytes
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import alone, arguments, save, step_megabytes
 
 SHAPES = {"gcsa_small": (16, 3, 96, 96), "gcsa_pyramid_small": (4, 3, 224, 224)}
 """Images (B, C, H, W) of each model."""

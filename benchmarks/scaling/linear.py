@@ -1,4 +1,4 @@
-"""Linear against exact group attention as the tokens double from 256 to 64k: `python benchmarks/linear.py`.
+"""Linear against exact group attention as the tokens double from 256 to 64k: `python -m benchmarks.scaling.linear`.
 
 Exact attention is left out where the size before, four times over, would take more than 20 seconds a call.
 """
@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from common import alternate, arguments, save
 
+from benchmarks.common import alternate, arguments, save
 from gcsa.layers.attend import GroupAttention, LinearAttention, attend_linear, orthogonal_features, to_tokens
 
 ORDER, FIELDS, HEADS, FEATURES = 8, 32, 2, 64

@@ -1,5 +1,5 @@
 """Neighbourhood attention in tiles up to 256 x 256 positions, and against a dense mask up to 64 x 64:
-`python benchmarks/neighbourhood.py`. Memory is that of a pass in a fresh process, beyond what it holds before."""
+`python -m benchmarks.scaling.neighbourhood`. Memory is that of a pass in a fresh process, beyond what it holds before."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from common import DEVICE, alone, alternate, arguments, save, step_megabytes
 from torch import Tensor, nn
 
+from benchmarks.common import DEVICE, alone, alternate, arguments, save, step_megabytes
 from gcsa.layers.attend import attend_nearby
 
 RADIUS, HEADS, DIM = 3, 4, 32
