@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from PIL import Image
 
-from gcsa.evaluation import Curve, cost_figure, save, scaling_figure, share_figure, shift_figure
+from gcsa.evaluation import Curve, cost_figure, scaling_figure, share_figure, shift_figure
 from report.results import ROOT, accuracy, load_benchmark, measured
 from report.training import shares_runs, systems_runs
 
@@ -64,7 +64,7 @@ def checksum(numbers: dict[str, Any], title: str) -> str:
 def write_figures() -> None:
     """Draws every figure."""
     for name, (draw, numbers, title) in plans().items():
-        save(draw(numbers, title), ROOT / "docs/results" / name, {CHECKSUM: checksum(numbers, title)})
+        draw(numbers, title).savefig(ROOT / "docs/results" / name, metadata={CHECKSUM: checksum(numbers, title)})
 
 
 def drawn_from(path: Path) -> str | None:

@@ -22,13 +22,12 @@ COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057")
 MAPS = 4
 
 
-def save(figure: Figure, path: str | Path, metadata: Mapping[str, str] | None = None) -> Path:
-    """Writes a PNG, whole or not at all, with text entries `metadata`, and returns its path. Raises OSError where it
-    cannot."""
+def save(figure: Figure, path: str | Path) -> Path:
+    """Writes a PNG, whole or not at all, and returns its path. Raises OSError where it cannot."""
     path = Path(path)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
         try:
-            FigureCanvasAgg(figure).print_png(file, metadata=dict(metadata or {}))
+            FigureCanvasAgg(figure).print_png(file)
             os.chmod(file.name, 0o644)
             os.replace(file.name, path)
         except BaseException:
