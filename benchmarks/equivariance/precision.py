@@ -48,16 +48,16 @@ def errors(name: str) -> dict[str, dict[str, float]]:
     channels, size, _ = model.default_cfg["input_size"]
     images = torch.randn(IMAGES, channels, size, size, generator=torch.Generator().manual_seed(0))
     exact = logits(model, images.double(), torch.float64, None)[0]
-    found = {}
+    errors_by_way = {}
     for way, (dtype, autocast) in WAYS.items():
         turned = logits(model, images, dtype, autocast)
         pairs = [(element[i], turned[0][i]) for element in turned for i in range(IMAGES)]
-        found[way] = {
+        errors_by_way[way] = {
             "invariance": max(relative_error(moved, upright) for moved, upright in pairs),
             "rounding": max(relative_error(turned[0][i], exact[i]) for i in range(IMAGES)),
             "same_class": sum(int(moved.argmax() == upright.argmax()) for moved, upright in pairs) / len(pairs),
         }
-    return found
+    return errors_by_way
 
 
 def main() -> None:

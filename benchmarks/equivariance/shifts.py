@@ -1,4 +1,4 @@
-"""Accuracy under shifts of -8 to 8 pixels along x, as figure 1 of Horn et al.: `python -m benchmarks.equivariance.shifts RUN...`.
+"""Accuracy under shifts of -8 to 8 pixels along x, as figure 1 of Horn et al. 2021 (arXiv:2102.07680): `python -m benchmarks.equivariance.shifts RUN...`.
 
 Each RUN is an output folder of `train.py` on data=mnist or data=fashion_mnist; its name is the name of the curve. The
 test images are those of class 1 (the digit 1, trousers) that lose no pixel by such a shift. All runs on one data set
@@ -32,11 +32,11 @@ def stays_inside(images: Tensor, margin: int) -> Tensor:
 
 def movable(data: str) -> list[tuple[Tensor, Tensor]]:
     """Batches of the test images of class 1 that stay inside."""
-    kept = []
+    parts_inside = []
     for images, labels in draw_sample(create_datamodule(name=data, batch_size=500), "test"):
         chosen = (labels == CLASS) & stays_inside(images, MARGIN)
-        kept.append((images[chosen], labels[chosen]))
-    images, labels = (torch.cat(parts) for parts in zip(*kept, strict=True))
+        parts_inside.append((images[chosen], labels[chosen]))
+    images, labels = (torch.cat(parts) for parts in zip(*parts_inside, strict=True))
     return list(zip(images.split(250), labels.split(250), strict=True))
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     path = RESULTS / "shifts.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     content = {data: before[data] for data in ("mnist", "fashion_mnist") if data in before}
-    save("shifts", content | {data: {"curves": found} for data, found in curves.items()} | {"trained_at": commits})
+    save("shifts", content | {data: {"curves": by_run} for data, by_run in curves.items()} | {"trained_at": commits})
 
 
 if __name__ == "__main__":

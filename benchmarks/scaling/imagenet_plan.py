@@ -66,16 +66,16 @@ def flops(model: nn.Module, training: bool) -> int:
 def saved_bytes(model: nn.Module, half: bool) -> int:
     """Bytes that autograd keeps for one more image in a batch; every storage once, parameters and buffers never."""
     totals = []
-    own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
+    persistent = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     for batch in (1, 2):
         storages: dict[int, int] = {}
-        kept = []  # alive, so that no address is used twice
+        alive = []  # so that no address is used twice
 
-        def pack(tensor: Tensor, storages: dict[int, int] = storages, kept: list[Tensor] = kept) -> Tensor:
+        def pack(tensor: Tensor, storages: dict[int, int] = storages, alive: list[Tensor] = alive) -> Tensor:
             storage = tensor.untyped_storage()
-            if storage.data_ptr() not in own:
+            if storage.data_ptr() not in persistent:
                 storages[storage.data_ptr()] = storage.nbytes()
-            kept.append(tensor)
+            alive.append(tensor)
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

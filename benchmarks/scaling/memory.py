@@ -56,8 +56,8 @@ def main() -> None:
         if max(content[name]["difference"].values()) > 1e-5:
             raise RuntimeError(f"{name} learns something else with checkpointing: {content[name]['difference']}")
         for label, checkpointing in (("kept", False), ("checkpointed", True)):
-            made = partial(build, name, checkpointing)
-            peaks = [alone(step_megabytes, made, True, args.threads) for _ in range(args.repeats)]
+            network = partial(build, name, checkpointing)
+            peaks = [alone(step_megabytes, network, True, args.threads) for _ in range(args.repeats)]
             content[name][label] = {"median_megabytes": median(peaks), "megabytes": peaks}
     save("memory", content)
 

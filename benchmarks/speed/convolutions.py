@@ -36,12 +36,12 @@ def main() -> None:
         content[name] = alternate(sides, args.repeats)
     for fields, order, size, batch in ((12, 8, 7, 64), (24, 8, 12, 16)):
         x = torch.randn(batch, size, size, order, fields, requires_grad=True)
-        own = torch.randn(order * fields, 1, 3, 3, requires_grad=True)
+        depthwise = torch.randn(order * fields, 1, 3, 3, requires_grad=True)
         whole = torch.randn(fields * order, order, 3, 3, requires_grad=True)
 
-        def channel(x: Tensor = x, own: Tensor = own) -> None:
+        def channel(x: Tensor = x, depthwise: Tensor = depthwise) -> None:
             image = x.flatten(3).permute(0, 3, 1, 2)
-            F.conv2d(image, own, padding=1, groups=own.shape[0]).sum().backward()
+            F.conv2d(image, depthwise, padding=1, groups=depthwise.shape[0]).sum().backward()
 
         def field(x: Tensor = x, whole: Tensor = whole, fields: int = fields, order: int = order) -> None:
             image = x.transpose(3, 4).flatten(3).permute(0, 3, 1, 2)

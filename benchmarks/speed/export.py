@@ -1,11 +1,12 @@
 """Which ways to export and compile pass for which registered models, and how much faster a folded model is.
 
-`python -m benchmarks.speed.export PATTERN...`: every name that matches ("*": all) by every way that is not yet in
-results/export_passes.json, written after each, so that a sweep can be made in parts; delete the file for a new one. Parity is relative to the largest output (or 1), in
-float32; for files on another number of images than was traced, and with "any size" also another height and width; for
-torch.compile over batches of 2, 3 and 5 by one graph, in training with the gradients of the parameters, relative to the
-largest of each (or 1). Images are small, 4 positions a side. Each way has a process of its own, with a limit of CPU time.
-Slow ways are only tried for bare names, for the groups of a size share their code.
+`python -m benchmarks.speed.export PATTERN...` tries every name that matches ("*": all) in every way that is not yet in
+results/export_passes.json, which is written after each, so that a sweep can be done in parts; delete the file to start
+again. A difference is relative to the largest output (or to 1), in float32. Files are tried on another number of images
+than was traced, and with "any size" also on another height and width; torch.compile on batches of 2, 3 and 5 with one
+graph, in training with the gradients of the parameters, each relative to its largest entry (or to 1). Images are small, 4
+positions a side. Each way runs in a process of its own with a limit of CPU time. Slow ways are tried for bare names only,
+because the groups of a size share their code.
 
 `python -m benchmarks.speed.export`: the speed of folding at batch 1 and 32, into results/export.json.
 """
@@ -78,8 +79,8 @@ def compile_error(name: str, backend: str, train: bool) -> float:
     for batch in (2, 3, 5):
         x = torch.randn(batch, *size)
         torch._dynamo.mark_dynamic(x, 0)
-        found = [outputs(run, x, module, train) for run, module in ((compiled, twin), (model, model))]
-        for a, b in zip(*found, strict=True):
+        sides = [outputs(run, x, module, train) for run, module in ((compiled, twin), (model, model))]
+        for a, b in zip(*sides, strict=True):
             worst = max(worst, parity_error(nn.Identity(), lambda _, a=a: a, b))
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     if graphs > 1:
@@ -198,8 +199,8 @@ def main() -> None:
     if patterns:
         sweep(patterns)
     else:
-        found = {name: {str(batch): speed(name, batch, args.repeats) for batch in (1, 32)} for name in SPEED}
-        save("export", {"speed": found})
+        speeds = {name: {str(batch): speed(name, batch, args.repeats) for batch in (1, 32)} for name in SPEED}
+        save("export", {"speed": speeds})
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ BATCHES = (1, 8, 32)
 def layers(name: str, width: int, out: int) -> dict[str, SteerableConv2d]:
     """The same layer with the dense filter and in the irrep basis, whatever the rule says."""
     order, rule = group(name).order, steerable.computes_in_irreps
-    made = {}
+    convolutions = {}
     for side, in_irreps in (("dense", False), ("irreps", True)):
         steerable.computes_in_irreps = lambda order, width, in_irreps=in_irreps: in_irreps
-        made[side] = SteerableConv2d(width // order, out // order, 1, name).to(DEVICE)
+        convolutions[side] = SteerableConv2d(width // order, out // order, 1, name).to(DEVICE)
     steerable.computes_in_irreps = rule
-    made["irreps"].load_state_dict(made["dense"].state_dict())
-    return made
+    convolutions["irreps"].load_state_dict(convolutions["dense"].state_dict())
+    return convolutions
 
 
 def evaluate(module: torch.nn.Module, x: Tensor) -> Callable[[], object]:

@@ -58,15 +58,15 @@ def peak_megabytes(side: str, threads: int) -> float:
 
 def main() -> None:
     args = arguments(__doc__)
-    made = {side: make_step(side) for side in SIDES}
+    steps = {side: make_step(side) for side in SIDES}
     total = sum(p.numel() for p in CTCRecognizer(CHARACTERS).parameters())
     save(
         "adapters",
         {
             "shape": "gcsa_ocr_tiny, 8 lines of 40 x 480",
             "parameters": total,
-            "trainable": {side: count for side, (_, count) in made.items()},
-            "step": alternate({side: step for side, (step, _) in made.items()}, args.repeats),
+            "trainable": {side: count for side, (_, count) in steps.items()},
+            "step": alternate({side: step for side, (step, _) in steps.items()}, args.repeats),
             "peak_megabytes": {side: alone(peak_megabytes, side, args.threads) for side in SIDES},
         },
     )

@@ -37,10 +37,10 @@ def kraken(python: str | None, files: list[Path], classes: int, threads: int, re
     """What `transcribe_kraken.py` measures in the environment of `python`, or why it did not."""
     if python is None:
         return {"not measured": "--kraken was not given: it needs an environment of its own"}
-    given = json.dumps(
+    request = json.dumps(
         {"files": list(map(str, files)), "classes": classes, "batch": BATCH, "threads": threads, "repeats": repeats}
     )
-    done = subprocess.run([python, str(KRAKEN)], input=given, capture_output=True, encoding="utf-8")
+    done = subprocess.run([python, str(KRAKEN)], input=request, capture_output=True, encoding="utf-8")
     if done.returncode:
         return {"not measured": done.stderr.strip().rpartition("\n")[2]}
     return json.loads(done.stdout.splitlines()[-1])
@@ -63,8 +63,8 @@ def main() -> None:
     }
 
     def run(name: str) -> None:
-        found = list(transcribe(models[name], find_lines(files), SIDES[name][2], batch_size=BATCH))
-        assert all(transcript.reading is not None for transcript in found)
+        transcripts = list(transcribe(models[name], find_lines(files), SIDES[name][2], batch_size=BATCH))
+        assert all(transcript.reading is not None for transcript in transcripts)
 
     timings = alternate({name: partial(run, name) for name in SIDES}, args.repeats, warm_up=1)
     content: dict[str, Any] = {"lines": len(files), "batch": BATCH, "threads": args.threads}

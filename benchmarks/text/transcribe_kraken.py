@@ -28,22 +28,22 @@ def page(files: list[str]) -> tuple[Image.Image, Segmentation]:
 
 
 def main() -> None:
-    given = json.load(sys.stdin)
-    torch.set_num_threads(given["threads"])
+    request = json.load(sys.stdin)
+    torch.set_num_threads(request["threads"])
     torch.manual_seed(0)
     spec = VGSLRecognitionTrainingConfig().spec
-    model = TorchVGSLModel(vgsl=f"{spec[:-1]} O1c{given['classes']}]", model_type=["recognition"], seg_type="bbox")
-    model.add_codec(PytorchCodec([chr(0x4E00 + i) for i in range(given["classes"] - 1)]))
+    model = TorchVGSLModel(vgsl=f"{spec[:-1]} O1c{request['classes']}]", model_type=["recognition"], seg_type="bbox")
+    model.add_codec(PytorchCodec([chr(0x4E00 + i) for i in range(request["classes"] - 1)]))
     model.prepare_for_inference(
-        RecognitionInferenceConfig(batch_size=given["batch"], num_line_workers=0, accelerator="cpu")
+        RecognitionInferenceConfig(batch_size=request["batch"], num_line_workers=0, accelerator="cpu")
     )
     times = []
-    for i in range(1 + given["repeats"]):
+    for i in range(1 + request["repeats"]):
         start = time.perf_counter()
-        read = list(model.predict(*page(given["files"])))
+        read = list(model.predict(*page(request["files"])))
         if i > 0:
             times.append((time.perf_counter() - start) * 1e3)
-    assert len(read) == len(given["files"])
+    assert len(read) == len(request["files"])
     print(
         json.dumps(
             {

@@ -32,14 +32,14 @@ EPOCHS, BATCH, RATE, SEED = 100, 8, 1e-3, 0
 
 def short_lines() -> list[tuple[Tensor, str]]:
     """The images (1, 40, W) and texts."""
-    found: list[tuple[Tensor, str]] = []
+    lines: list[tuple[Tensor, str]] = []
     for line in list_lines(data_root(None) / "ocr_lines" / SCRIPT, ("train",)):
         image = fit_line(read_line(line, HEIGHT), HEIGHT, upright=True)
         if image.shape[2] <= WIDEST:
-            found.append((image, line.text))
-        if len(found) == LINES:
+            lines.append((image, line.text))
+        if len(lines) == LINES:
             break
-    return found
+    return lines
 
 
 def batches(lines: list[tuple[Tensor, str]]) -> list[tuple[Tensor, list[str]]]:
@@ -78,7 +78,7 @@ def evaluate(folder: str, threads: int) -> dict[str, Any]:
     torch.set_num_threads(threads)
     recognizer = TrOCRRecognizer.from_pretrained(folder)
     data = batches(short_lines())
-    meant = [text for _, texts in data for text in texts]
+    expected = [text for _, texts in data for text in texts]
     read = {
         name: [reading.text for images, _ in data for reading in recognizer.read(images, orientation, beams)]
         for name, orientation, beams in (("greedy", "upright", 1), ("beams of 4", "upright", 4), ("any", "any", 1))
@@ -92,7 +92,7 @@ def evaluate(folder: str, threads: int) -> dict[str, Any]:
         for turn in (90, 180, 270)
     }
     return {
-        "cer": {name: text_scores(texts, meant).cer for name, texts in read.items()},
+        "cer": {name: text_scores(texts, expected).cer for name, texts in read.items()},
         "turned_lines_that_read_the_same": {
             turn: sum(a == b for a, b in zip(texts, read["any"], strict=True)) for turn, texts in turned.items()
         },
