@@ -1,4 +1,4 @@
-"""The same transformer made of escnn's modules: the reference that the benchmarks compare with.
+"""The same transformer built from escnn's modules (Weiler and Cesa 2019, arXiv:1911.08251), to compare with.
 
 R2Conv for every convolution and escnn's field-major layout (B, C * N, H, W), with PyTorch's fused attention. Two
 variants: with the norm written on NCHW tensors, and with the norm through a permutation, after which every tensor is

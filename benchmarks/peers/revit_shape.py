@@ -1,7 +1,7 @@
-"""The published REViT shape for rotated MNIST, ours against escnn modules: `python -m benchmarks.peers.revit_shape`.
+"""The published shape of REViT (Zaheer et al. 2026, arXiv:2606.25318) for rotated MNIST, ours against escnn modules: `python -m benchmarks.peers.revit_shape`.
 
-C4, 12 fields, depth 4, 6 heads, 5 x 5 queries, keys and values, 14 x 14 positions, spatial attention, batch 64. That
-model's own code takes about 210 ms forward and 1,200 ms a training step on a machine of two cores (design, measured).
+C4, 12 fields, depth 4, 6 heads, 5 x 5 queries, keys and values, 14 x 14 positions, spatial attention, batch 64. The
+published code takes about 210 ms forward and 1,200 ms a training step on a machine of two cores (measured once).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Forward, and forward with backward, of each layer on one map (B, H, W, N, C); the achieved GFLOP/s as a share of the measured
 rate of float32 matrix products; and, for the forward pass, of the roofline, the larger of FLOPs over that rate and of
 bytes over the measured copy bandwidth, with input, output and parameters as the bytes. Convolutions of 3 x 3 can exceed
-it: the library's Winograd form needs fewer operations than are counted. The last row is what assembling a filter costs.
+it: Winograd's algorithm (Lavin and Gray 2015, arXiv:1509.09308) needs fewer operations than are counted. The last row is what assembling a filter costs.
 """
 
 from __future__ import annotations
