@@ -154,7 +154,7 @@ def test_files_that_hold_no_recogniser(finished: Path, tmp_path: Path) -> None:
     for source, adapter, error, message in (
         (tmp_path / "bad.ckpt", None, ValueError, "bad.ckpt is damaged or not a checkpoint"),
         (tmp_path / "none.ckpt", None, FileNotFoundError, "there is no checkpoint"),
-        (finished / "weights", finished, FileNotFoundError, "there is no .*charset.txt"),
+        (finished / "weights", finished, FileNotFoundError, "there is no .*adapter_config.json"),
     ):
         with pytest.raises(error, match=message):
             load_recognizer(source, adapter)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -64,14 +64,16 @@ class CTCRecognizer(nn.Module):
         options: the arguments other than `characters`, so that a recogniser can be made again.
     """
 
+    defaults: ClassVar[dict[str, Any]] = dict(height=40, hidden=256, upsample=2, drop_rate=0.1)
+
     def __init__(
         self,
         characters: str,
         encoder: str = "gcsa_ocr_tiny",
-        height: int = 40,
-        hidden: int = 256,
-        upsample: int = 2,
-        drop_rate: float = 0.1,
+        height: int = defaults["height"],
+        hidden: int = defaults["hidden"],
+        upsample: int = defaults["upsample"],
+        drop_rate: float = defaults["drop_rate"],
         **options: Any,
     ) -> None:
         super().__init__()
