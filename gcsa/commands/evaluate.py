@@ -8,8 +8,8 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from gcsa.commands.composition import composition_errors, task_errors
 from gcsa.commands.conf import conf_folder
-from gcsa.commands.errors import composition_errors, user_errors
 from gcsa.published import published
 
 
@@ -23,7 +23,7 @@ def offer_configs(folder: Path) -> None:
 @hydra.main(version_base="1.3", config_path=None, config_name="evaluate")
 def run(cfg: DictConfig) -> None:
     output_dir = Path(HydraConfig.get().runtime.output_dir)
-    with user_errors(output_dir):
+    with task_errors(output_dir):
         from gcsa.evaluation.run import evaluate
         from gcsa.training.results import git_commit, machine, write_json
 

@@ -17,7 +17,7 @@ from gcsa.export.formats import FORMATS, check_file, export
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.program import program
-from gcsa.published import list_published, published
+from gcsa.published import published
 
 LARGEST = 4096
 """Pixels a side: attention over more positions takes minutes and gigabytes where it was a slip of the keyboard."""
@@ -62,8 +62,8 @@ def default_size(model: Any) -> tuple[int, int, int]:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(prog=program("export"), description="Writes a model in a format that runs elsewhere.")
-    known = ", ".join(list_published())
-    parser.add_argument("model", help=f"a name in timm, a .ckpt of train.py, a folder of weights, or one of {known}")
+    what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
+    parser.add_argument("model", help=what)
     parser.add_argument("--format", choices=list(FORMATS), required=True)
     parser.add_argument("--output", required=True, metavar="FILE")
     parser.add_argument("--group", help='such as "c8", for a name in timm')

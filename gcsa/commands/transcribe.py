@@ -29,7 +29,7 @@ from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.reading import ORIENTATIONS, check_orientation
 from gcsa.ocr.transcribe import ADAPTER, Transcript, find_lines, sentence, transcribe
 from gcsa.program import program
-from gcsa.published import list_published, published
+from gcsa.published import published
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -40,7 +40,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is transcribed.",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help=f".ckpt of train.py, folder of weights, or one of {', '.join(list_published())}"
+        "model", metavar="MODEL", help=".ckpt of train.py, folder of weights, or the name of published ones"
     )
     parser.add_argument(
         "inputs",
