@@ -11,16 +11,13 @@ from peft import (
     PeftModel,
     get_peft_model,
     get_peft_model_state_dict,
-    load_peft_weights,
     set_peft_model_state_dict,
 )
-from safetensors import SafetensorError
 from torch import nn
 
 from gcsa.adapters.convolutional_lora import ConvolutionalLora
+from gcsa.checkpoints import read_adapter
 from gcsa.layers.steerable import SteerableConv2d
-
-FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 def register(config: LoraConfig) -> LoraConfig:
@@ -78,15 +75,9 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     Raises FileNotFoundError for a missing file and ValueError for a damaged one, or for an adapter of another model,
     which leaves `model` without it.
     """
-    folder = Path(folder)
-    for file in FILES:
-        if not (folder / file).is_file():
-            raise FileNotFoundError(f"there is no {folder / file}: name a folder as save_pretrained writes it")
-    try:
-        config = LoraConfig.from_pretrained(str(folder))
-        tensors = load_peft_weights(str(folder), device="cpu")
-    except (ValueError, TypeError, KeyError, OSError, SafetensorError) as error:
-        raise ValueError(f"{folder} does not hold a whole LoRA adapter ({type(error).__name__}: {error})") from error
+    adapter = read_adapter(folder)
+    tensors = adapter.tensors
+    config = LoraConfig(**adapter.config)
     config.inference_mode = not is_trainable
     register(config)
     peft_model: Any

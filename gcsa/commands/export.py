@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from gcsa.checkpoints import make_classifier, read
 from gcsa.commands.errors import Parser, user_errors
-from gcsa.evaluation.load import create, from_checkpoint, from_folder
 from gcsa.export.formats import FORMATS, check_file, export
-from gcsa.ocr.load import load_recognizer
+from gcsa.models.create import create_model
+from gcsa.ocr.load import make_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.program import program
 from gcsa.published import published
@@ -27,29 +27,12 @@ def open_model(source: str, group: str | None = None) -> nn.Module:
     """The model that `source` names: a .ckpt of train.py, a folder of weights of either kind, or a name in timm, which
     gives random weights and takes another `group`. Raises FileNotFoundError and ValueError, naming the source."""
     path = Path(source.removeprefix("local-dir:"))
-    is_file = source.startswith("local-dir:") or path.suffix == ".ckpt" or path.is_dir()
-    if not is_file:
-        return create(source, **({} if group is None else {"group": group}))
+    if not source.startswith("local-dir:") and path.suffix != ".ckpt" and not path.is_dir():
+        return create_model(source, group=group)
     if group is not None:
         raise ValueError(f"--group {group} is for a name in timm: {source} has a group already")
-    if path.suffix != ".ckpt":
-        return load_recognizer(path) if _is_recognizer(path) else from_folder(f"local-dir:{path}")
-    try:
-        return from_checkpoint(path)
-    except ValueError as error:
-        if not isinstance(error.__cause__, KeyError):  # it has no number of classes
-            raise
-        try:
-            return load_recognizer(path)
-        except ValueError as other:
-            raise (error if isinstance(other.__cause__, KeyError) else other) from None  # it has no characters either
-
-
-def _is_recognizer(folder: Path) -> bool:
-    try:
-        return "characters" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False  # which the loader of the other kind explains
+    weights = read(source)
+    return make_classifier(weights) if weights.characters is None else make_recognizer(weights)
 
 
 def default_size(model: Any) -> tuple[int, int, int]:

@@ -17,12 +17,11 @@ BY_HYDRA = {".hydra", "train.log", "multirun.yaml"}
 
 @dataclass(frozen=True)
 class Before:
-    """What was there before Hydra began: of `folder`, of a run or of all runs of `-m`, the names in it and the files of
-    .hydra; and which of `folder` and its parents existed."""
+    """What was there before Hydra began: the names in `folder`, of a run or of all runs of `-m`, and which of `folder` and
+    its parents existed."""
 
     folder: Path
     names: frozenset[str]
-    record: dict[Path, bytes]
     existing: frozenset[Path]
 
 
@@ -44,8 +43,7 @@ def remember(folder: Path) -> None:
     global _before
     folder = folder.absolute()
     names = frozenset(os.listdir(folder)) if folder.is_dir() else frozenset()
-    record = {file: file.read_bytes() for file in folder.glob(".hydra/*.yaml")}
-    _before = Before(folder, names, record, frozenset(path for path in (folder, *folder.parents) if path.exists()))
+    _before = Before(folder, names, frozenset(path for path in (folder, *folder.parents) if path.exists()))
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -68,8 +66,6 @@ def remove_leftovers(folder: Path) -> None:
         if path == _before.folder:
             for name in fresh:
                 _delete(path / name)
-            for file, content in _before.record.items():
-                file.write_bytes(content)
         return
 
 

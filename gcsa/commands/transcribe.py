@@ -67,7 +67,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=_count(1000), help="of the CPU (default: one a core)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
     args = parser.parse_intermixed_args(argv)
-    args.model = published(args.model) or args.model
     first = published(args.inputs[0]) or Path(args.inputs[0])
     if args.adapter is not None:
         args.adapter = published(args.adapter) or args.adapter

@@ -67,7 +67,8 @@ def _planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
     path = folder / f"tables-v{_VERSION}-{group}-k{kernel_size}"
     tables = _read(path)
     if tables is None:
-        tables = _build(group, kernel_size)
+        with torch.device("cpu"):  # also where a model is created on the meta device, which holds no numbers
+            tables = _build(group, kernel_size)
         _write(path, tables)
     return tables
 

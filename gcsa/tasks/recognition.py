@@ -9,12 +9,13 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
+from gcsa.checkpoints import read, save_recognizer
 from gcsa.evaluation import count_flops
 from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.measure import measure as measure_reading
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.ocr.recognizers.decoding import ctc_loss, greedy
-from gcsa.training.adapt import attach, check_adapter, read_base
+from gcsa.training.adapt import attach, check_adapter
 from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
@@ -95,12 +96,12 @@ class Recognition:
     def build_data(self, cfg: dict[str, Any]) -> LinesDataModule:
         """The data module of `cfg["data"]`, with the charset of the adapter's base to continue where there is one.
 
-        Raises ValueError for options that it refuses, and whatever `read_base` does.
+        Raises ValueError for options that it refuses, and whatever `gcsa.checkpoints.read` does.
         """
         options = {key: value for key, value in cfg["data"].items() if key != "name"}
         if cfg.get("adapter") is not None and options["charset"] is None:
             check_adapter(cfg["adapter"])
-            options["charset"] = read_base(cfg["adapter"]["base"]).characters
+            options["charset"] = read(cfg["adapter"]["base"]).characters
         try:
             return LinesDataModule(seed=cfg["seed"], **options)
         except TypeError as error:
@@ -121,8 +122,8 @@ class Recognition:
         return module
 
     def export(self, recognizer: Recognizer, data: LinesDataModule, folder: Path) -> str:
-        """Writes the weights into `folder`, for `CTCRecognizer.from_pretrained` and transcribe.py; returns it."""
-        return str(recognizer.model.save_pretrained(folder))
+        """Writes the weights into `folder`, for transcribe.py; returns it."""
+        return str(save_recognizer(recognizer.model, folder, {"data": data.script or data.name}))
 
     def count_flops(self, recognizer: Recognizer, data: LinesDataModule) -> int:
         """FLOPs of a line of `COUNTED_WIDTH` pixels."""

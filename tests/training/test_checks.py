@@ -30,11 +30,14 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
         ("seed=-1", r"seed must be a whole number, 0 or more, got -1"),
         ("threads=0", r"threads must be a whole number above 0, got 0"),
         ("label_smoothing=1.5", r"label_smoothing must be at least 0 and below 1, got 1\.5"),
-        ("monitor.metric=val/f1", r"unknown monitor\.metric 'val/f1': choose one of val/accuracy"),
+        (
+            "monitor.metric=val/f1",
+            r"monitor\.metric=val/f1 is not measured with data=digits: choose one of val/accuracy",
+        ),
         ("monitor.metric=val/auroc", r"needs two classes, but digits has 10"),
         ("monitor.mode=up", r"monitor\.mode must be max or min, got 'up'"),
         ("model.name=gcsa_tinny", r"unknown model 'gcsa_tinny': choose one of .*gcsa_tiny"),
-        ("+model.widht=3", r"test_efficientnet' does not take .*widht=3"),
+        ("+model.widht=3", r"unknown model option 'widht': did you mean width"),
         ("optimizer.opt=adamm", r"unknown optimizer 'adamm': .*such as adamw?"),
         ("optimizer.lr=-1", r"[Ll]earning rate"),
         ("optimizer.lr=fast", r"optimizer adamw does not take .*fast"),
@@ -57,8 +60,8 @@ def test_bad_values(tmp_path: Path, override: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.group=x4", r"unknown group 'x4'"),
-        ("model.attention=global", r"unknown attention 'global': choose one of"),
+        ("model.group=x4", r"group='x4' must be c or d and a number"),
+        ("model.attention=global", r"attention='global' must be one of spatial, group, linear"),
         ("model.fields=7", r"heads=\d+ does not divide fields=7"),
         ("model.stem_strides=[2,2,2]", r"28 x 28 .*multiples of 8; resize 28 to 24 or 32"),
     ],

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from gcsa.checkpoints import save_recognizer
+from gcsa.checkpoints.files import CHARSET
 from gcsa.groups import group as make_group
 from gcsa.layers.head import from_nchw
+from gcsa.models.create import check_options, is_whole
 from gcsa.ocr.data.charset import Charset, display_order
 from gcsa.ocr.reading import Reading, frames, in_frame
 from gcsa.ocr.recognizers.decoding import beam_search, greedy
 from gcsa.ocr.recognizers.encoder import create_encoder
-
-FILES = ("config.json", "model.safetensors")
-CHARSET_FILE = "charset.txt"
 
 
 class CTCHead(nn.Module):
@@ -78,9 +75,10 @@ class CTCRecognizer(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        for name, value in (("height", height), ("hidden", hidden), ("upsample", upsample)):
-            if value < 1:
-                raise ValueError(f"{name} must be 1 or more, not {value}")
+        check_options({"hidden": hidden, "drop_rate": drop_rate})
+        for name, value in (("height", height), ("upsample", upsample)):
+            if not is_whole(value, 1, 1024):
+                raise ValueError(f"{name} must be a whole number from 1 to 1024, not {value!r}")
         self.charset = Charset(characters)
         self.options: dict[str, Any] = dict(
             encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate, **options
@@ -135,33 +133,11 @@ class CTCRecognizer(nn.Module):
 
     def save_charset(self, folder: Path) -> None:
         """Writes charset.txt beside an adapter, whose classifier may know more characters than its base."""
-        (folder / CHARSET_FILE).write_text(self.charset.characters, encoding="utf-8")
+        (folder / CHARSET).write_text(self.charset.characters, encoding="utf-8")
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Writes config.json and model.safetensors into `folder`, for `from_pretrained`. Returns it."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / FILES[1])
-        config = {"characters": self.charset.characters, **self.options}
-        (folder / FILES[0]).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        return folder
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path) -> CTCRecognizer:
-        """The recogniser that `save_pretrained` wrote, in eval mode.
-
-        Raises FileNotFoundError for a missing file and ValueError for a damaged one.
-        """
-        folder = Path(folder)
-        for file in FILES:
-            if not (folder / file).is_file():
-                raise FileNotFoundError(f"there is no {folder / file}: name a folder of weights as train.py writes it")
-        try:
-            model = cls(**json.loads((folder / FILES[0]).read_text(encoding="utf-8")))
-            model.load_state_dict(load_file(folder / FILES[1]))
-        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
-            raise ValueError(f"{folder} does not hold a whole recogniser: {' '.join(str(error).split())}") from error
-        return model.eval()
+        """Writes config.json and model.safetensors into `folder`, for `gcsa.ocr.load.load_recognizer`. Returns it."""
+        return save_recognizer(self, folder)
 
     def text(self, classes: Iterable[int]) -> str:
         """What classes from left to right say, in logical order."""
