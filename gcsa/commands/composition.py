@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from gcsa.commands.errors import FULL_ERROR, USERS, one_sentence, user_errors
+from gcsa.commands.errors import FULL_ERROR, USERS, Parser, one_sentence, user_errors
 from gcsa.commands.leftovers import remove_leftovers
 
 UNKNOWN_CHOICE = re.compile(r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?)( Config search path.*)?$")
@@ -47,5 +48,10 @@ def task_errors(folder: Path) -> Iterator[None]:
 def composition_errors() -> Iterator[None]:
     """`user_errors` around the whole of a Hydra program, for what fails before its task starts."""
     os.environ[FULL_ERROR] = "1"  # makes Hydra raise its errors to us instead of printing them itself
-    with user_errors(None, HYDRA_USERS, explain):
-        yield
+    before = argparse.ArgumentParser.error
+    argparse.ArgumentParser.error = Parser.error  # type: ignore  # Hydra makes the parser itself
+    try:
+        with user_errors(None, HYDRA_USERS, explain):
+            yield
+    finally:
+        argparse.ArgumentParser.error = before  # type: ignore

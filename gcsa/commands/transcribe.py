@@ -89,7 +89,9 @@ def _count(most: int) -> Callable[[str], int]:
 
 def _device(name: str) -> torch.device:
     try:
-        return torch.zeros(1, device=name).device
+        on_device = torch.zeros(1, device=name)
+        on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do
+        return on_device.device
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"--device {name} cannot be used here: {sentence(error)[:100]}") from error
 
