@@ -22,6 +22,7 @@ from gcsa.checkpoints.files import (
 )
 from gcsa.checkpoints.tensors import check_finite
 from gcsa.models.create import check_name, check_options, is_number, is_whole
+from gcsa.published import published
 
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
@@ -52,8 +53,8 @@ class Weights:
 
 
 def read(source: str | Path) -> Weights:
-    """The weights in a .ckpt of train.py, in a folder (local-dir:FOLDER or FOLDER), or in a repository of the Hugging Face
-    hub (hf-hub:OWNER/NAME).
+    """The weights in a .ckpt of train.py, in a folder (local-dir:FOLDER or FOLDER), of a name in `list_published()`, or in
+    a repository of the Hugging Face hub (hf-hub:OWNER/NAME).
 
     Raises FileNotFoundError for what is not there, and ValueError, naming the file, for one that is damaged, says
     something that weights may not say, or holds an adapter that is not merged.
@@ -61,7 +62,7 @@ def read(source: str | Path) -> Weights:
     text = str(source)
     if text.startswith("hf-hub:"):
         return _read_folder(download(text.removeprefix("hf-hub:")), text)
-    path = Path(text.removeprefix("local-dir:"))
+    path = published(text) or Path(text.removeprefix("local-dir:"))
     if path.suffix == ".ckpt" and not path.is_dir():
         return _read_checkpoint(path)
     return _read_folder(path, text)

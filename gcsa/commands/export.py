@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,16 @@ import torch
 from torch import nn
 
 from gcsa.checkpoints import make_classifier, read
+from gcsa.commands.errors import Parser, user_errors
 from gcsa.export.formats import FORMATS, check_file, export
 from gcsa.models.create import create_model
 from gcsa.ocr.load import make_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.program import program
+from gcsa.published import published
+
+LARGEST = 4096
+"""Pixels a side: attention over more positions takes minutes and gigabytes where it was a slip of the keyboard."""
 
 
 def open_model(source: str, group: str | None = None) -> nn.Module:
@@ -40,31 +44,35 @@ def default_size(model: Any) -> tuple[int, int, int]:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="export.py", description="Writes a model in a format that runs elsewhere.")
-    parser.add_argument("model", help="a name in timm, a .ckpt of train.py, or a folder of weights")
+    parser = Parser(prog=program("export"), description="Writes a model in a format that runs elsewhere.")
+    what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
+    parser.add_argument("model", help=what)
     parser.add_argument("--format", choices=list(FORMATS), required=True)
     parser.add_argument("--output", required=True, metavar="FILE")
     parser.add_argument("--group", help='such as "c8", for a name in timm')
-    parser.add_argument("--size", type=int, nargs=2, metavar=("H", "W"), help="of the images; default: the model's own")
+    parser.add_argument(
+        "--size", type=_side, nargs=2, metavar=("H", "W"), help="of the images; default: the model's own"
+    )
     parser.add_argument("--any-size", action="store_true", help="also any height and width that the strides divide")
     return parser.parse_args(argv)
 
 
+def _side(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of pixels from 1 to {LARGEST}")
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code, 2 for an error. Raises SystemExit(2) for wrong arguments."""
+    """The command line; returns 0. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
     args = _arguments(argv)
-    try:
+    with user_errors():
         file = Path(args.output)
         check_file(file, args.format)
-        model = open_model(args.model, args.group)
+        model = open_model(str(published(args.model) or args.model), args.group)
         channels, *size = default_size(model)
         height, width = args.size or size
         torch.manual_seed(0)
         error = export(model, file, args.format, (channels, height, width), args.any_size)
-    except (ValueError, OSError, ImportError) as problem:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        print(f"error: {' '.join(str(problem).split())}", file=sys.stderr)
-        return 2
-    print(f"{file} ({args.format}, {file.stat().st_size / 1e6:.1f} MB) differs from the model by {error:.1e}")
+        print(f"{file} ({args.format}, {file.stat().st_size / 1e6:.1f} MB) differs from the model by {error:.1e}")
     return 0

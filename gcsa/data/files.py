@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from gcsa.program import program
+
 log = logging.getLogger(__name__)
 
 
@@ -17,7 +19,7 @@ def data_root(root: str | os.PathLike[str] | None) -> Path:
 
 def fetch_command(name: str) -> str:
     """What to type to download the data set called `name`."""
-    return f"python train.py data={name} data.download=true"
+    return f"{program('train')} data={name} data.download=true"
 
 
 def missing(path: Path, name: str, size: str) -> FileNotFoundError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 
 from gcsa.evaluation.attention import Pixel, attention_maps, striking_pixel
 from gcsa.evaluation.turns import Curve
+from gcsa.files import replacing
 from gcsa.testing import relative_error
 
 COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057")
@@ -23,17 +22,10 @@ MAPS = 4
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Writes a PNG, whole or not at all, and returns its path. Raises OSError where it cannot."""
-    path = Path(path)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-        try:
-            FigureCanvasAgg(figure).print_png(file)
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-    return path
+    """Writes a PNG, whole or not at all, and returns its path. Raises OSError and ValueError where it cannot."""
+    with replacing(path) as part:
+        FigureCanvasAgg(figure).print_png(str(part))
+    return Path(path)
 
 
 def polar_figure(curves: Mapping[str, Curve], title: str = "Accuracy when the images turn") -> Figure:

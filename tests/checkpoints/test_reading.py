@@ -165,7 +165,9 @@ def test_architectures_are_of_a_closed_list(encoder: Any, words: str, classifier
 
 
 def test_an_encoder_of_timm_fetches_nothing(recognizer: Path) -> None:
-    changed(recognizer, lambda config: config.update(encoder="resnet18", height=64, depth=None, fields=None, group=None))
+    changed(
+        recognizer, lambda config: config.update(encoder="resnet18", height=64, depth=None, fields=None, group=None)
+    )
     with pytest.raises(ValueError, match="holds another architecture"):
         load_recognizer(recognizer)
 

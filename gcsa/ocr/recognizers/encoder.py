@@ -24,7 +24,9 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
     if name != "crnn":
         if not timm.is_model(str(name)):
             choices = ", ".join(["crnn", *timm.list_models("gcsa_ocr_*")])
-            raise ValueError(f"unknown encoder {str(name)[:60]!r}: choose one of {choices} or any of timm.list_models()")
+            raise ValueError(
+                f"unknown encoder {str(name)[:60]!r}: choose one of {choices} or any of timm.list_models()"
+            )
         encoder = create_model(name, in_chans=1, num_classes=0, **options)
         # Only features are used, and parameters that get no gradient stop distributed training.
         encoder.head = NoHead()
