@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif", ".ppm", ".pgm")
@@ -99,6 +99,8 @@ def _read(path: Path, *, upright: bool, decoded: bool = True) -> Image.Image:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):  # its message names the file a second time
+        return f"cannot identify it as {', '.join(FORMATS)}"
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}"
+        return error.strerror
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -12,6 +12,7 @@ from peft import get_peft_model
 from PIL import Image
 from torchvision.transforms.functional import to_pil_image
 
+import gcsa.ocr.transcribe as batches
 from gcsa.adapters import lora_config
 from gcsa.commands import transcribe as module
 from gcsa.commands.transcribe import main
@@ -62,7 +63,7 @@ def test_lines_come_in_order_and_do_not_depend_on_their_batch(
     assert texts(model, folder) == texts(model, *files) == texts(model, folder, batch_size=2) == alone
     assert texts(model, *reversed(files)) == alone[::-1]
     done: list[int] = []
-    monkeypatch.setattr(module, "CHUNK", 3)
+    monkeypatch.setattr(batches, "CHUNK", 3)
     assert texts(model, folder, advance=done.append) == alone
     assert sum(done) == 7
 
@@ -155,7 +156,7 @@ def test_an_adapter_by_place_or_by_name(
 def test_wrong_arguments_are_told_before_anything_is_read(
     weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "read_line", pytest.fail)
+    monkeypatch.setattr(batches, "read_line", pytest.fail)
     other = save_adapter(tmp_path / "other", fields=4)
     crnn = recognizer("crnn").save_pretrained(tmp_path / "crnn")
     (tmp_path / "bad.ckpt").write_bytes(b"PK")
