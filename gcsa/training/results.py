@@ -4,7 +4,6 @@ import json
 import os
 import platform
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +43,14 @@ def git_commit() -> str | None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`.
+
+    Raises OSError where it cannot write; an older file is then kept.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(json.dumps(content, indent=2) + "\n")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
     return path
