@@ -80,6 +80,17 @@ def damaged(path: Path, why: object, name: str) -> ValueError:
     return ValueError(f"{path} is damaged ({why}): remove it and run `{fetch_command(name)}`")
 
 
+def check_readable(path: Path, name: str) -> None:
+    """Raise a ValueError for a file of the data set called `name` that cannot be opened or is empty."""
+    try:
+        with path.open("rb") as file:
+            first = file.read(1)
+    except OSError as error:
+        raise damaged(path, error.strerror, name) from error
+    if not first:
+        raise damaged(path, "it is empty", name)
+
+
 def download_into(root: Path, fetch: Callable[[Path], None]) -> None:
     """Run `fetch(folder)` on a new folder inside `root`, then move the files it left to the same places in
     `root`.

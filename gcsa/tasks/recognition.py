@@ -119,6 +119,7 @@ class Recognition:
         )
         if data.step % module.model.stride != 0:
             raise ValueError(f"data.step={data.step} must be a multiple of {module.model.stride}, the encoder's stride")
+        data.pixels_per_step = module.model.stride / module.model.steps
         return module
 
     def export(self, recognizer: Recognizer, data: LinesDataModule, folder: Path) -> str:
