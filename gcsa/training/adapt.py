@@ -90,8 +90,8 @@ def count_parameters(model: nn.Module) -> tuple[int, int]:
 def classifier_names(model: nn.Module) -> list[str]:
     """The names of what `get_classifier()` returns; timm's distilled models have two."""
     get_classifier = getattr(model, "get_classifier", None)
-    found = get_classifier() if callable(get_classifier) else ()
-    heads = found if isinstance(found, tuple | list) else (found,)
+    heads = get_classifier() if callable(get_classifier) else ()
+    heads = heads if isinstance(heads, tuple | list) else (heads,)
     return [name for name, module in model.named_modules() if any(module is head for head in heads)]
 
 
@@ -120,7 +120,7 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     # Some options, such as the number of heads, change no shape.
     for key in sorted(key for key in made_with.keys() | options.keys() if not key.endswith(FREE_OPTIONS)):
         if made_with.get(key) != options.get(key):
-            mine, other = ("null" if made.get(key) is None else made[key] for made in (options, made_with))
+            mine, other = ("null" if given.get(key) is None else given[key] for given in (options, made_with))
             raise ValueError(f"{source} was made with model.{key}={other}, not {mine}: pass that")
     load_tensors(model, weights, source, strict=not fresh)
     return fresh

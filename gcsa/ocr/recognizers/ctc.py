@@ -86,20 +86,20 @@ class CTCRecognizer(nn.Module):
         self.options: dict[str, Any] = dict(
             encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate, **options
         )
-        made: Any = create_encoder(encoder, height, **options)
-        self.group = make_group(getattr(made, "group", "c1"))
+        network: Any = create_encoder(encoder, height, **options)
+        self.group = make_group(getattr(network, "group", "c1"))
         self.order = self.group.order  # which TorchScript understands
-        self.stride = getattr(made, "multiple", None) or made.feature_info[-1]["reduction"]
+        self.stride = getattr(network, "multiple", None) or network.feature_info[-1]["reduction"]
         if height % self.stride != 0:
             raise ValueError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
         self.height = height
         self.rows, columns = height // self.stride, 1
-        if not isinstance(made, Backbone):  # of which the map's size is not told by its stride
+        if not isinstance(network, Backbone):  # of which the map's size is not told by its stride
             with torch.no_grad():
-                _, _, self.rows, columns = made.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
+                _, _, self.rows, columns = network.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
         self.steps = columns * upsample
-        self.encoder = made.train()
-        self.head = CTCHead(made.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
+        self.encoder = network.train()
+        self.head = CTCHead(network.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
 
     def features(self, images: Tensor) -> Tensor:
         """(B, 1, H, W) to feature maps (B, h, w, N, C); N = 1 for encoders without a group."""
@@ -165,9 +165,9 @@ class CTCRecognizer(nn.Module):
         return [self._best({turn: scores[i] for turn, scores in read.items()}, beams) for i in range(len(images))]
 
     def _best(self, read: dict[int, Tensor], beams: int) -> Reading:
-        found = {turn: greedy(log_probs) for turn, log_probs in read.items()}
-        turn = max(found, key=lambda turn: found[turn][1])
-        classes, confidence = found[turn]
+        readings = {turn: greedy(log_probs) for turn, log_probs in read.items()}
+        turn = max(readings, key=lambda turn: readings[turn][1])
+        classes, confidence = readings[turn]
         if beams > 1:
             classes = beam_search(read[turn], beams)
         return Reading(self.text(classes), confidence, turn)
