@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from gcsa.commands.errors import one_sentence, user_errors
+from gcsa.commands.composition import explain, task_errors
 from gcsa.data import list_datamodules
 from gcsa.models.create import create_model
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
@@ -160,34 +159,14 @@ def test_every_key_has_a_comment() -> None:
 def test_wrong_keys_and_choices(override: str, message: str) -> None:
     with pytest.raises(ConfigCompositionException) as error:
         composed(override)
-    assert re.fullmatch(message + r"[\w, ]*", one_sentence(error.value))
+    assert re.fullmatch(message + r"[\w, ]*", explain(error.value))
 
 
-def test_wrong_values_of_others_are_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_, user_errors():
+def test_wrong_values_of_others_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_, task_errors(tmp_path):
         instantiate(composed("trainer.precision=12").trainer)
     assert exit_.value.code == 2
     assert capsys.readouterr().err.startswith("error: Precision 12 is invalid. Allowed precision values:")
-
-
-def test_unwritable_folders_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit), user_errors():
-        Path("/proc/run").mkdir()
-    assert "cannot use /proc/run (No such file or directory)" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("override", ["model.widht=3", "data.batch_size=0"], ids=["in Hydra", "in train()"])
-def test_the_command_prints_one_line_and_no_traceback(
-    override: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-    monkeypatch.setattr(sys, "argv", ["train.py", override, f"output_dir={tmp_path / 'run'}"])
-    with pytest.raises(SystemExit) as exit_:
-        runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
-    assert exit_.value.code == 2
-    printed = capsys.readouterr().err
-    assert re.fullmatch(r"error: [^\n]*\n", printed)
-    assert override.split("=")[0] in printed
 
 
 def test_the_slurm_script_asks_for_what_the_trainer_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
