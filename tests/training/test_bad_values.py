@@ -14,7 +14,7 @@ ROWS = [
     ("trainer.devices=1.5", "trainer.devices must be a whole number above 0, got 1.5"),
     ("trainer.devices=1000", "trainer.devices=1000, but this machine has"),
     ("trainer.num_nodes=0", "trainer.num_nodes must be a whole number above 0, got 0"),
-    ("trainer.strategy=dpp", "invalid strategy name: strategy='dpp'"),
+    ("trainer.strategy=dpp", "invalid strategy name: `strategy='dpp'`"),
     ("trainer.max_epochs=0", "trainer.max_epochs must be a whole number above 0, got 0"),
     ("trainer.max_epochs=-2", "trainer.max_epochs must be a whole number above 0, got -2"),
     ("trainer.max_epochs=1.5", "trainer.max_epochs must be a whole number above 0, got 1.5"),
@@ -131,7 +131,7 @@ def test_one_class(tmp_path: Path) -> None:
     own = ("data=image_folder", f"data.path={tmp_path / 'images'}", "data.image_size=32", "data.in_chans=1")
     with pytest.raises(ValueError, match=r"one class.*cat"):
         train(composed(tmp_path / "run", *TINY[:2], "trainer.max_epochs=1", *own), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 @pytest.mark.parametrize("override", ["trainer.max_steps=7", "trainer.max_steps=9 trainer.check_val_every_n_epoch=2"])
