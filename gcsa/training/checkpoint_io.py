@@ -1,8 +1,6 @@
 """Checkpoints that a kill at any moment leaves whole, and that only the run they belong to continues."""
 
 import os
-import pickle
-import zipfile
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,6 +11,7 @@ import torch
 from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning.callbacks import Checkpoint
 
+from gcsa.checkpoints import read_checkpoint
 from gcsa.training.checks import check_validated
 from gcsa.training.interruption import Signals
 
@@ -58,6 +57,26 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             ) from error
         finally:
             part.unlink(missing_ok=True)
+
+    def load_checkpoint(self, path: str | os.PathLike[str], *_: Any, **__: Any) -> dict[str, Any]:
+        """What is in `path`, read through the one door, in the folder where it is now.
+
+        Lightning deletes the files that a checkpoint calls earlier best ones, and a run reads the best one: they are
+        looked for beside the checkpoint, wherever it says that they are.
+        """
+        stored = read_checkpoint(Path(path))
+        folder = Path(path).parent
+        for state in stored.get("callbacks", {}).values():
+            for key in ("best_model_path", "kth_best_model_path", "last_model_path"):
+                if state.get(key):
+                    state[key] = str(folder / Path(state[key]).name)
+            if "best_k_models" in state:
+                state["best_k_models"] = {
+                    str(folder / Path(name).name): score for name, score in state["best_k_models"].items()
+                }
+            if "dirpath" in state:
+                state["dirpath"] = str(folder)
+        return stored
 
 
 class LastCheckpoint(Checkpoint):
@@ -124,12 +143,11 @@ class RunConfig(pl.Callback):
 def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
     """Raises ValueError, naming the keys, where the checkpoint `path` belongs to a run with another configuration than
     `config` in more than `MAY_CHANGE`, or does not say."""
-    try:
-        stored = torch.load(path, map_location="cpu", weights_only=True, mmap=True)[CONFIG]
-    except (OSError, RuntimeError, KeyError, EOFError, TypeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+    stored = read_checkpoint(path).get(CONFIG)
+    if not isinstance(stored, dict):
         raise ValueError(
             f"{path} does not say with which configuration it was made, so it cannot be resumed: train again"
-        ) from error
+        )
     before, now = dict(leaves(stored)), dict(leaves(config))
     changed = [
         f"{key}={show(now, key)} (it was {show(before, key)})"

@@ -2,15 +2,15 @@
 
 import math
 import os
-import pickle
-import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor, nn
+from torch import nn
+
+from gcsa.checkpoints import check_tensors, read_checkpoint
 
 LARGEST_SEED = 2**32 - 1
 """Lightning replaces others by a random one."""
@@ -130,17 +130,6 @@ def check_validated(trainer: pl.Trainer) -> None:
         )
 
 
-def check_shapes(source: str | Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Raises ValueError, naming the first tensor, where `source` does not hold the names and shapes of a model."""
-    shapes, expected = ({name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in (found, wanted))
-    if shapes != expected:
-        name = min(name for name in shapes | expected if shapes.get(name) != expected.get(name))
-        raise ValueError(
-            f"{source} holds another architecture: its {name} is {shapes.get(name, 'missing')}, the model's is "
-            f"{expected.get(name, 'missing')}: pass the model options that run was made with"
-        )
-
-
 def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) -> Path | None:
     """The checkpoint to resume: `ckpt_path`, or `folder`/last.ckpt for "last"; None starts afresh.
 
@@ -155,11 +144,8 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) ->
     if not path.is_file():
         hint = ": give the folder of the run to resume as output_dir=..." if ckpt_path == "last" else ""
         raise FileNotFoundError(f"there is no checkpoint {path}{hint}")
-    try:
-        stored = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    except (OSError, RuntimeError, KeyError, EOFError, TypeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
-    check_shapes(path, stored, model.state_dict())
+    stored = read_checkpoint(path)["state_dict"]
+    check_tensors(path, stored, model.state_dict())
     # Sharded weights are loaded without it. Raises ValueError for another kernel basis.
     model.load_state_dict({name: t for name, t in stored.items() if name.endswith("_extra_state")}, strict=False)
     return path

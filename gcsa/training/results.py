@@ -11,6 +11,8 @@ import pytorch_lightning as pl
 import timm
 import torch
 
+from gcsa.files import replacing
+
 
 def machine() -> dict[str, Any]:
     """Processor, cores, threads, device and versions of this machine, as plain JSON values."""
@@ -45,12 +47,8 @@ def git_commit() -> str | None:
 def write_json(path: Path, content: dict[str, Any]) -> Path:
     """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`.
 
-    Raises OSError where it cannot write; an older file is then kept.
+    Raises as `gcsa.files.replacing`.
     """
-    part = path.with_name(f".{path.name}.part")
-    try:
+    with replacing(path) as part:
         part.write_text(json.dumps(content, indent=2) + "\n")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
     return path

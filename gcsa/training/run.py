@@ -12,6 +12,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
 
+from gcsa.checkpoints import annotate
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN
 from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run
@@ -170,6 +171,7 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
             raise ValueError(f"{error} (the weights are written: {lines['weights']})") from error
         results |= measured
         lines |= shown
+    annotate(output_dir / "weights", results=results)
     content = {
         "results": results,
         "seed": config["seed"],

@@ -66,13 +66,13 @@ def test_merged_is_unmerged(group: str, kind: str) -> None:
     """phi + phi_B o phi_A is one convolution with the coefficients weight + delta, in the same basis."""
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
         layer = conv(group, **LAYERS[kind]).to(dtype)
-        layer.reset_buffers()  # the tables were rounded to float32
+        layer.init_non_persistent_buffers()  # the tables were rounded to float32
         x, base = image(layer, dtype), layer.weight.detach().clone()
         plain = layer(x)
         model = adapted(layer).to(dtype)
         wrapper = model.base_model.model.conv
         for factor in (wrapper.lora_A["default"], wrapper.lora_B["default"]):
-            factor.reset_buffers()
+            factor.init_non_persistent_buffers()
         expected = model(x)
         assert relative_error(expected, plain) > 0.1
         model.merge_adapter()
@@ -344,15 +344,15 @@ def test_damaged_files(tmp_path: Path) -> None:
     weights, config = tmp_path / "adapter_model.safetensors", tmp_path / "adapter_config.json"
     content = weights.read_bytes()
     weights.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))} does not hold a whole LoRA adapter"):
+    with pytest.raises(ValueError, match=r"adapter_model.safetensors is damaged"):
         adapters.load(small(), tmp_path)
     weights.write_bytes(content)
     written = json.loads(config.read_text())
     config.write_text(json.dumps({**written, "r": 3}))
-    with pytest.raises(ValueError, match="of another model or rank"):
+    with pytest.raises(ValueError, match=r"is damaged: .* rows, its rank is 3"):
         adapters.load(small(), tmp_path)
     config.write_text("{")
-    with pytest.raises(ValueError, match="does not hold a whole LoRA adapter"):
+    with pytest.raises(ValueError, match=r"adapter_config.json is damaged"):
         adapters.load(small(), tmp_path)
 
 

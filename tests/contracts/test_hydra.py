@@ -22,8 +22,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gcsa.commands.errors import one_sentence, user_errors
 from gcsa.data import list_datamodules
+from gcsa.models.create import create_model
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.tasks.classification import Classification, create_timm_model
+from gcsa.tasks.classification import Classification
 from gcsa.training.schedule import make_schedule
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +78,7 @@ def test_models_exist_and_take_their_options(name: str) -> None:
         return  # large: the families are built by their smaller members
     if options.get("img_size") == "auto":
         options["img_size"] = 32
-    create_timm_model(num_classes=2, in_chans=1, **OmegaConf.to_container(OmegaConf.create(options)))
+    create_model(num_classes=2, in_chans=1, **OmegaConf.to_container(OmegaConf.create(options)))
 
 
 def test_there_is_a_choice_for_every_data_module() -> None:

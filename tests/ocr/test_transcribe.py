@@ -13,8 +13,9 @@ from PIL import Image
 from torchvision.transforms.functional import to_pil_image
 
 from gcsa.adapters import lora_config
-from gcsa.commands import transcribe as module
+from gcsa.commands import transcribe as command
 from gcsa.commands.transcribe import main
+from gcsa.ocr import transcribe as reader
 from gcsa.ocr.data.line_image import fit_line, read_line
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
@@ -62,7 +63,7 @@ def test_lines_come_in_order_and_do_not_depend_on_their_batch(
     assert texts(model, folder) == texts(model, *files) == texts(model, folder, batch_size=2) == alone
     assert texts(model, *reversed(files)) == alone[::-1]
     done: list[int] = []
-    monkeypatch.setattr(module, "CHUNK", 3)
+    monkeypatch.setattr(reader, "CHUNK", 3)
     assert texts(model, folder, advance=done.append) == alone
     assert sum(done) == 7
 
@@ -155,7 +156,7 @@ def test_an_adapter_by_place_or_by_name(
 def test_wrong_arguments_are_told_before_anything_is_read(
     weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "read_line", pytest.fail)
+    monkeypatch.setattr(reader, "read_line", pytest.fail)
     other = save_adapter(tmp_path / "other", fields=4)
     crnn = recognizer("crnn").save_pretrained(tmp_path / "crnn")
     (tmp_path / "bad.ckpt").write_bytes(b"PK")
@@ -163,7 +164,7 @@ def test_wrong_arguments_are_told_before_anything_is_read(
     image = folder / "0.png"
     for arguments, message in (
         ((tmp_path / "none.ckpt", image), "there is no checkpoint"),
-        ((tmp_path / "bad.ckpt", image), "bad.ckpt is damaged or not a recogniser"),
+        ((tmp_path / "bad.ckpt", image), "bad.ckpt is damaged or not a checkpoint"),
         ((folder, image), "config.json: name a folder of weights"),
         ((weights, other, image), "other is of another model"),
         ((weights, "--adapter", tmp_path, image), "there is no"),
@@ -203,7 +204,7 @@ def test_the_output_is_whole_or_as_it_was(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "transcribe", interrupted)
+        patch.setattr(command, "transcribe", interrupted)
         with pytest.raises(KeyboardInterrupt):
             main(arguments)
     assert output.read_text() == "before"

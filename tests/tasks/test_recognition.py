@@ -11,7 +11,6 @@ from PIL import Image, ImageDraw, ImageFont
 
 from gcsa import adapters
 from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.tasks.recognition import Recognition, Recognizer
 from gcsa.testing import relative_error
 from tests.runs import composed, train
@@ -63,7 +62,7 @@ def test_results_say_how_lines_are_read(finished: Path) -> None:
 def test_checkpoint_and_weights_are_one_model(finished: Path) -> None:
     best = finished / "checkpoints/best.ckpt"
     module = Recognizer.load_from_checkpoint(best, map_location="cpu", weights_only=True).eval()
-    opened = CTCRecognizer.from_pretrained(finished / "weights")
+    opened = load_recognizer(finished / "weights")
     images = torch.rand(2, 1, 40, 120)
     assert torch.equal(opened(images), module(images))
     assert opened.charset.characters == " abcd"
@@ -84,7 +83,7 @@ def test_the_crnn_is_compared_in_the_same_way(lines: Path, tmp_path: Path) -> No
         (("data.height=42",), "height=42 must be a multiple of step=8"),
         (("data.step=4", "data.height=44"), "height must be a multiple of 8, the stride of gcsa_ocr_tiny, not 44"),
         (("data.step=4",), "data.step=4 must be a multiple of 8, the encoder's stride"),
-        (("+model.colour=1",), "does not take 'colour'"),
+        (("+model.colour=1",), "unknown model option 'colour'"),
         (("monitor.metric=val/accuracy",), "monitor.metric=val/accuracy"),
     ],
 )
@@ -176,9 +175,9 @@ def test_a_base_of_other_options(finished: Path, other_lines: Path, tmp_path: Pa
 def test_files_that_hold_no_recogniser(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.ckpt").write_bytes(b"PK")
     for source, adapter, error, message in (
-        (tmp_path / "bad.ckpt", None, ValueError, "bad.ckpt is damaged or not a recogniser"),
+        (tmp_path / "bad.ckpt", None, ValueError, "bad.ckpt is damaged or not a checkpoint"),
         (tmp_path / "none.ckpt", None, FileNotFoundError, "there is no checkpoint"),
-        (finished / "weights", finished, FileNotFoundError, "there is no .*charset.txt"),
+        (finished / "weights", finished, FileNotFoundError, "there is no .*adapter_config.json"),
     ):
         with pytest.raises(error, match=message):
             load_recognizer(source, adapter)

@@ -5,6 +5,7 @@ sizes), then the values.
 """
 
 import gzip
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -28,16 +29,19 @@ def read_idx(path: Path, shape: tuple[int, ...], name: str) -> Tensor:
     Raises:
         ValueError: not an IDX file of that shape, truncated or otherwise damaged.
     """
+    header = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape)
+    expected = len(header) + math.prod(shape)
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        # One byte more than there should be tells a file that is too long, however much a small .gz unpacks to.
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read(expected + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise damaged(path, error, name) from error
-    header = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape)
     if not data.startswith(header):
         raise damaged(path, f"its header is not that of uint8 values of shape {shape}", name)
-    expected = len(header) + int(np.prod(shape))
     if len(data) != expected:
-        raise damaged(path, f"{len(data)} bytes where its header says {expected}", name)
+        held = f"more than {expected}" if len(data) > expected else len(data)
+        raise damaged(path, f"{held} bytes where its header says {expected}", name)
     return torch.from_numpy(np.frombuffer(data, np.uint8, offset=len(header)).reshape(shape).copy())
 
 

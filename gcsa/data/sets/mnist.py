@@ -51,4 +51,4 @@ class MNIST(GCSADataModule):
 
     def _read(self, part: str) -> Split:
         images, labels = self._files(part)
-        return Split.whole(*read_idx_pair(images, labels, self.counts[part], self.name), images)
+        return Split.whole(*read_idx_pair(images, labels, self.counts[part], self.name), images, labels)

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -12,7 +11,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from gcsa.data.files import data_root
+from gcsa.data.arguments import check_loading, check_switch, check_whole
+from gcsa.data.files import data_root, expanded
 from gcsa.data.loading import BatchLoader
 from gcsa.data.splits import limited
 from gcsa.ocr.data.augment import LineAugment
@@ -23,6 +23,7 @@ from gcsa.ocr.data.lines import list_lines
 
 STRIDE = 4
 """Pixels of width a time step of our recognisers, unless `LinesDataModule.pixels_per_step` says otherwise."""
+MAX_HEIGHT = 512
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class LinesDataModule(pl.LightningDataModule):
         limit_train: train on a fraction (float in (0, 1]) or a count (int) of the lines.
         charset: to continue with, its characters keep their classes.
         short_first: the first epoch goes from short to long lines.
+        any_image: read images that a manifest or an XML page names also where they lie outside of the folder.
         augment: arguments of `gcsa.ocr.data.augment.LineAugment`, for training batches only.
 
     Raises:
@@ -70,29 +72,25 @@ class LinesDataModule(pl.LightningDataModule):
         limit_train: float | int | None = None,
         charset: Charset | str | None = None,
         short_first: bool = True,
+        any_image: bool = False,
         augment: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        for key, value, least in (
-            ("height", height, 1),
-            ("step", step, 1),
-            ("batch_size", batch_size, 1),
-            ("num_workers", num_workers, 0),
-            ("seed", seed, 0),
-        ):
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{key}={value!r} must be a whole number of at least {least}")
+        check_whole("height", height, 1, MAX_HEIGHT)
+        check_whole("step", step, 1, height)
+        check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
+        check_switch("short_first", short_first)
+        check_switch("any_image", any_image)
         if height % step:
             raise ValueError(f"height={height} must be a multiple of step={step}")
-        top = 1 if isinstance(limit_train, float) else float("inf")
-        if limit_train is not None and (isinstance(limit_train, bool) or not 0 < limit_train <= top):
-            raise ValueError(f"limit_train={limit_train} must be a fraction in (0, 1] or a count of at least 1")
+        if charset is not None and not isinstance(charset, Charset | str):
+            raise ValueError(f"charset={charset!r:.80} must be one text of all characters")
         if (path is None) == (script is None):
             raise ValueError("data=lines needs either data.script=<a folder in ocr_lines> or data.path=<your folder>")
-        self.folder = data_root(root) / "ocr_lines" / str(script) if path is None else Path(path).expanduser()
+        self.folder = data_root(root) / "ocr_lines" / str(script) if path is None else expanded(path)
         self.script, self.height, self.step = script, height, step
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
-        self.limit_train, self.short_first = limit_train, short_first
+        self.limit_train, self.short_first, self.any_image = limit_train, short_first, any_image
         self.augment = None if augment is None else LineAugment.from_config(augment)
         self._given = Charset(charset) if isinstance(charset, str) else charset or Charset("")
         self.pixels_per_step: float = STRIDE
@@ -155,7 +153,7 @@ class LinesDataModule(pl.LightningDataModule):
             raise ValueError(
                 f"unknown script {self.script!r} in {self.folder.parent}: choose one of {', '.join(there)}"
             )
-        lines = list_lines(self.folder, (split,))
+        lines = list_lines(self.folder, (split,), self.any_image)
         if not lines:
             raise ValueError(f"{self.folder} holds no lines with text in its {split} split")
         return lines
