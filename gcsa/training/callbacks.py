@@ -115,9 +115,6 @@ class StopOnNaN(pl.Callback):
         for key in ("current_model_state", "state_dict"):
             check_finite(checkpoint.get(key, {}), trainer.global_step)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        check_finite(pl_module.state_dict(), trainer.global_step)
-
     def _check(self) -> None:
         losses, steps = self._losses, self._steps
         self._losses, self._steps = [], []

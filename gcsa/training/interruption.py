@@ -95,7 +95,7 @@ class Signals:
             return
         processes = self._processes()
         for process in processes:
-            os.kill(process.pid, signal.SIGTERM if first else signal.SIGKILL)
+            process.terminate() if first else process.kill()
         if not first:
             # Nothing that takes time, and nothing that could fail: not even Python's own way out.
             os.write(2, f"\n{self.sentence()}\n".encode())
@@ -143,7 +143,7 @@ def interruptible(output_dir: Path) -> Iterator[Signals]:
             raise
         if first_process():
             print(signals.sentence(), file=sys.stderr, flush=True)
-            if signals.received == getattr(signal, "SIGUSR1", None):
+            if signals.received is not None and signals.received == getattr(signal, "SIGUSR1", None):
                 requeue()
         signals.stop()
     finally:

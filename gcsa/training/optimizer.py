@@ -13,6 +13,9 @@ from torch import nn
 from gcsa.training.checks import is_number, not_negative
 from gcsa.training.schedule import make_schedule
 
+LARGEST_LR = 1000
+"""Far beyond what any optimizer of timm asks for; torch's own bound, that of float32, is met in mid-training."""
+
 
 def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Optimizer:
     """timm's optimizer `opt`, `lr`, `weight_decay` and other arguments of `create_optimizer_v2`: biases, norms and the
@@ -22,8 +25,8 @@ def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Opt
         raise ValueError(
             f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}"
         )
-    if not (is_number(options["lr"]) and options["lr"] > 0):
-        raise ValueError(f"optimizer.lr must be a number above 0, got {options['lr']!r}")
+    if not (is_number(options["lr"]) and 0 < options["lr"] <= LARGEST_LR):
+        raise ValueError(f"optimizer.lr must be a number above 0 and at most {LARGEST_LR}, got {options['lr']!r}")
     for key in ("weight_decay", "momentum"):
         if options.get(key) is not None:
             not_negative(f"optimizer.{key}", options[key])

@@ -14,7 +14,7 @@ ROWS = [
     ("trainer.devices=1.5", "trainer.devices must be a whole number above 0, got 1.5"),
     ("trainer.devices=1000", "trainer.devices=1000, but this machine has"),
     ("trainer.num_nodes=0", "trainer.num_nodes must be a whole number above 0, got 0"),
-    ("trainer.strategy=dpp", "invalid strategy name: strategy='dpp'"),
+    ("trainer.strategy=dpp", "invalid strategy name: `strategy='dpp'`"),
     ("trainer.max_epochs=0", "trainer.max_epochs must be a whole number above 0, got 0"),
     ("trainer.max_epochs=-2", "trainer.max_epochs must be a whole number above 0, got -2"),
     ("trainer.max_epochs=1.5", "trainer.max_epochs must be a whole number above 0, got 1.5"),
@@ -64,11 +64,12 @@ ROWS = [
     ("model.name=gcsa_tinny", "unknown model 'gcsa_tinny': choose one of"),
     ("+model.widht=3", "widht"),
     ("optimizer.opt=adamm", "unknown optimizer 'adamm'"),
-    ("optimizer.lr=-1", "optimizer.lr must be a number above 0, got -1"),
-    ("optimizer.lr=0", "optimizer.lr must be a number above 0, got 0"),
-    ("optimizer.lr=nan", "optimizer.lr must be a number above 0, got nan"),
-    ("optimizer.lr=inf", "optimizer.lr must be a number above 0, got inf"),
-    ("optimizer.lr=abc", "optimizer.lr must be a number above 0, got 'abc'"),
+    ("optimizer.lr=-1", "optimizer.lr must be a number above 0 and at most 1000, got -1"),
+    ("optimizer.lr=0", "optimizer.lr must be a number above 0 and at most 1000, got 0"),
+    ("optimizer.lr=nan", "optimizer.lr must be a number above 0 and at most 1000, got nan"),
+    ("optimizer.lr=1e300", "optimizer.lr must be a number above 0 and at most 1000, got 1e+300"),
+    ("optimizer.lr=inf", "optimizer.lr must be a number above 0 and at most 1000, got inf"),
+    ("optimizer.lr=abc", "optimizer.lr must be a number above 0 and at most 1000, got 'abc'"),
     ("optimizer.weight_decay=-0.1", "optimizer.weight_decay must be a number, 0 or more, got -0.1"),
     ("optimizer.weight_decay=nan", "optimizer.weight_decay must be a number, 0 or more, got nan"),
     ("+optimizer.momentum=-1", "optimizer.momentum must be a number, 0 or more, got -1"),
@@ -130,7 +131,7 @@ def test_one_class(tmp_path: Path) -> None:
     own = ("data=image_folder", f"data.path={tmp_path / 'images'}", "data.image_size=32", "data.in_chans=1")
     with pytest.raises(ValueError, match=r"one class.*cat"):
         train(composed(tmp_path / "run", *TINY[:2], "trainer.max_epochs=1", *own), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 @pytest.mark.parametrize("override", ["trainer.max_steps=7", "trainer.max_steps=9 trainer.check_val_every_n_epoch=2"])
