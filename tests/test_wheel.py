@@ -89,7 +89,7 @@ def test_transcribe_reads_by_published_weights(installed: Path, tmp_path: Path) 
     for adapter, file in (([], "fr17_1.png"), (["gcsa_ocr_tiny.fr17.la09"], "la09.png")):
         done = start([installed / "gcsa-transcribe", "gcsa_ocr_tiny.fr17", *adapter, IMAGES / file], tmp_path)
         assert done.returncode == 0, done.stderr
-        assert done.stdout == expected[(["gcsa_ocr_tiny.fr17"] + adapter)[-1]][file]["text"] + "\n"
+        assert done.stdout == expected[(["gcsa_ocr_tiny.fr17", *adapter])[-1]][file]["text"] + "\n"
 
 
 def test_evaluate_and_export_published_weights(installed: Path, tmp_path: Path) -> None:
