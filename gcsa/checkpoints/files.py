@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ DAMAGE = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
     SafetensorError,
+    UserWarning,
 )
 """What the readers of torch, safetensors and json raise for files that are not what they should be."""
 
@@ -51,7 +53,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist())
         if packed or sum(entry.file_size for entry in archive.infolist()) > 2 * path.stat().st_size:
             raise ValueError("its entries are packed or overlap")
-        stored = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of pickles that torch did not write
+            stored = torch.load(path, map_location="cpu", weights_only=True)
         if not isinstance(stored["state_dict"], dict) or not all(
             isinstance(name, str) for name in stored["state_dict"]
         ):

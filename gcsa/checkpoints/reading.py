@@ -149,12 +149,12 @@ def _checked_preprocessing(file: Path, cfg: dict[str, Any]) -> dict[str, Any]:
         "std": lambda stds: len(stds) <= 1024 and all(is_number(std, 1e-12, 1e6) for std in stds),
         "label_names": lambda names: len(names) <= MOST_NAMES and all(isinstance(name, str) for name in names),
     }
-    found: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for key, check in checks.items():
         value = cfg.get(key)
         if value is None:
             continue
         if not isinstance(value, list) or not check(value):
             raise ValueError(f"{file} is damaged: its pretrained_cfg.{key} is {str(value)[:60]}")
-        found[key] = tuple(value)
-    return found
+        checked[key] = tuple(value)
+    return checked

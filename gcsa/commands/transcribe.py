@@ -64,6 +64,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--output", default="-", metavar="FILE", help="written whole or not at all; default - is stdout"
     )
+    parser.add_argument(
+        "--any-image", action="store_true", help="PAGE and ALTO may name images outside of their folder"
+    )
     parser.add_argument("--threads", type=_count(1000), help="of the CPU (default: one a core)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
     args = parser.parse_intermixed_args(argv)
@@ -152,7 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         model = load_recognizer(args.model, args.adapter).to(device)
         orientation = args.orientation or ("any" if model.group.rotations % 4 == 0 else "upright")
         check_orientation(orientation, model.group)
-        sources = find_lines(args.inputs)
+        sources = find_lines(args.inputs, args.any_image)
         failed: list[str] = []
         try:
             with _written(args.output) as file, _progress(len(sources), shown=file is not sys.stdout) as advance:

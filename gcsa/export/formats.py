@@ -101,10 +101,10 @@ def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
     """The largest difference between `run` and `model` in eval mode, relative to the largest output or 1; infinite
     where either is not a number."""
     with torch.no_grad():
-        expected, found = model.eval()(image), run(image)
-    if expected.shape != found.shape:
+        expected, exported = model.eval()(image), run(image)
+    if expected.shape != exported.shape:
         return float("inf")
-    error = ((found - expected).abs().max() / expected.abs().max().clamp_min(1)).item()
+    error = ((exported - expected).abs().max() / expected.abs().max().clamp_min(1)).item()
     return error if error == error else float("inf")
 
 

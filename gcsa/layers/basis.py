@@ -16,10 +16,12 @@ import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from gcsa.groups import Group
 
@@ -53,10 +55,52 @@ def planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
     return _planar_tables(group, kernel_size).copy()
 
 
+@cache
 def fingerprint(group: Group, kernel_size: int) -> int:
     """48 bits that identify the tables to four decimals: equal on every machine that builds the same functions."""
-    rounded = np.rint(_planar_tables(group, kernel_size) * 1e4).astype("<i4")
-    return int.from_bytes(hashlib.sha256(rounded.tobytes()).digest()[:6], "big")
+    return _digest(np.rint(_planar_tables(group, kernel_size) * 1e4).astype("<i4").tobytes())
+
+
+def fingerprint_of(tables: Tensor, group: Group, kernel_size: int) -> int:
+    """`fingerprint` for a layer's own tables (|H|, J, k, k): the same number where they hold `planar_tables`, up to the
+    rounding of any floating-point type, and another where they hold anything else. Those of the meta device hold
+    nothing, and count as filled."""
+    if not tables.is_meta:
+        held = tables.detach().cpu().double().numpy()
+        if not np.allclose(held, _planar_tables(group, kernel_size), rtol=1e-2, atol=1e-2):
+            return _digest(held.tobytes())
+    return fingerprint(group, kernel_size)
+
+
+def _digest(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
+
+
+class ComputedBuffers(nn.Module):
+    """A module with non-persistent buffers that follow from its arguments.
+
+    They are filled again after the meta device and with every `load_state_dict`, because neither `to_empty` nor a
+    state dict does so; `init_non_persistent_buffers` is what timm's `reinit_non_persistent_buffers` calls.
+    """
+
+    def init_non_persistent_buffers(self) -> None:
+        """Fills the buffers in place."""
+        raise NotImplementedError
+
+    def _apply(self, fn: Any, recurse: bool = True) -> ComputedBuffers:
+        empty = any(buffer.is_meta for buffer in self.buffers(recurse=False))
+        super()._apply(fn, recurse)
+        if empty:
+            self.init_non_persistent_buffers()
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        for name in self._non_persistent_buffers_set:
+            buffer, parameter = getattr(self, name), next(self.parameters(), None)
+            if buffer is not None and buffer.is_meta and parameter is not None:  # load_state_dict(assign=True)
+                setattr(self, name, torch.empty_like(buffer, device=parameter.device, dtype=parameter.dtype))
+        self.init_non_persistent_buffers()
 
 
 @cache

@@ -16,6 +16,7 @@ from gcsa.data import create_datamodule
 from gcsa.evaluation import count_flops, summarize
 from gcsa.models.create import create_model
 from gcsa.training.adapt import attach
+from gcsa.training.checks import is_number
 from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
@@ -55,7 +56,7 @@ class Classifier(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        if not 0 <= label_smoothing < 1:
+        if not (is_number(label_smoothing) and 0 <= label_smoothing < 1):
             raise ValueError(f"label_smoothing must be at least 0 and below 1, got {label_smoothing}")
         self.model = create_model(num_classes=num_classes, in_chans=in_chans, **model)
         if adapter is not None:
@@ -113,6 +114,8 @@ class Classification:
             data = create_datamodule(seed=cfg["seed"], **cfg["data"])
         except TypeError as error:
             raise ValueError(f"data={cfg['data']['name']} does not take these options: {error}") from error
+        if data.num_classes < 2:
+            raise ValueError(f"data={data.name} has one class, {data.class_names[0]}: there is nothing to tell apart")
         if cfg["monitor"]["metric"] == "val/auroc" and data.num_classes != 2:
             raise ValueError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
         return data

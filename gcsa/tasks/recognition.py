@@ -119,6 +119,7 @@ class Recognition:
         )
         if data.step % module.model.stride != 0:
             raise ValueError(f"data.step={data.step} must be a multiple of {module.model.stride}, the encoder's stride")
+        data.pixels_per_step = module.model.stride / module.model.steps
         return module
 
     def export(self, recognizer: Recognizer, data: LinesDataModule, folder: Path) -> str:
@@ -133,10 +134,10 @@ class Recognition:
         self, recognizer: Recognizer, data: LinesDataModule, scores: dict[str, float], output_dir: Path
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """How the test lines are read, upright and turned, and lines for the screen."""
-        found = {
+        rates = {
             f"test/{name}": value for name, value in measure_reading(recognizer.model, data.test_dataloader()).items()
         }
-        lines = {"test CER": f"{found['test/cer']:.4f}", "test WER": f"{found['test/wer']:.4f}"}
-        if "test/same_when_turned" in found:
-            lines["read the same at any quarter turn"] = f"{found['test/same_when_turned']:.4f} of the lines"
-        return found, lines
+        lines = {"test CER": f"{rates['test/cer']:.4f}", "test WER": f"{rates['test/wer']:.4f}"}
+        if "test/same_when_turned" in rates:
+            lines["read the same at any quarter turn"] = f"{rates['test/same_when_turned']:.4f} of the lines"
+        return rates, lines

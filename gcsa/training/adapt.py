@@ -18,7 +18,6 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import nn
 
 from gcsa.checkpoints import check_tensors, load_tensors, read
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.training.checks import positive_int
 
 FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
@@ -35,7 +34,7 @@ def adapt(module: pl.LightningModule, adapter: Mapping[str, Any]) -> None:
     """
     check_adapter(adapter)
     options = {key: value for key, value in adapter.items() if key != "base"}
-    fresh = load_base(module.model, adapter["base"], module.hparams.get("model", {}))  # type: ignore[arg-type]
+    fresh = load_base(module.model, adapter["base"], module.hparams.get("model", {}))
     if options:
         module.hparams["adapter"] = {**options, "train_head": options["train_head"] or fresh}
         module.model = attach(module.model, module.hparams["adapter"])  # type: ignore[arg-type]
@@ -74,9 +73,10 @@ def save_and_merge(module: pl.LightningModule, folder: Path) -> Path:
     """Writes the adapter as PEFT does, and leaves the plain, merged model in `module.model`. Returns `folder`."""
     adapted: Any = module.model
     adapted.save_pretrained(str(folder))
-    module.model = adapted.merge_and_unload(safe_merge=True)
-    if isinstance(module.model, CTCRecognizer):
-        module.model.save_charset(folder)
+    merged = adapted.merge_and_unload(safe_merge=True)
+    if hasattr(merged, "save_charset"):  # a recogniser of text lines
+        merged.save_charset(folder)
+    module.model = merged
     return folder
 
 
@@ -90,12 +90,12 @@ def count_parameters(model: nn.Module) -> tuple[int, int]:
 def classifier_names(model: nn.Module) -> list[str]:
     """The names of what `get_classifier()` returns; timm's distilled models have two."""
     get_classifier = getattr(model, "get_classifier", None)
-    found = get_classifier() if callable(get_classifier) else ()
-    heads = found if isinstance(found, tuple | list) else (found,)
+    heads = get_classifier() if callable(get_classifier) else ()
+    heads = heads if isinstance(heads, tuple | list) else (heads,)
     return [name for name, module in model.named_modules() if any(module is head for head in heads)]
 
 
-def load_base(model: nn.Module, source: str, options: Mapping[str, Any]) -> bool:
+def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     """Loads the weights of `source` into `model`, made with `options`. Returns whether the classifier did not fit and
     was left fresh; that of a recogniser keeps what it knows (`CTCRecognizer.grown`)."""
     base = read(source)
@@ -108,9 +108,9 @@ def load_base(model: nn.Module, source: str, options: Mapping[str, Any]) -> bool
         check_tensors(
             source, *({n: t for n, t in tensors.items() if n not in of_head} for tensors in (weights, wanted))
         )
-        weights = model.grown(weights, characters)  # type: ignore[operator]
-        made_with = CTCRecognizer(characters, base.architecture, **base.options).options
-        options = model.options  # type: ignore[assignment]
+        weights = model.grown(weights, characters)
+        made_with = {**model.defaults, "encoder": base.architecture, **base.options}
+        options = model.options
     fresh = any(name not in weights or weights[name].shape != wanted[name].shape for name in of_head & wanted.keys())
     if fresh:
         weights, wanted = (
@@ -120,7 +120,7 @@ def load_base(model: nn.Module, source: str, options: Mapping[str, Any]) -> bool
     # Some options, such as the number of heads, change no shape.
     for key in sorted(key for key in made_with.keys() | options.keys() if not key.endswith(FREE_OPTIONS)):
         if made_with.get(key) != options.get(key):
-            mine, other = ("null" if made.get(key) is None else made[key] for made in (options, made_with))
+            mine, other = ("null" if given.get(key) is None else given[key] for given in (options, made_with))
             raise ValueError(f"{source} was made with model.{key}={other}, not {mine}: pass that")
     load_tensors(model, weights, source, strict=not fresh)
     return fresh

@@ -1,5 +1,6 @@
 """Every choice in conf/ composes and, where that is cheap, builds; wrong ones fail with the choices in the message."""
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import timm
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import ConfigCompositionException
@@ -102,17 +104,36 @@ def test_schedules(name: str) -> None:
 )
 def test_callbacks_and_loggers(group: str, name: str, tmp_path: Path) -> None:
     cfg = composed(f"{group}={name}")
-    cfg.hydra.runtime.output_dir = str(tmp_path)
-    HydraConfig.instance().set_config(cfg)
+    cfg.output_dir = str(tmp_path)
     for node in cfg[group].values():
         assert isinstance(instantiate(node), pl.Callback | pl.loggers.Logger)
+
+
+STRATEGIES = {
+    "cpu": ("SingleDeviceStrategy", None),
+    "gpu": ("SingleDeviceStrategy", None),
+    "ddp": ("DDPStrategy", "_MultiProcessingLauncher"),
+    "ddp_cpu": ("DDPStrategy", "_MultiProcessingLauncher"),
+    "ddp_external": ("DDPStrategy", "_SubprocessScriptLauncher"),
+    "fsdp2": ("ModelParallelStrategy", "_SubprocessScriptLauncher"),
+    "fsdp2_cpu": ("ModelParallelStrategy", "_SubprocessScriptLauncher"),
+}
+"""How the processes of each choice work together, and who starts them."""
 
 
 @pytest.mark.parametrize("name", choices("trainer"))
 def test_trainers(name: str) -> None:
     """Each is built on one CPU, whatever this machine has."""
     cfg = composed(f"trainer={name}", "trainer.accelerator=cpu", "trainer.devices=1")
-    assert instantiate(cfg.trainer, logger=False).max_epochs == cfg.trainer.max_epochs
+    strategy = instantiate(cfg.trainer, logger=False).strategy
+    launcher = strategy.launcher and type(strategy.launcher).__name__
+    assert (type(strategy).__name__, launcher) == STRATEGIES[name]
+
+
+@pytest.mark.parametrize(("mode", "direction"), [("max", "maximize"), ("min", "minimize")])
+def test_a_search_goes_where_the_monitored_metric_is_better(mode: str, direction: str) -> None:
+    assert composed("sweep=optuna", f"monitor.mode={mode}").hydra.sweeper.direction == direction
+    assert composed("sweep=optuna", "experiment=ocr_ctc").hydra.sweeper.direction == "minimize"
 
 
 def test_every_key_has_a_comment() -> None:
@@ -175,7 +196,7 @@ def test_the_slurm_script_asks_for_what_the_trainer_uses(tmp_path: Path, monkeyp
     [
         ["seed=1,2"],
         ["sweep=joblib", "seed=1,2"],
-        ["sweep=optuna", "hydra.sweeper.n_trials=2"],
+        ["sweep=optuna", "hydra.sweeper.n_trials=2", "monitor.metric=val/loss", "monitor.mode=min"],
         ["sweep=slurm", "hydra/launcher=submitit_local", "hydra.launcher.gpus_per_node=null", "seed=1,2"],
     ],
 )
@@ -184,4 +205,8 @@ def test_multirun(sweep: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "train.py", "-m", *sweep, *small, f"output_dir={tmp_path}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert len(list(tmp_path.glob("*/results.json"))) == 2
+    results = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*/results.json"))]
+    assert len(results) == 2
+    if "monitor.mode=min" in sweep:
+        best = yaml.safe_load((tmp_path / "optimization_results.yaml").read_text())
+        assert best["best_value"] == pytest.approx(min(result["results"]["val/loss"] for result in results))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from gcsa.checkpoints import save_recognizer
 from gcsa.checkpoints.files import CHARSET
 from gcsa.groups import group as make_group
 from gcsa.layers.head import from_nchw
+from gcsa.models.backbone import Backbone
 from gcsa.models.create import check_options, is_whole
 from gcsa.ocr.data.charset import Charset, display_order
 from gcsa.ocr.reading import Reading, frames, in_frame
@@ -64,14 +65,16 @@ class CTCRecognizer(nn.Module):
         options: the arguments other than `characters`, so that a recogniser can be made again.
     """
 
+    defaults: ClassVar[dict[str, Any]] = dict(height=40, hidden=256, upsample=2, drop_rate=0.1)
+
     def __init__(
         self,
         characters: str,
         encoder: str = "gcsa_ocr_tiny",
-        height: int = 40,
-        hidden: int = 256,
-        upsample: int = 2,
-        drop_rate: float = 0.1,
+        height: int = defaults["height"],
+        hidden: int = defaults["hidden"],
+        upsample: int = defaults["upsample"],
+        drop_rate: float = defaults["drop_rate"],
         **options: Any,
     ) -> None:
         super().__init__()
@@ -83,18 +86,20 @@ class CTCRecognizer(nn.Module):
         self.options: dict[str, Any] = dict(
             encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate, **options
         )
-        made: Any = create_encoder(encoder, height, **options)
-        self.group = make_group(getattr(made, "group", "c1"))
+        network: Any = create_encoder(encoder, height, **options)
+        self.group = make_group(getattr(network, "group", "c1"))
         self.order = self.group.order  # which TorchScript understands
-        self.stride = getattr(made, "multiple", None) or made.feature_info[-1]["reduction"]
+        self.stride = getattr(network, "multiple", None) or network.feature_info[-1]["reduction"]
         if height % self.stride != 0:
             raise ValueError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
         self.height = height
-        with torch.no_grad():
-            _, _, self.rows, columns = made.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
+        self.rows, columns = height // self.stride, 1
+        if not isinstance(network, Backbone):  # of which the map's size is not told by its stride
+            with torch.no_grad():
+                _, _, self.rows, columns = network.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
         self.steps = columns * upsample
-        self.encoder = made.train()
-        self.head = CTCHead(made.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
+        self.encoder = network.train()
+        self.head = CTCHead(network.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
 
     def features(self, images: Tensor) -> Tensor:
         """(B, 1, H, W) to feature maps (B, h, w, N, C); N = 1 for encoders without a group."""
@@ -160,9 +165,9 @@ class CTCRecognizer(nn.Module):
         return [self._best({turn: scores[i] for turn, scores in read.items()}, beams) for i in range(len(images))]
 
     def _best(self, read: dict[int, Tensor], beams: int) -> Reading:
-        found = {turn: greedy(log_probs) for turn, log_probs in read.items()}
-        turn = max(found, key=lambda turn: found[turn][1])
-        classes, confidence = found[turn]
+        readings = {turn: greedy(log_probs) for turn, log_probs in read.items()}
+        turn = max(readings, key=lambda turn: readings[turn][1])
+        classes, confidence = readings[turn]
         if beams > 1:
             classes = beam_search(read[turn], beams)
         return Reading(self.text(classes), confidence, turn)

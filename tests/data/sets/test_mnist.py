@@ -87,5 +87,5 @@ def test_size_against_header(root: Path, write_idx: Callable[[Path, np.ndarray],
 
 def test_label_out_of_range(root: Path, write_idx: Callable[[Path, np.ndarray], None]) -> None:
     write_idx(root / "MNIST" / "raw" / "train-labels-idx1-ubyte", np.full(200, 10))
-    with pytest.raises(ValueError, match=r"train-images.*label 10.*0\.\.9"):
+    with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte holds the label 10.*0\.\.9"):
         create_datamodule("mnist", root=root).setup("fit")

@@ -120,7 +120,7 @@ def test_download_keeps_parsed_arrays(folder: Path, tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda table: table[:-1], r"\(11, 785\), not \(12, 785\)"),
+        (lambda table: table[:-1], r"\(11, 785\), not float32 \(12, 785\)"),
         (lambda table: table[:, 1:], r"\(12, 784\)"),
         (lambda table: np.where(np.arange(785) == 3, np.nan, table), "NaN.*image 0"),
         (lambda table: table * (1 + 254 * (np.arange(785) < 784)), r"expected 0\.\.1"),
