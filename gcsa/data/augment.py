@@ -1,16 +1,20 @@
 """Random rotations, shifts, scales, mirrors and smooth deformations of whole batches."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from gcsa.data.arguments import MAX_SIDE, check_number, check_switch, known_options
+
 PADDING_MODES = ("zeros", "border", "reflection")
 CONTROL_POINTS = 5
 """Control points a side of the elastic deformation: smooth over about a fifth of the image."""
+MAX_SCALE = 1000
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class RandomAffine:
         padding_mode: what lies outside the image: "zeros", "border" or "reflection".
 
     Raises:
-        ValueError: a negative amount, a scale that is not 0 < low <= high, an unknown padding mode.
+        ValueError: an amount that is not a number or negative, a scale that is not 0 < low <= high, an unknown
+            padding mode.
     """
 
     degrees: float = 0.0
@@ -41,21 +46,22 @@ class RandomAffine:
     padding_mode: str = "zeros"
 
     def __post_init__(self) -> None:
-        for key in ("degrees", "translate", "elastic"):
-            if not 0 <= getattr(self, key) < float("inf"):
-                raise ValueError(f"augment {key}={getattr(self, key)} must not be negative")
-        if len(self.scale) != 2 or not 0 < self.scale[0] <= self.scale[1] < float("inf"):
-            raise ValueError(f"augment scale={tuple(self.scale)} must be two factors with 0 < low <= high")
+        for key, below in (("degrees", math.inf), ("translate", MAX_SIDE), ("elastic", MAX_SIDE)):
+            check_number(f"augment {key}", getattr(self, key), 0, below)
+        for key in ("flip", "quarter_turns"):
+            check_switch(f"augment {key}", getattr(self, key))
+        pair = not isinstance(self.scale, str) and isinstance(self.scale, Sequence) and len(self.scale) == 2
+        if not pair or not all(_is_number(factor) for factor in self.scale):
+            raise ValueError(f"augment scale={self.scale!r} must be two factors, such as [0.9, 1.1]")
+        if not 0 < self.scale[0] <= self.scale[1] < MAX_SCALE:
+            raise ValueError(f"augment scale={list(self.scale)} must be two factors, 0 < low <= high < {MAX_SCALE}")
         if self.padding_mode not in PADDING_MODES:
             raise ValueError(f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "RandomAffine":
         """From a mapping of the arguments; a ValueError lists them where one is unknown."""
-        known = [field.name for field in fields(cls)]
-        if unknown := sorted(set(config) - set(known)):
-            raise ValueError(f"unknown augment option {unknown[0]!r}: use {', '.join(known)}")
-        return cls(**config)
+        return cls(**known_options(cls, config))
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
@@ -109,3 +115,7 @@ def quarter_turned(images: Tensor, turns: Tensor) -> Tensor:
         chosen = turns == count
         turned[chosen] = images[chosen].rot90(count, (-2, -1))
     return turned
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,24 +10,29 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from gcsa.data.arguments import check_loading, check_switch
 from gcsa.data.augment import RandomAffine
-from gcsa.data.files import data_root, download_into, missing
+from gcsa.data.files import check_readable, data_root, download_into, missing
 from gcsa.data.loading import BatchLoader, EpochSampler, ImageSet, ImageSource
 from gcsa.data.splits import check_split, limited
 
 
 class Split(NamedTuple):
-    """Rows of one part of a data set: `images` (N, C, H, W), all `labels` (N,), and the `rows` that count."""
+    """Rows of one part of a data set: `images` (N, C, H, W), all `labels` (N,), and the `rows` that count.
+
+    `source` is the file or folder of the images, `label_source` that of the labels.
+    """
 
     images: ImageSource
     labels: Tensor
     rows: Tensor
     source: str
+    label_source: str
 
     @classmethod
-    def whole(cls, images: ImageSource, labels: Tensor, source: object) -> "Split":
-        """Every row of a file."""
-        return cls(images, labels, torch.arange(len(labels)), str(source))
+    def whole(cls, images: ImageSource, labels: Tensor, source: object, label_source: object = None) -> "Split":
+        """Every row of a file; without `label_source`, the labels are from there too."""
+        return cls(images, labels, torch.arange(len(labels)), str(source), str(label_source or source))
 
 
 class GCSADataModule(pl.LightningDataModule, ABC):
@@ -73,16 +78,9 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         drop_last: bool = False,
     ) -> None:
         super().__init__()
-        for key, value, least in (
-            ("batch_size", batch_size, 1),
-            ("num_workers", num_workers, 0),
-            ("seed", seed, 0),
-        ):
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{key}={value!r} must be a whole number of at least {least}")
-        top = 1 if isinstance(limit_train, float) else float("inf")
-        if limit_train is not None and (isinstance(limit_train, bool) or not 0 < limit_train <= top):
-            raise ValueError(f"limit_train={limit_train} must be a fraction in (0, 1] or a count of at least 1")
+        check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
+        check_switch("download", download)
+        check_switch("drop_last", drop_last)
         self.root = data_root(root)
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
         self.download, self.limit_train, self.drop_last = download, limit_train, drop_last
@@ -111,6 +109,18 @@ class GCSADataModule(pl.LightningDataModule, ABC):
             download_into(self.root, self.fetch)
         for path in self._absent():
             raise missing(path, self.name, self.download_size)
+
+    def check_test(self) -> None:
+        """Open the files of the test split without reading it, so that a long training does not end on a damaged one.
+
+        Raises:
+            ValueError: a file that cannot be opened, is empty, or is not as long as it says; FileNotFoundError: none.
+        """
+        for path in self._absent():
+            raise missing(path, self.name, self.download_size)
+        for path in self.required_files():
+            if path.is_file():
+                check_readable(path, self.name)
 
     def setup(self, stage: str | None = None) -> None:
         """Read and check what `stage` needs: "fit", "validate", "test", or None for all; once only."""
@@ -155,7 +165,7 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         return [path for path in self.required_files() if not path.exists()]
 
     def _check(self, split: Split) -> None:
-        check_split(split.images, split.labels, self.num_classes, split.source)
+        check_split(split.images, split.labels, self.num_classes, split.source, split.label_source)
         if not len(split.rows):
             raise ValueError(f"{split.source} holds too few images ({len(split.labels)}) to be split")
 
@@ -165,8 +175,8 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         return self._splits[split]
 
     def _image_set(self, split: str, augment: RandomAffine | None) -> ImageSet:
-        images, labels, rows, _ = self._split(split)
-        return ImageSet(images, labels, rows, mean=self.mean, std=self.std, augment=augment)
+        part = self._split(split)
+        return ImageSet(part.images, part.labels, part.rows, mean=self.mean, std=self.std, augment=augment)
 
     def _loader(self, images: ImageSet, *, shuffle: bool = False, drop_last: bool = False) -> BatchLoader:
         sampler = EpochSampler(

@@ -5,19 +5,66 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
+
+from gcsa.program import program
 
 log = logging.getLogger(__name__)
 
 
 def data_root(root: str | os.PathLike[str] | None) -> Path:
     """The data folder: the argument, else the environment variable GCSA_DATA, else ./data."""
-    return Path(root or os.environ.get("GCSA_DATA") or "data").expanduser()
+    return expanded(root or os.environ.get("GCSA_DATA") or "data")
+
+
+def expanded(path: object) -> Path:
+    """`path`, its leading ~ replaced by the home folder; a folder called 2024 may come as a number.
+
+    Raises ValueError where there is no home folder, as in many containers, and for what cannot be a path.
+    """
+    if not isinstance(path, str | os.PathLike | int) or isinstance(path, bool) or "\0" in str(path):
+        raise ValueError(f"{path!r} is not a path")
+    try:
+        return Path(str(path)).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{path} starts with ~, and no home folder is known: write the whole path") from error
+
+
+def confined(folder: Path, name: str) -> Path | None:
+    """The file `name` in `folder` or below it, or None where there is none or it lies elsewhere, also through a link.
+
+    `name` comes from a file that somebody else may have written, so nothing outside is touched to find out, and where
+    it is absolute, on any system, or holds a "..", the answer is None. Backslashes part folders too.
+    """
+    windows = PureWindowsPath(name)
+    if windows.root or Path(name).anchor or "\0" in name:
+        return None
+    for parts in (Path(name).parts, windows.parts):
+        if not parts or ".." in parts:
+            continue
+        try:
+            path = folder.joinpath(*parts)
+            if path.resolve().is_relative_to(folder.resolve()) and path.is_file():
+                return path
+        except (OSError, ValueError, RuntimeError):  # names that are too long or cannot be encoded, links in a circle
+            continue
+    return None
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The bytes of a regular file. Raises ValueError above `most` of them, and for pipes and devices."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a regular file")
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{path} is larger than {most:,} bytes")
+    return data
 
 
 def fetch_command(name: str) -> str:
     """What to type to download the data set called `name`."""
-    return f"python train.py data={name} data.download=true"
+    return f"{program('train')} data={name} data.download=true"
 
 
 def missing(path: Path, name: str, size: str) -> FileNotFoundError:
@@ -31,6 +78,17 @@ def missing(path: Path, name: str, size: str) -> FileNotFoundError:
 def damaged(path: Path, why: object, name: str) -> ValueError:
     """The error for a file that is there but cannot be what it should be."""
     return ValueError(f"{path} is damaged ({why}): remove it and run `{fetch_command(name)}`")
+
+
+def check_readable(path: Path, name: str) -> None:
+    """Raise a ValueError for a file of the data set called `name` that cannot be opened or is empty."""
+    try:
+        with path.open("rb") as file:
+            first = file.read(1)
+    except OSError as error:
+        raise damaged(path, error.strerror, name) from error
+    if not first:
+        raise damaged(path, "it is empty", name)
 
 
 def download_into(root: Path, fetch: Callable[[Path], None]) -> None:

@@ -40,13 +40,19 @@ def limited(labels: Tensor, limit: int | float, seed: int) -> Tensor:
     return stratified_order(labels, seed)[:count]
 
 
-def check_split(images: ImageSource, labels: Tensor, num_classes: int, source: str) -> None:
-    """Raise a ValueError naming `source` where images (N, C, H, W) and labels (N,) cannot be trained on."""
+def check_split(
+    images: ImageSource, labels: Tensor, num_classes: int, source: str, label_source: str | None = None
+) -> None:
+    """Raise a ValueError naming its file where images (N, C, H, W) and labels (N,) cannot be trained on."""
+    label_source = label_source or source
     if len(images) != len(labels) or not len(labels):
-        raise ValueError(f"{source} holds {len(images)} images and {len(labels)} labels: they must match, at least 1")
+        there = "" if label_source == source else f"{label_source} "
+        raise ValueError(
+            f"{source} holds {len(images)} images and {there}{len(labels)} labels: they must match, at least 1"
+        )
     wrong = labels[(labels < 0) | (labels >= num_classes)]
     if len(wrong):
-        raise ValueError(f"{source} holds the label {int(wrong[0])}: labels must lie in 0..{num_classes - 1}")
+        raise ValueError(f"{label_source} holds the label {int(wrong[0])}: labels must lie in 0..{num_classes - 1}")
     if isinstance(images, Tensor) and images.is_floating_point():
         bad = ~torch.isfinite(images).flatten(1).all(1)
         if bad.any():

@@ -114,10 +114,14 @@ def fill_buffers(model: nn.Module, _: Any = None) -> None:
 
 @cache
 def _planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
-    path = cache_folder() / f"tables-v{_VERSION}-{group}-k{kernel_size}"
+    folder = cache_folder()
+    if folder is None:
+        return _build(group, kernel_size)
+    path = folder / f"tables-v{_VERSION}-{group}-k{kernel_size}"
     tables = _read(path)
     if tables is None:
-        tables = _build(group, kernel_size)
+        with torch.device("cpu"):  # also where a model is created on the meta device, which holds no numbers
+            tables = _build(group, kernel_size)
         _write(path, tables)
     return tables
 
@@ -166,11 +170,15 @@ def _planar_functions(points: NDArray[np.float64], kernel_size: int) -> NDArray[
     return sampled
 
 
-def cache_folder() -> Path:
-    """Where the tables are kept: `GCSA_CACHE`, else gcsa in XDG_CACHE_HOME or ~/.cache."""
+def cache_folder() -> Path | None:
+    """Where the tables are kept: `GCSA_CACHE`, else gcsa in XDG_CACHE_HOME or ~/.cache; None for a user without a home,
+    as in some containers."""
     if folder := os.environ.get("GCSA_CACHE"):
         return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gcsa"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gcsa"
+    except RuntimeError:
+        return None
 
 
 def _read(path: Path) -> NDArray[np.float64] | None:

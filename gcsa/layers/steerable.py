@@ -25,7 +25,7 @@ LARGEST_KERNEL = 32  # the tables of larger ones take minutes and hundreds of me
 
 def computes_in_irreps(order: int, width: int) -> bool:
     """Whether a 1 x 1 convolution of a group of this order, `width` channels or more in and out, is taken to the irrep
-    basis: where it was the faster on the whole, by benchmarks/irreps.py; ADR 13 names the exceptions."""
+    basis: where it was the faster on the whole, by benchmarks/speed/irreps.py; ADR 13 names the exceptions."""
     return order % 2 == 0 and width >= (192 if order >= 8 else 384) and order > 2
 
 

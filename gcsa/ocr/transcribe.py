@@ -6,6 +6,7 @@ file, and folders of either (where a folder holds pages, its images belong to th
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gcsa.ocr.data.line_image import SUFFIXES, Line, fit_line, read_line
+from gcsa.data.images import SUFFIXES
+from gcsa.ocr.data.line_image import Line, fit_line, read_line
 from gcsa.ocr.data.page_xml import list_pages, read_page
 from gcsa.ocr.reading import Reading
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
@@ -23,6 +25,8 @@ from gcsa.ocr.recognizers.ctc import CTCRecognizer
 CHUNK = 1024
 """Lines that are sorted into batches of one size, and held in memory, at a time: 20 kB each where they are of print."""
 ADAPTER = "adapter_config.json"
+UNREADABLE = (ValueError, OSError, MemoryError)
+"""What reading a line or a page raises."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,8 @@ class Transcript:
     def as_dict(self) -> dict[str, object]:
         """For JSON: of lines of a page also their number and box, (left, top, right, bottom) in pixels of its image."""
         source, reading = self.source, self.reading
-        content: dict[str, object] = {"file": str(source.file)}
+        # JSON is UTF-8, which the name of a file need not be.
+        content: dict[str, object] = {"file": os.fsencode(source.file).decode(errors="backslashreplace")}
         if source.line is not None and source.line.polygon is not None:
             xs, ys = zip(*source.line.polygon, strict=True)
             content |= {"line": source.number, "box": [round(side) for side in (min(xs), min(ys), max(xs), max(ys))]}
@@ -55,13 +60,13 @@ class Transcript:
         return content | {"text": reading.text, "confidence": round(reading.confidence, 4), "turn": reading.turn}
 
 
-def find_lines(inputs: Iterable[str | Path]) -> list[Source]:
+def find_lines(inputs: Iterable[str | Path], any_image: bool = False) -> list[Source]:
     """The lines of files and folders, in their order; those of a folder by name. Reads pages, not line images.
 
-    A page that cannot be read is a `Source` with an error. Raises FileNotFoundError for what is not there unless it is
+    any_image: of `read_page`. A page that cannot be read is a `Source` with an error. Raises FileNotFoundError for what is not there unless it is
     called like an image or a page, and ValueError for a folder without any.
     """
-    return [source for path in map(Path, inputs) for file in _files(path) for source in _lines(file)]
+    return [source for path in map(Path, inputs) for file in _files(path) for source in _lines(file, any_image)]
 
 
 def transcribe(
@@ -98,7 +103,7 @@ def _transcribe_chunk(
             continue
         try:
             image = _image(source.line, model, orientation == "upright")
-        except Exception as error:  # whatever an odd file makes a decoder raise, the other lines are read
+        except UNREADABLE as error:  # the other lines are read
             transcripts[i] = Transcript(source, error=_reason(error, source.file))
         else:
             buckets[image.shape].append((i, image))
@@ -125,7 +130,10 @@ def _files(path: Path) -> list[Path]:
             raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
         return [path]
     files = list_pages(path) or [
-        file for pattern in ("*", "*/*") for file in sorted(path.glob(pattern)) if file.suffix.lower() in SUFFIXES
+        file
+        for pattern in ("*", "*/*")
+        for file in sorted(path.glob(pattern))
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
     ]
     if not files:
         raise ValueError(
@@ -135,12 +143,12 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _lines(file: Path) -> list[Source]:
+def _lines(file: Path, any_image: bool) -> list[Source]:
     if file.suffix.lower() != ".xml":
         return [Source(file, Line(file))]
     try:
-        return [Source(file, line, number) for number, line in enumerate(read_page(file), 1)]
-    except Exception as error:  # as for images
+        return [Source(file, line, number) for number, line in enumerate(read_page(file, any_image), 1)]
+    except UNREADABLE as error:  # as for images
         return [Source(file, error=_reason(error, file))]
 
 

@@ -4,13 +4,14 @@ import json
 import os
 import platform
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import timm
 import torch
+
+from gcsa.files import replacing
 
 
 def machine() -> dict[str, Any]:
@@ -44,10 +45,10 @@ def git_commit() -> str | None:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`.
+
+    Raises as `gcsa.files.replacing`.
+    """
+    with replacing(path) as part:
+        part.write_text(json.dumps(content, indent=2) + "\n")
     return path

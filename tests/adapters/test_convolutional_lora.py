@@ -369,15 +369,15 @@ def test_damaged_files(tmp_path: Path) -> None:
     weights, config = tmp_path / "adapter_model.safetensors", tmp_path / "adapter_config.json"
     content = weights.read_bytes()
     weights.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ValueError, match=f"{re.escape(str(tmp_path))} does not hold a whole LoRA adapter"):
+    with pytest.raises(ValueError, match=r"adapter_model.safetensors is damaged"):
         adapters.load(small(), tmp_path)
     weights.write_bytes(content)
     written = json.loads(config.read_text())
     config.write_text(json.dumps({**written, "r": 3}))
-    with pytest.raises(ValueError, match="of another model or rank"):
+    with pytest.raises(ValueError, match=r"is damaged: .* rows, its rank is 3"):
         adapters.load(small(), tmp_path)
     config.write_text("{")
-    with pytest.raises(ValueError, match="does not hold a whole LoRA adapter"):
+    with pytest.raises(ValueError, match=r"adapter_config.json is damaged"):
         adapters.load(small(), tmp_path)
 
 

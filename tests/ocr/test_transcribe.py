@@ -1,6 +1,7 @@
 """Every line that can be read is, in order, whatever lies beside it; the rest is listed."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from PIL import Image
 from torchvision.transforms.functional import to_pil_image
 
 from gcsa.adapters import lora_config
-from gcsa.commands import transcribe as module
+from gcsa.commands import transcribe as command
 from gcsa.commands.transcribe import main
+from gcsa.ocr import transcribe as reader
 from gcsa.ocr.data.line_image import fit_line, read_line
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
@@ -62,7 +64,7 @@ def test_lines_come_in_order_and_do_not_depend_on_their_batch(
     assert texts(model, folder) == texts(model, *files) == texts(model, folder, batch_size=2) == alone
     assert texts(model, *reversed(files)) == alone[::-1]
     done: list[int] = []
-    monkeypatch.setattr(module, "CHUNK", 3)
+    monkeypatch.setattr(reader, "CHUNK", 3)
     assert texts(model, folder, advance=done.append) == alone
     assert sum(done) == 7
 
@@ -132,6 +134,49 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
     assert empty.keys() == {"file", "error"}
 
 
+def test_one_page_of_no_size_does_not_end_a_batch(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended the batch with a traceback, after half of the output."""
+    Image.new("L", (200, 100), "white").save(tmp_path / "1.png")
+    content = PAGE.format(version="2019-07-15", image="1.png", points="10,10 110,10 110,45 10,45")
+    for name, size in (("nan", "nan"), ("inf", "inf"), ("tiny", "1e-320"), ("minus", "-5")):
+        (tmp_path / f"{name}.xml").write_text(content.replace('imageWidth="200"', f'imageWidth="{size}"'))
+    pages = [str(tmp_path / f"{name}.xml") for name in ("nan", "inf", "tiny", "minus")]
+    assert main([str(weights), "--format=json", *pages, str(folder / "0.png")]) == 1
+    *errors, good = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [error["file"] for error in errors] == pages
+    assert all("is not a size of a page" in error["error"] for error in errors)
+    assert good["text"]
+
+
+def test_images_elsewhere_need_a_flag(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Image.new("L", (200, 100), "white")
+    page.paste(Image.open(folder / "0.png"), (10, 50))
+    page.save(tmp_path / "secret.png")
+    (tmp_path / "export" / "page").mkdir(parents=True)
+    path = tmp_path / "export" / "page" / "1.xml"
+    content = PAGE.format(version="2019-07-15", image=tmp_path / "secret.png", points="10,50 105,50 105,89 10,89")
+    path.write_text(content.replace("10,50 190,50 190,90 10,90", "10,50 105,50 105,89 10,89"))
+    assert main([str(weights), str(path)]) == 1
+    assert "needs the image secret.png: put it beside the file" in capsys.readouterr().err
+    assert main([str(weights), str(path), "--any-image"]) == 0
+
+
+def test_names_that_are_not_utf_8(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        (tmp_path / os.fsdecode(b"caf\xe9.png")).write_bytes((folder / "0.png").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    output = tmp_path / "text.json"
+    assert main([str(weights), "--format=json", str(tmp_path), "--output", str(output)]) == 0
+    assert json.loads(output.read_text(encoding="utf-8"))["file"] == f"{tmp_path}/caf\\xe9.png"
+
+
 def save_adapter(target: Path, fields: int = 8) -> Path:
     base = recognizer(fields=fields)
     adapted = get_peft_model(base, lora_config(base, 2, init_lora_weights=False))
@@ -155,7 +200,7 @@ def test_an_adapter_by_place_or_by_name(
 def test_wrong_arguments_are_told_before_anything_is_read(
     weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "read_line", pytest.fail)
+    monkeypatch.setattr(reader, "read_line", pytest.fail)
     other = save_adapter(tmp_path / "other", fields=4)
     crnn = recognizer("crnn").save_pretrained(tmp_path / "crnn")
     (tmp_path / "bad.ckpt").write_bytes(b"PK")
@@ -163,7 +208,7 @@ def test_wrong_arguments_are_told_before_anything_is_read(
     image = folder / "0.png"
     for arguments, message in (
         ((tmp_path / "none.ckpt", image), "there is no checkpoint"),
-        ((tmp_path / "bad.ckpt", image), "bad.ckpt is damaged or not a recogniser"),
+        ((tmp_path / "bad.ckpt", image), "bad.ckpt is damaged or not a checkpoint"),
         ((folder, image), "config.json: name a folder of weights"),
         ((weights, other, image), "other is of another model"),
         ((weights, "--adapter", tmp_path, image), "there is no"),
@@ -171,10 +216,11 @@ def test_wrong_arguments_are_told_before_anything_is_read(
         ((weights, tmp_path / "nothing", image), "nothing holds no line images"),
         ((crnn, "--orientation", "any", image), "does not read turned lines"),
         ((weights, "--device", "abacus", image), "--device abacus cannot be used here"),
-        ((weights, "--output", tmp_path, image), "is not a file: use another, or - for stdout"),
+        ((weights, "--output", tmp_path, image), "is a folder: name a file"),
         ((weights, "--output", tmp_path / "no/text", image), "there is no folder"),
     ):
-        assert main(list(map(str, arguments))) == 2
+        with pytest.raises(SystemExit, match="2"):
+            main(list(map(str, arguments)))
         out, err = capsys.readouterr()
         assert out == ""
         assert err.startswith("error: ")
@@ -183,7 +229,7 @@ def test_wrong_arguments_are_told_before_anything_is_read(
     for arguments, message in (
         ((weights,), "required: IMAGES"),
         ((weights, other), "nothing to read"),
-        ((weights, image, "--beams", 0), "0 is not a whole number of at least 1"),
+        ((weights, image, "--beams", 0), "0 is not a whole number from 1 to"),
         ((weights, image, "--orientation", "down"), "invalid choice: 'down'"),
     ):
         with pytest.raises(SystemExit, match="2"):
@@ -203,8 +249,8 @@ def test_the_output_is_whole_or_as_it_was(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "transcribe", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        patch.setattr(command, "transcribe", interrupted)
+        with pytest.raises(SystemExit, match="130"):
             main(arguments)
     assert output.read_text() == "before"
     assert main([*arguments, "--beams", "3", "--batch-size", "4", "--orientation", "upright"]) == 0

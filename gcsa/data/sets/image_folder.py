@@ -1,19 +1,24 @@
 """A user's own images: one folder a class."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import ImageOps
 from torch import Tensor
 
+from gcsa.data.arguments import MAX_SIDE, check_number, check_whole
 from gcsa.data.base import GCSADataModule, Split
+from gcsa.data.files import expanded
+from gcsa.data.images import SUFFIXES, read_image
 from gcsa.data.splits import hold_out
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GREY_MEAN, GREY_STD = (0.449,), (0.226,)
+SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 Files = tuple[list[Path], Tensor]
 """Files of a split, and their labels (N,)."""
@@ -22,9 +27,10 @@ Files = tuple[list[Path], Tensor]
 class ImageFolder(GCSADataModule):
     """Images in `<path>/{train,val,test}/<class>/` or, to be split 8 : 1 : 1, in `<path>/<class>/`.
 
-    Without `val`, a tenth of the training images validates; splits are class-balanced and the same in every
-    run. Images are cropped at the centre to a square and resized. A split larger than `max_memory_gb` is
-    decoded a batch at a time instead of being held in memory: use `num_workers`.
+    Without `val` (or `valid`, `validation`), a tenth of the training images validates; splits are class-balanced and
+    the same in every run. Images are read by `gcsa.data.images.read_image`, cropped at the centre to a square and
+    resized. What is hidden (.git, ._1.png) or left by macOS (__MACOSX) is no class and no image. A split larger than
+    `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
 
     Args:
         path: the folder of images; `root` is not used.
@@ -33,8 +39,8 @@ class ImageFolder(GCSADataModule):
         kwargs: as for `GCSADataModule`.
 
     Raises:
-        ValueError: a class without images, classes that differ between splits; an image that cannot be read
-            (in `setup`, or in its batch where the split is not held in memory).
+        ValueError: fewer than two classes, a class without images, classes that differ between splits; an image that
+            cannot be read (in `setup`, or in its batch where the split is not held in memory).
         FileNotFoundError: no such folder.
     """
 
@@ -52,15 +58,26 @@ class ImageFolder(GCSADataModule):
         super().__init__(**kwargs)
         if path is None:
             raise ValueError("data=image_folder needs data.path=<the folder of your images>")
-        if image_size < 1:
-            raise ValueError(f"image_size={image_size} must be at least 1")
+        check_whole("image_size", image_size, 1, MAX_SIDE)
         if in_chans not in (1, 3):
             raise ValueError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
-        self.path, self.image_size, self.in_chans = Path(path).expanduser(), image_size, in_chans
+        check_number("max_memory_gb", max_memory_gb, 0)
+        self.path, self.image_size, self.in_chans = expanded(path), image_size, in_chans
         self.max_memory_gb = max_memory_gb
         self.mean, self.std = (IMAGENET_MEAN, IMAGENET_STD) if in_chans == 3 else (GREY_MEAN, GREY_STD)
         self.class_names, self._files = list_splits(self.path)
         self.num_classes = len(self.class_names)
+
+    def check_test(self) -> None:
+        """Opens every image of the split as far as its header."""
+        from PIL import Image
+
+        for file in self._files["test"][0]:
+            try:
+                with Image.open(file):
+                    pass
+            except (OSError, SyntaxError, ValueError) as error:
+                raise ValueError(f"{file} cannot be read as an image ({error}): remove or replace it") from error
 
     def read_fit(self) -> tuple[Split, Split]:
         return self._read("train"), self._read("val")
@@ -88,34 +105,35 @@ class ImageFiles:
         return len(self.files)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        """uint8 (B, C, size, size)."""
-        return torch.stack([self._decode(self.files[row]) for row in rows.tolist()])
+        """uint8 (B, C, size, size). Raises ValueError naming the file that cannot be read."""
+        out = torch.empty(len(rows), self.channels, self.size, self.size, dtype=torch.uint8)
+        for place, row in enumerate(rows.tolist()):
+            square = ImageOps.fit(read_image(self.files[row], self.channels), (self.size, self.size))
+            pixels = torch.from_numpy(np.array(square)).view(self.size, self.size, self.channels)
+            out[place] = pixels.permute(2, 0, 1)
+        return out
 
     def read_all(self) -> Tensor:
         """uint8 (N, C, size, size)."""
         return self[torch.arange(len(self))]
-
-    def _decode(self, file: Path) -> Tensor:
-        from PIL import Image, ImageOps
-
-        try:
-            with Image.open(file) as image:
-                square = ImageOps.fit(image.convert("RGB" if self.channels == 3 else "L"), (self.size, self.size))
-        except (OSError, SyntaxError, ValueError) as error:  # what Pillow's decoders raise
-            raise ValueError(f"{file} cannot be read as an image ({error}): remove or replace it") from error
-        return torch.from_numpy(np.array(square)).view(self.size, self.size, self.channels).permute(2, 0, 1)
 
 
 def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
     """Class names, and files and labels of "train", "val" and "test", in either layout of `ImageFolder`."""
     if not path.is_dir():
         raise FileNotFoundError(f"{path} is not a folder: data.path must hold one folder of images a class")
-    folders = {part: path / part for part in ("train", "val", "test") if (path / part).is_dir()}
+    names = [name for name in SPLIT_FOLDERS if (path / name).is_dir()]
+    folders = {SPLIT_FOLDERS[name]: path / name for name in names}
+    if len(folders) < len(names):
+        raise ValueError(f"{path} holds {' and '.join(names)}: keep one folder of validation images")
     if folders and not {"train", "test"} <= set(folders):
-        raise ValueError(f"{path} holds {' and '.join(folders)} only: it needs train and test, or neither")
-    classes = class_folders(folders.get("train", path))
+        raise ValueError(f"{path} holds {' and '.join(names)} only: it needs train and test, or neither")
+    train = folders.get("train", path)
+    classes = class_folders(train)
     if not classes:
-        raise ValueError(f"{folders.get('train', path)} holds no folders: it needs one folder of images a class")
+        raise ValueError(f"{train} holds no folders: it needs one folder of images a class")
+    if len(classes) < 2:
+        raise ValueError(f"{train} holds one class only, {classes[0]!r}: classification needs at least two folders")
     parts = {part: list_images(folder, classes) for part, folder in folders.items()}
     if not parts:
         rest, parts["test"] = _divide(list_images(path, classes), 0.1)
@@ -128,25 +146,53 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
 
 
 def class_folders(folder: Path) -> tuple[str, ...]:
-    """The names of the folders in `folder`, sorted."""
-    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir()))
+    """The names of the folders in `folder`, sorted. Raises ValueError for a name that is not UTF-8."""
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not _ignored(entry.name))
+    for name in names:
+        if ascii(name) != ascii(name.encode(errors="replace").decode()):
+            raise ValueError(f"{folder} holds the class folder {name!a}, whose name is not UTF-8: rename it")
+    return tuple(names)
 
 
 def list_images(folder: Path, classes: Sequence[str]) -> Files:
-    """The image files in `folder/<class>/`, by class and name, and their labels (N,).
+    """The image files in `folder/<class>/` and below, by class and name, and their labels (N,).
 
     Raises:
         ValueError: other class folders than `classes`, or a class without images.
     """
-    from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
-
     if different := sorted(set(class_folders(folder)) ^ set(classes)):
         raise ValueError(f"{folder} must hold the class folders {', '.join(classes)}; they differ in {different[0]!r}")
-    try:
-        samples = make_dataset(folder, {name: label for label, name in enumerate(classes)}, IMG_EXTENSIONS)
-    except FileNotFoundError as error:
-        raise ValueError(f"{folder} has a class folder without images: {error}") from error
-    return [Path(file) for file, _ in samples], torch.tensor([label for _, label in samples])
+    files: list[Path] = []
+    labels: list[int] = []
+    for label, name in enumerate(classes):
+        images = list(_walk(folder / name))
+        if not images:
+            raise ValueError(f"{folder / name} is a class folder without images ({', '.join(SUFFIXES)})")
+        files += images
+        labels += [label] * len(images)
+    return files, torch.tensor(labels)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """The image files in `folder` and below, by folder and name; links to folders are followed, but not in circles."""
+    seen: set[str] = set()
+    inside: list[tuple[str, list[str]]] = []
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not _ignored(name)]
+        real = os.path.realpath(parent)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        inside.append((parent, names))
+    for parent, names in sorted(inside):
+        yield from (
+            Path(parent, name) for name in sorted(names) if name.lower().endswith(SUFFIXES) and not _ignored(name)
+        )
+
+
+def _ignored(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
 
 
 def _divide(part: Files, fraction: float) -> tuple[Files, Files]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gcsa.data.base import GCSADataModule, Split
-from gcsa.data.sets.idx import find_idx, read_idx_pair
+from gcsa.data.sets.idx import check_idx, find_idx, read_idx_pair
 from gcsa.data.splits import hold_out
 
 
@@ -32,6 +32,11 @@ class MNIST(GCSADataModule):
 
         getattr(datasets, self.folder)(folder, download=True)
 
+    def check_test(self) -> None:
+        super().check_test()
+        for path, shape in zip(self._files("t10k"), ((28, 28), ()), strict=True):
+            check_idx(path, (self.counts["t10k"], *shape), self.name)
+
     def read_fit(self) -> tuple[Split, Split]:
         part = self._read("train")
         train, val = hold_out(part.labels, 0.1)
@@ -46,4 +51,4 @@ class MNIST(GCSADataModule):
 
     def _read(self, part: str) -> Split:
         images, labels = self._files(part)
-        return Split.whole(*read_idx_pair(images, labels, self.counts[part], self.name), images)
+        return Split.whole(*read_idx_pair(images, labels, self.counts[part], self.name), images, labels)

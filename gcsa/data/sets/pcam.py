@@ -1,6 +1,7 @@
 """PatchCamelyon: 96 x 96 patches of lymph-node sections, tumour or not (Veeling et al., MICCAI 2018)."""
 
 import gzip
+import math
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gcsa.data.arguments import check_number
 from gcsa.data.base import GCSADataModule, Split
 from gcsa.data.files import damaged
 
@@ -29,6 +31,14 @@ MD5 = {
 SIZE = 96
 SLAB = 1024
 """Images read at once, to bound the memory that the change of layout needs."""
+MAX_COUNT = 1_000_000
+"""Of images: four times the published training split."""
+MAX_RATIO = 1100
+"""Of bytes to stored bytes: gzip reaches 1032."""
+MAX_CHUNK = 1 << 28
+"""Bytes of what is unpacked together."""
+FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
+"""HDF5's numbers of the filters that every h5py has within itself."""
 
 
 class PCam(GCSADataModule):
@@ -36,8 +46,7 @@ class PCam(GCSADataModule):
     form.
 
     A split of at most `max_memory_gb` (a full training split is 7.3 GB) is read into memory at once. A larger
-    one
-    stays on disk and is read a batch at a time: use `num_workers`.
+    one stays on disk and is read a batch at a time: use `num_workers`.
 
     Args:
         kwargs: as for `GCSADataModule`.
@@ -51,6 +60,7 @@ class PCam(GCSADataModule):
 
     def __init__(self, *, max_memory_gb: float = 8.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        check_number("max_memory_gb", max_memory_gb, 0)
         self.max_memory_gb = max_memory_gb
 
     def required_files(self) -> Sequence[Path]:
@@ -69,6 +79,12 @@ class PCam(GCSADataModule):
                 shutil.copyfileobj(source, unpacked)
             os.remove(packed)
 
+    def check_test(self) -> None:
+        super().check_test()
+        images, labels = H5Images(self._file("test", "x")), _read_labels(self._file("test", "y"))
+        if len(images) != len(labels):
+            raise damaged(images.path, f"{len(images)} images with {len(labels)} labels", self.name)
+
     def read_fit(self) -> tuple[Split, Split]:
         return self._read("train"), self._read("valid")
 
@@ -80,11 +96,10 @@ class PCam(GCSADataModule):
 
     def _read(self, part: str) -> Split:
         path = self._file(part, "x")
-        labels = _read_labels(self._file(part, "y"))
-        images = H5Images(path)
-        if images.nbytes > self.max_memory_gb * 1e9:
-            return Split.whole(images, labels, path)
-        return Split.whole(images.read_all(), labels, path)
+        label_path = self._file(part, "y")
+        labels, images = _read_labels(label_path), H5Images(path)
+        held = images if images.nbytes > self.max_memory_gb * 1e9 else images.read_all()
+        return Split.whole(held, labels, path, label_path)
 
 
 class H5Images:
@@ -92,17 +107,21 @@ class H5Images:
     `ImageSource`.
 
     Raises:
-        ValueError: not an h5 file of uint8 images (N, 96, 96, 3), truncated or otherwise damaged.
+        ValueError: not an h5 file of uint8 images (N, 96, 96, 3) that lie in this file, truncated or otherwise damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with _opened(path, "x") as images:
             shape, dtype = tuple(map(int, images.shape)), images.dtype
-        if dtype != np.uint8 or len(shape) != 4 or shape[1:] != (SIZE, SIZE, 3):
-            raise damaged(path, f"{dtype} of shape {shape}, not uint8 of (N, {SIZE}, {SIZE}, 3)", PCam.name)
+            stored = images.id.get_storage_size()
+        if dtype != np.uint8 or len(shape) != 4 or shape[1:] != (SIZE, SIZE, 3) or shape[0] > MAX_COUNT:
+            wanted = f"not uint8 of (N, {SIZE}, {SIZE}, 3), N at most {MAX_COUNT:,}"
+            raise damaged(path, f"{dtype} of shape {shape}, {wanted}", PCam.name)
         self.length = shape[0]
-        self.nbytes = int(np.prod(shape))
+        self.nbytes = math.prod(shape)
+        if self.nbytes > stored * MAX_RATIO:
+            raise damaged(path, f"{self.length} images in {stored} bytes, which no compression does", PCam.name)
 
     def __len__(self) -> int:
         return self.length
@@ -129,18 +148,43 @@ class H5Images:
 
 
 def _read_labels(path: Path) -> Tensor:
-    """int64 (N,) from a data set `y` of N values in any shape."""
+    """int64 (N,) from a data set `y` of N integers in any shape."""
     with _opened(path, "y") as labels:
-        return torch.from_numpy(labels[:].astype(np.int64).reshape(-1))
+        if labels.dtype.kind not in "iu" or not labels.size <= MAX_COUNT:
+            wanted = f"not at most {MAX_COUNT:,} integers"
+            raise damaged(path, f"{labels.dtype} of shape {labels.shape}, {wanted}", PCam.name)
+        return torch.from_numpy(labels[()].astype(np.int64).reshape(-1))
 
 
 @contextmanager
 def _opened(path: Path, key: str) -> Iterator[Any]:
-    """The data set `key` of an h5 file; what h5py raises, then or on reading, becomes one ValueError."""
+    """The data set `key` of an h5 file; what h5py raises, then or on reading, becomes one ValueError.
+
+    HDF5 can point to other files, of the same format (links, virtual data sets) and of any (external storage), and
+    load decompressors from plug-in folders: only values in the file itself, packed by what h5py carries, are read.
+    """
     import h5py
 
     try:
-        with h5py.File(path) as file:
-            yield file[key]
-    except (OSError, KeyError, RuntimeError) as error:
+        if not path.is_file():
+            raise OSError("not a regular file")
+        with h5py.File(path, "r") as file:
+            link = file.get(key, getlink=True)
+            if link is None:
+                raise KeyError(f"no data set {key!r}")
+            dataset = file[key] if isinstance(link, h5py.HardLink) else None
+            if not isinstance(dataset, h5py.Dataset) or dataset.is_virtual or dataset.external:
+                raise OSError(f"{key!r} is no data set of this file itself")
+            _check_storage(dataset)
+            yield dataset
+    except (OSError, KeyError, RuntimeError, TypeError) as error:
         raise damaged(path, error, PCam.name) from error
+
+
+def _check_storage(dataset: Any) -> None:
+    properties = dataset.id.get_create_plist()
+    filters = {properties.get_filter(i)[0] for i in range(properties.get_nfilters())}
+    if unknown := filters - set(FILTERS):
+        raise OSError(f"it is packed by filter {min(unknown)}, not one of {', '.join(FILTERS.values())}")
+    if dataset.chunks is not None and math.prod(dataset.chunks) * dataset.dtype.itemsize > MAX_CHUNK:
+        raise OSError(f"its chunks of {dataset.chunks} are larger than {MAX_CHUNK:,} bytes")

@@ -1,5 +1,8 @@
 """Rotated MNIST: MNIST digits turned by uniform random angles (Larochelle et al., ICML 2007)."""
 
+import math
+import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -12,12 +15,21 @@ from numpy.typing import NDArray
 
 from gcsa.data.base import GCSADataModule, Split
 from gcsa.data.files import damaged, log
-from gcsa.data.sets.idx import find_idx, read_idx_pair
+from gcsa.data.sets.idx import check_idx, find_idx, read_idx_pair
 
 ADDRESS = "http://www.iro.umontreal.ca/~lisa/icml2007data/mnist_rotation_new.zip"
 MD5 = "0f9a947ff3d30e95cd685462cbf3b847"
 ARCHIVE = "mnist_rotation_new.zip"
 AMAT = "mnist_all_rotation_normalized_float_{}.amat"
+
+
+DAMAGE = (
+    *(ValueError, KeyError, OSError, EOFError, RuntimeError, SyntaxError, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What reading a damaged file of either layout raises; the header of an array is a Python expression."""
+MAX_CHARACTERS = 32
+"""Of a number in the text, with what parts it from the next: more than any way of writing a float32 needs."""
 
 
 class RotMNIST(GCSADataModule):
@@ -54,6 +66,12 @@ class RotMNIST(GCSADataModule):
             np.save(target / f"{AMAT.format(part)}.npy", self._parse(target / ARCHIVE, part))
         (target / ARCHIVE).unlink()
 
+    def check_test(self) -> None:
+        super().check_test()
+        if self.required_files()[0] == self._idx("train_valid")[0]:
+            for path, shape in zip(self._idx("test"), ((28, 28), ()), strict=True):
+                check_idx(path, (self.counts["test"], *shape), self.name)
+
     def read_fit(self) -> tuple[Split, Split]:
         whole = self._read("train_valid")
         kept = len(whole.rows) - self.num_val
@@ -75,7 +93,7 @@ class RotMNIST(GCSADataModule):
         if self.required_files()[0] == self._idx("train_valid")[0]:
             images, labels = self._idx(part)
             log.info("rotmnist: reading the re-generated %s", images)
-            return Split.whole(*read_idx_pair(images, labels, self.counts[part], self.name), images)
+            return Split.whole(*read_idx_pair(images, labels, self.counts[part], self.name), images, labels)
         path = self._original(part)
         log.info("rotmnist: reading the original %s", path)
         table = torch.from_numpy(self._parse(path, part))
@@ -83,23 +101,33 @@ class RotMNIST(GCSADataModule):
 
     def _parse(self, path: Path, part: str) -> NDArray[np.float32]:
         """Rows of 784 pixels and a label, float32 (count, 785), from the parsed, unpacked or packed file."""
+        shape = (self.counts[part], 785)
+        most = math.prod(shape) * MAX_CHARACTERS
         try:
             if path.suffix == ".npy":
-                table: NDArray[np.float32] = np.load(path, allow_pickle=False)
+                # Mapped, so that a header of another shape is refused before anything of that shape is allocated.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about headers as Python 2 wrote them
+                    table: NDArray[np.float32] = np.lib.format.open_memmap(path, mode="r")
             elif path.suffix == ".zip":
                 with zipfile.ZipFile(path) as archive, archive.open(AMAT.format(part)) as text:
-                    table = _load_text(text)
+                    table = _load_text(text, archive.getinfo(AMAT.format(part)).file_size, most)
             else:
-                with open(path, "rb") as text:
-                    table = _load_text(text)
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+                with path.open("rb") as text:
+                    table = _load_text(text, path.stat().st_size, most)
+        except DAMAGE as error:
             raise damaged(path, error, self.name) from error
-        if table.shape != (self.counts[part], 785):
-            raise damaged(path, f"a table of {table.shape}, not {(self.counts[part], 785)}", self.name)
-        if (table[:, -1] % 1).any():
+        if table.shape != shape or table.dtype != np.float32:
+            raise damaged(path, f"a table of {table.dtype} {table.shape}, not float32 {shape}", self.name)
+        table = np.array(table)
+        if not np.isfinite(table[:, -1]).all() or (table[:, -1] % 1).any():
             raise damaged(path, "labels that are not whole numbers", self.name)
         return table
 
 
-def _load_text(text: IO[bytes]) -> NDArray[np.float32]:
-    return np.loadtxt(text, dtype=np.float32, ndmin=2, encoding="ascii")
+def _load_text(text: IO[bytes], size: int, most: int) -> NDArray[np.float32]:
+    if size > most:
+        raise ValueError(f"{size:,} bytes of text, above {most:,}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are no rows, which their number tells
+        return np.loadtxt(text, dtype=np.float32, ndmin=2, encoding="ascii")

@@ -8,6 +8,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from gcsa.data.arguments import check_number, known_options
+
 
 @dataclass(frozen=True)
 class LineAugment:
@@ -25,7 +27,7 @@ class LineAugment:
         noise: standard deviation of Gaussian noise, ink being 1.
 
     Raises:
-        ValueError: an amount that is negative or not below 1 (shear: not below 45 degrees).
+        ValueError: an amount that is not a number, negative or not below 1 (shear: not below 45 degrees).
     """
 
     shear: float = 0.0
@@ -38,17 +40,12 @@ class LineAugment:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            top = 45 if field.name == "shear" else 1
-            if not 0 <= getattr(self, field.name) < top:
-                raise ValueError(f"augment {field.name}={getattr(self, field.name)} must be at least 0 and below {top}")
+            check_number(f"augment {field.name}", getattr(self, field.name), 0, 45 if field.name == "shear" else 1)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "LineAugment":
         """From a mapping of the arguments; a ValueError lists them where one is unknown."""
-        known = [field.name for field in fields(cls)]
-        if unknown := sorted(set(config) - set(known)):
-            raise ValueError(f"unknown augment option {unknown[0]!r}: use {', '.join(known)}")
-        return cls(**config)
+        return cls(**known_options(cls, config))
 
     @torch.no_grad()
     def __call__(self, lines: Tensor, generator: Generator) -> Tensor:

@@ -4,14 +4,15 @@ import logging
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from PIL import Image
 from torch import Tensor
 
-from gcsa.data.files import data_root
+from gcsa.data.arguments import check_loading, check_switch, check_whole
+from gcsa.data.files import data_root, expanded
 from gcsa.data.loading import BatchLoader
 from gcsa.data.splits import limited
 from gcsa.ocr.data.augment import LineAugment
@@ -21,7 +22,8 @@ from gcsa.ocr.data.line_image import Line, fit_line, read_line
 from gcsa.ocr.data.lines import list_lines
 
 STRIDE = 4
-"""Pixels of width a time step of the recogniser."""
+"""Pixels of width a time step of our recognisers, unless `LinesDataModule.pixels_per_step` says otherwise."""
+MAX_HEIGHT = 512
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +32,7 @@ class LinesDataModule(pl.LightningDataModule):
     """Text lines in three splits; batches are `LineBatch`es of one width.
 
     The charset is that of the training texts, behind the characters of a given one. Training lines whose text is too
-    long for CTC to align with W // 4 time steps are left out; characters of other splits outside the charset stay in
+    long for CTC to align with the recogniser's time steps, one in `pixels_per_step`, are left out; characters of other splits outside the charset stay in
     their texts, where they count as errors. Both are logged. The test split is read only for `setup("test")` or
     `setup(None)`.
 
@@ -46,6 +48,7 @@ class LinesDataModule(pl.LightningDataModule):
         limit_train: train on a fraction (float in (0, 1]) or a count (int) of the lines.
         charset: to continue with, its characters keep their classes.
         short_first: the first epoch goes from short to long lines.
+        any_image: read images that a manifest or an XML page names also where they lie outside of the folder.
         augment: arguments of `gcsa.ocr.data.augment.LineAugment`, for training batches only.
 
     Raises:
@@ -69,31 +72,28 @@ class LinesDataModule(pl.LightningDataModule):
         limit_train: float | int | None = None,
         charset: Charset | str | None = None,
         short_first: bool = True,
+        any_image: bool = False,
         augment: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        for key, value, least in (
-            ("height", height, 1),
-            ("step", step, 1),
-            ("batch_size", batch_size, 1),
-            ("num_workers", num_workers, 0),
-            ("seed", seed, 0),
-        ):
-            if not isinstance(value, int) or value < least:
-                raise ValueError(f"{key}={value!r} must be a whole number of at least {least}")
+        check_whole("height", height, 1, MAX_HEIGHT)
+        check_whole("step", step, 1, height)
+        check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
+        check_switch("short_first", short_first)
+        check_switch("any_image", any_image)
         if height % step:
             raise ValueError(f"height={height} must be a multiple of step={step}")
-        top = 1 if isinstance(limit_train, float) else float("inf")
-        if limit_train is not None and (isinstance(limit_train, bool) or not 0 < limit_train <= top):
-            raise ValueError(f"limit_train={limit_train} must be a fraction in (0, 1] or a count of at least 1")
+        if charset is not None and not isinstance(charset, Charset | str):
+            raise ValueError(f"charset={charset!r:.80} must be one text of all characters")
         if (path is None) == (script is None):
             raise ValueError("data=lines needs either data.script=<a folder in ocr_lines> or data.path=<your folder>")
-        self.folder = data_root(root) / "ocr_lines" / str(script) if path is None else Path(path).expanduser()
+        self.folder = data_root(root) / "ocr_lines" / str(script) if path is None else expanded(path)
         self.script, self.height, self.step = script, height, step
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
-        self.limit_train, self.short_first = limit_train, short_first
+        self.limit_train, self.short_first, self.any_image = limit_train, short_first, any_image
         self.augment = None if augment is None else LineAugment.from_config(augment)
         self._given = Charset(charset) if isinstance(charset, str) else charset or Charset("")
+        self.pixels_per_step: float = STRIDE
         self._splits: dict[str, LineSet] = {}
 
     @cached_property
@@ -108,6 +108,16 @@ class LinesDataModule(pl.LightningDataModule):
             self._splits["val"] = self._held_out("val")
         if stage in ("test", None) and "test" not in self._splits:
             self._splits["test"] = self._held_out("test")
+
+    def check_test(self) -> None:
+        """Opens the transcriptions and, as far as their headers, the images of the test split, so that a long training
+        does not end on a damaged one. Raises as `setup`."""
+        for image in {line.image for line in self._list("test")}:
+            try:
+                with Image.open(image):
+                    pass
+            except (OSError, SyntaxError, ValueError) as error:
+                raise ValueError(f"{image} cannot be read as an image ({error}): remove or replace it") from error
 
     def lines(self, split: str) -> LineSet:
         """The split "train", "val" or "test", after `setup`."""
@@ -143,7 +153,7 @@ class LinesDataModule(pl.LightningDataModule):
             raise ValueError(
                 f"unknown script {self.script!r} in {self.folder.parent}: choose one of {', '.join(there)}"
             )
-        lines = list_lines(self.folder, (split,))
+        lines = list_lines(self.folder, (split,), self.any_image)
         if not lines:
             raise ValueError(f"{self.folder} holds no lines with text in its {split} split")
         return lines
@@ -157,17 +167,19 @@ class LinesDataModule(pl.LightningDataModule):
 
     def _alignable(self, whole: LineSet) -> LineSet:
         needed = map(steps_needed, whole.targets)
-        rows = [row for row, steps in enumerate(needed) if steps <= whole.widths[row] // STRIDE]
+        rows = [row for row, steps in enumerate(needed) if steps * self.pixels_per_step <= whole.widths[row]]
         if not rows:
-            raise ValueError(f"{self.folder}: every text is too long for its image, one character in {STRIDE} pixels")
+            raise ValueError(
+                f"{self.folder}: every text is too long for its image, one character in {self.pixels_per_step:g} pixels"
+            )
         if len(rows) < len(whole):
             log.warning(
-                "%s: %d of %d training lines hold more text than CTC can align with one step in %d pixels of width "
+                "%s: %d of %d training lines hold more text than CTC can align with one step in %g pixels of width "
                 "and are left out",
                 self.folder,
                 len(whole) - len(rows),
                 len(whole),
-                STRIDE,
+                self.pixels_per_step,
             )
         images, lines = [whole.images[row] for row in rows], [whole.lines[row] for row in rows]
         return LineSet(images, lines, self.charset, whole.augment)

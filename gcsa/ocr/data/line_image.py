@@ -11,22 +11,23 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageOps
+from PIL import Image, ImageDraw
 from torch import Tensor
 from torch.nn import functional as F
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp")
+from gcsa.data.images import Array, levels as levels_of, read_levels
+
 MAX_WIDTH = 8192
 MIN_SIDE = 4
+MAX_PIXELS = 1 << 25
+"""Of a line as it lies on the page: a fifth of what a page may have."""
 MIN_CONTRAST = 16
 GROWTH = 1.03
 """Of the series of widths: a line is stretched by at most 1.5 %, or half a step where it is short."""
-
-Array = np.ndarray[Any, Any]
 
 
 class Line(NamedTuple):
@@ -53,35 +54,26 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
         height: of the model; refuses lines that would be wider than MAX_WIDTH there, with the name of the file.
 
     Raises:
-        ValueError: an image that cannot be read, is below 4 pixels a side, blank or far too wide.
+        ValueError: an image that cannot be read, is below 4 pixels a side, blank, far too large or far too wide.
     """
+    inside = None
     if isinstance(source, Image.Image):
-        name, levels, inside = "the image", grey(source), None
+        name, levels = "the image", levels_of(source)
     else:
         line = source if isinstance(source, Line) else Line(Path(source))
-        name, inside = line.name, None
+        name = line.name
         if line.polygon is None:
-            levels = _open(line.image, upright=True)
+            levels = read_levels(line.image)
         else:
             levels, inside = cut(_page(line.image), line.polygon)
     h, w = levels.shape
     if min(h, w) < MIN_SIDE:
         raise ValueError(f"{name} is {w} x {h} pixels: a line needs at least {MIN_SIDE} on either side")
+    if h * w > MAX_PIXELS:
+        raise ValueError(f"{name} is {w} x {h} pixels, above {MAX_PIXELS:,}: cut the lines from the page first")
     if height is not None:
         check_width(h, w, height, name)
-    return torch.from_numpy(_ink(levels, inside, name))[None]
-
-
-def grey(image: Image.Image) -> Array:
-    """Grey levels (h, w) float32 from 0, black, to 255; transparent is white."""
-    if image.mode.startswith(("I", "F")):  # 16 bits and more, which Pillow would clip
-        levels = np.asarray(image).astype(np.float32)
-        top = levels.max()
-        return levels * np.float32(255 / (1 if top <= 1 else 255 if top <= 255 else 65535))
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return np.asarray(image.convert("L")).astype(np.float32)
+    return torch.from_numpy(_ink(levels.astype(np.float32), inside, name))[None]
 
 
 def cut(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
@@ -151,19 +143,14 @@ def _widths(step: int) -> tuple[int, ...]:
     return tuple(widths)
 
 
-def _open(path: Path, upright: bool) -> Array:
-    try:
-        with Image.open(path) as image:
-            if upright:
-                ImageOps.exif_transpose(image, in_place=True)
-            return grey(image)
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path} cannot be read as an image ({error}): remove or replace it") from error
+def _page(path: Path) -> Array:
+    status = path.stat()
+    return _page_as_of(path, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=1)  # the lines of a page come one after the other
-def _page(path: Path) -> Array:
-    return _open(path, upright=False)  # coordinates are those of the stored pixels
+def _page_as_of(path: Path, modified: int, size: int) -> Array:
+    return read_levels(path, upright=False)  # coordinates are those of the stored pixels
 
 
 def _ink(levels: Array, inside: Array | None, name: str) -> Array:

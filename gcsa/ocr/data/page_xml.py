@@ -3,76 +3,109 @@
 Both name an image and, for every line, a polygon or box and the text in logical order. Coordinates are in units of
 the page size that the file states, whatever the size of the image or ALTO's MeasurementUnit: Transkribus states mm10
 and writes pixels.
+
+A file may come from somebody else: it opens no image outside of its folder, and its size is bounded in every respect.
 """
 
 import math
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from pathlib import Path, PureWindowsPath
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
-from PIL import Image
-
+from gcsa.data.files import confined, read_bounded
+from gcsa.data.images import SUFFIXES, image_size
 from gcsa.ocr.data.charset import normalize
-from gcsa.ocr.data.line_image import SUFFIXES, Line
+from gcsa.ocr.data.line_image import Line
 
 NOT_PAGES = ("mets", "metadata")
 """What eScriptorium and Transkribus put beside the pages of an export."""
+MAX_BYTES = 1 << 26
+MAX_ELEMENTS = 2_000_000
+"""Of a file: a page that states a box for every glyph has 50,000."""
+MAX_DEPTH = 100
+MAX_LINES = 5_000
+MAX_POINTS = 5_000
+"""Of the polygon of a line."""
+MAX_COORDINATE = 10_000_000
+"""Of a coordinate, a width and a height: a metre in the finest unit of ALTO, 1/1200 inch, is 47,000."""
+MAX_TEXT = 10_000
+"""Characters of a line."""
 
 Points = tuple[tuple[float, float], ...]
 
 
 def list_pages(folder: Path) -> list[Path]:
-    """The .xml files in `folder`, without the table of contents of an export."""
+    """The .xml files in `folder`, without hidden ones and the table of contents of an export."""
     return sorted(
-        path for path in folder.iterdir() if path.suffix.lower() == ".xml" and path.stem.lower() not in NOT_PAGES
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() == ".xml" and path.stem.lower() not in NOT_PAGES and not path.name.startswith(".")
     )
 
 
-def read_page(path: str | Path) -> list[Line]:
+def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
     """The lines of a PAGE-XML or ALTO file in the order of the file; `text` is empty where there is none.
 
-    The image is looked for beside the XML file and in the folder above it.
+    The image that the file names is looked for by that name in the folder of the XML file and its subfolders, then by
+    its last part beside the XML file and in the folder above it. With `any_image` it is read wherever the file says.
 
     Raises:
-        ValueError: not XML, unsafe XML, another schema, no lines, an impossible polygon, no image, naming the file.
+        ValueError: not XML, unsafe XML, another schema, no lines, an impossible polygon or page size, more of anything
+            than a page has, no image or one that lies elsewhere, naming the file.
+        FileNotFoundError: no such file.
     """
     path = Path(path)
     root = _parse(path)
     kind = _tag(root)
     if kind not in ("PcGts", "alto"):
-        raise ValueError(f"{path} is neither PAGE-XML nor ALTO: its root is <{kind}>, not <PcGts> or <alto>")
+        raise ValueError(f"{path} is neither PAGE-XML nor ALTO: its root is <{kind[:80]}>, not <PcGts> or <alto>")
     page_of, line_of = (_page, _page_line) if kind == "PcGts" else (_alto, _alto_line)
     try:
         name, stated = page_of(root)
-        found = [line_of(line) for line in _all(root, "TextLine")]
+        elements = list(_all(root, "TextLine"))
+        if len(elements) > MAX_LINES:
+            raise ValueError(f"{len(elements)} lines, above {MAX_LINES}")
+        contents = [line_of(element) for element in elements]
     except (KeyError, ValueError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else error
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
         raise ValueError(f"{path} cannot be read as a page ({reason}): correct it") from error
-    if not found:
+    if not contents:
         raise ValueError(f"{path} holds no TextLine: segment and transcribe the page, or remove the file")
-    image = _find_image(path, name)
+    image = _find_image(path, name, any_image)
     try:
-        with Image.open(image) as opened:
-            width, height = opened.size
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{image}, the image of {path}, cannot be read ({error})") from error
+        width, height = image_size(image)
+    except ValueError as error:
+        raise ValueError(f"the image of {path}, {error}") from error
     x_scale, y_scale = (width / stated[0], height / stated[1]) if all(stated) else (1.0, 1.0)
-    return [
-        Line(image, normalize(text), document=path.stem, polygon=tuple((x * x_scale, y * y_scale) for x, y in points))
-        for points, text in found
-    ]
+    lines = []
+    for points, text in contents:
+        polygon = tuple((x * x_scale, y * y_scale) for x, y in points)
+        if max(max(abs(x), abs(y)) for x, y in polygon) > MAX_COORDINATE:
+            raise ValueError(f"{path} states a page of {stated[0]:g} x {stated[1]:g}, far too small for its lines")
+        lines.append(Line(image, normalize(text), document=path.stem, polygon=polygon))
+    return lines
 
 
 def _parse(path: Path) -> Element:
     try:
-        from defusedxml.ElementTree import parse
+        from defusedxml.ElementTree import iterparse
     except ImportError as error:
         raise ImportError("reading PAGE-XML and ALTO needs defusedxml: pip install 'gcsa[ocr]'") from error
+    data = read_bounded(path, MAX_BYTES)
     try:
-        return parse(path).getroot()
+        events = iterparse(BytesIO(data), events=("start", "end"))
+        count = depth = 0
+        for event, _ in events:
+            depth += 1 if event == "start" else -1
+            count += event == "start"
+            if count > MAX_ELEMENTS or depth > MAX_DEPTH:
+                raise ValueError(f"more than {MAX_ELEMENTS} elements, or {MAX_DEPTH} within each other")
+        root: Element = events.root
     except (ParseError, ValueError, LookupError) as error:  # defusedxml's own are ValueErrors
-        raise ValueError(f"{path} is not XML that can be read safely ({error!r}): export it again") from error
+        raise ValueError(f"{path} is not XML that can be read safely ({error!r:.200}): export it again") from error
+    return root
 
 
 def _tag(element: Element) -> str:
@@ -85,21 +118,40 @@ def _all(element: Element, tag: str) -> Iterator[Element]:
 
 def _inner(element: Element, *tags: str) -> Element | None:
     """The first element at the path of `tags` below `element`, whatever its namespace."""
-    found: Element | None = element
+    place: Element | None = element
     for tag in tags:
-        found = next((inner for inner in found if _tag(inner) == tag), None) if found is not None else None
-    return found
+        place = next((inner for inner in place if _tag(inner) == tag), None) if place is not None else None
+    return place
 
 
 def _polygon(numbers: Iterable[str | float], line: Element) -> Points:
     values = [float(number) for number in numbers]
+    name = str(line.get("id") or line.get("ID"))[:80]
     if len(values) < 6 or len(values) % 2 or not all(map(math.isfinite, values)):
-        raise ValueError(f"the polygon of line {line.get('id') or line.get('ID')} is not 3 or more points x,y")
+        raise ValueError(f"the polygon of line {name} is not 3 or more points x,y")
+    if len(values) > 2 * MAX_POINTS or max(map(abs, values)) > MAX_COORDINATE:
+        raise ValueError(f"the polygon of line {name} has over {MAX_POINTS} points or one beyond {MAX_COORDINATE}")
     return tuple(zip(values[::2], values[1::2], strict=True))
 
 
-def _size(page: Element, width: str, height: str) -> tuple[float, float]:
-    return float(page.get(width) or 0), float(page.get(height) or 0)
+def _text(text: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"a line of {len(text)} characters, above {MAX_TEXT}")
+    return text
+
+
+def _size(page: Element, *names: str) -> tuple[float, float]:
+    """Width and height as stated in the attributes `names`, 0 where they are not."""
+    sizes = []
+    for name in names:
+        value = page.get(name, "").strip() or "0"
+        try:
+            sizes.append(float(value))
+        except ValueError:
+            sizes.append(math.nan)
+        if sizes[-1] != 0 and not 1 <= sizes[-1] <= MAX_COORDINATE:
+            raise ValueError(f"{name}={value!r:.40} is not a size of a page")
+    return sizes[0], sizes[1]
 
 
 def _page(root: Element) -> tuple[str, tuple[float, float]]:
@@ -118,7 +170,7 @@ def _page_line(line: Element) -> tuple[Points, str]:
         numbers += [point.attrib["x"], point.attrib["y"]]
     readings = sorted((e for e in line if _tag(e) == "TextEquiv"), key=lambda e: int(e.get("index") or 0))
     text: Any = _inner(readings[0], "Unicode") if readings else None
-    return _polygon(numbers, line), "" if text is None else text.text or ""
+    return _polygon(numbers, line), "" if text is None else _text(text.text or "")
 
 
 def _alto(root: Element) -> tuple[str, tuple[float, float]]:
@@ -138,21 +190,31 @@ def _alto_line(line: Element) -> tuple[Points, str]:
         numbers = [x, y, x + w, y, x + w, y + h, x, y + h]
     # Where nothing separates the words of a line, every String is one.
     between = "" if _inner(line, "SP") is not None else " "
-    text = ""
+    parts: list[str] = []
     for element in line:
         if _tag(element) == "String":
-            text += between + element.attrib["CONTENT"]
+            parts += [between, element.attrib["CONTENT"]]
         elif _tag(element) in ("SP", "HYP"):
-            text += " " if _tag(element) == "SP" else element.get("CONTENT", "")
-    return _polygon(numbers, line), text
+            parts.append(" " if _tag(element) == "SP" else element.get("CONTENT", ""))
+    return _polygon(numbers, line), _text("".join(parts))
 
 
-def _find_image(path: Path, name: str) -> Path:
+def _find_image(path: Path, name: str, any_image: bool) -> Path:
     """The image that `path` names, or, where it names none, the one with its stem."""
-    plain = PureWindowsPath(name.strip()).name  # also of a POSIX path
-    names = [name.strip(), plain] if plain else [path.stem + suffix for suffix in SUFFIXES]
-    for folder in (path.parent, path.parent.parent):
-        for candidate in names:
-            if (folder / candidate).is_file():
-                return folder / candidate
-    raise ValueError(f"{path} needs the image {plain or path.stem + '.*'}: put it beside the file")
+    name = name.strip()
+    plain = PureWindowsPath(name).name  # also of a POSIX path
+    names = [plain] if plain else [path.stem + suffix for suffix in SUFFIXES]
+    beside, above = path.parent, path.parent.resolve().parent
+    if any_image and name:
+        for folder in (beside, above):
+            try:
+                if (folder / name).is_file():
+                    return folder / name
+            except OSError:  # a name that is too long
+                continue
+    for folder, candidate in [(beside, name), *((folder, last) for folder in (beside, above) for last in names)]:
+        if image := confined(folder, candidate):
+            return image
+    wanted = plain or f"{path.stem}.*"
+    why = f", as {name!r:.200} may lie elsewhere, where only any_image=true looks" if plain != name else ""
+    raise ValueError(f"{path} needs the image {wanted:.100}: put it beside the file{why}")

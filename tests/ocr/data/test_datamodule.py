@@ -195,7 +195,7 @@ def test_bad_lines_are_named(tmp_path: Path) -> None:
         ({"path": "x", "limit_train": 1.5}, r"limit_train=1\.5"),
         ({"path": "x", "charset": "aa"}, "2 times"),
         ({"path": "x", "augment": {"turn": 1}}, "unknown augment option 'turn': use shear, scale"),
-        ({"path": "x", "augment": {"shear": 90}}, "shear=90 must be at least 0 and below 45"),
+        ({"path": "x", "augment": {"shear": 90}}, "shear=90 must be a finite number of at least 0 and below 45"),
     ],
 )
 def test_bad_arguments(options: dict[str, Any], message: str) -> None:
