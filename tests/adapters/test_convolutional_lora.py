@@ -189,6 +189,31 @@ def test_half_precision() -> None:
     assert relative_error(model(x).float(), expected.float()) < 0.02
 
 
+@pytest.mark.parametrize("rank", [23, 24])
+@pytest.mark.parametrize("group", ["c8", "d4"])
+def test_half_precision_of_wide_adapters(group: str, rank: int) -> None:
+    """From rank 24 on, an adapter of order 8 is computed in the basis of irreps."""
+    layer = SteerableConv2d(32, 32, 1, group)
+    x = torch.randn(2, 4, 4, 8, 32)
+    model = adapted(layer, rank)
+    expected = model(x)
+    half = copy.deepcopy(model).to(torch.bfloat16)
+    out = half(x.bfloat16())
+    assert relative_error(out.float(), expected) < 0.03
+    widened = adapted(SteerableConv2d(32, 32, 1, group).to(torch.bfloat16), rank)
+    wrapper = widened.base_model.model.conv
+    assert wrapper.lora_A["default"].weight.dtype == torch.float32
+    assert (wrapper.lora_A["default"].fourier is not None) == (rank == 24)
+    out = widened(x.bfloat16())
+    assert out.dtype == torch.bfloat16
+    out.float().square().sum().backward()
+    assert wrapper.lora_A["default"].weight.grad.isfinite().all()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert relative_error(model(x).float(), expected) < 0.03
+    widened.merge_adapter()
+    assert relative_error(widened(x.bfloat16()).float(), out.float()) < 0.03
+
+
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from gcsa.commands.errors import USER_ERRORS, one_sentence
+from gcsa.commands.composition import task_errors
 from tests.runs import TINY, composed, train
 
 ROWS = [
@@ -82,7 +82,7 @@ ROWS = [
     ("data.name=digitz", "unknown data set 'digitz': choose one of digits"),
     ("data.batch_size=0", "data.batch_size must be a whole number above 0, got 0"),
     ("data.batch_size=1.5", "data.batch_size must be a whole number above 0, got 1.5"),
-    ("data.num_workers=-1", "num_workers=-1 must be a whole number of at least 0"),
+    ("data.num_workers=-1", "num_workers=-1 must be a whole number from 0 to 512"),
     ("data.limit_train=0", "limit_train=0"),
     ("data.augment.degrees=-5", "augment degrees=-5"),
     ("+data.augment.wobble=1", "wobble"),
@@ -102,18 +102,21 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("override", "message"), ROWS, ids=[row[0] for row in ROWS])
 @pytest.mark.usefixtures("no_data")
-def test_bad_values(tmp_path: Path, override: str, message: str) -> None:
-    with pytest.raises(USER_ERRORS) as error:
+def test_bad_values(tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, message: str) -> None:
+    with pytest.raises(SystemExit) as end, task_errors(tmp_path):
         train(composed(tmp_path, *TINY, override), tmp_path)
-    assert message in one_sentence(error.value)
-    assert list(tmp_path.iterdir()) == []
+    printed = capsys.readouterr().err
+    assert (end.value.code, printed.count("\n")) == (2, 1)
+    assert printed.startswith("error: ")
+    assert message in printed
+    assert not tmp_path.exists() or list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.group=x4", r"unknown group 'x4'"),
-        ("model.attention=global", r"unknown attention 'global': choose one of"),
+        ("model.group=x4", r"group='x4' must be c or d and a number of rotations"),
+        ("model.attention=global", r"attention='global' must be one of spatial, group, linear"),
         ("model.fields=7", r"heads=\d+ does not divide fields=7"),
         ("model.stem_strides=[2,2,2]", r"28 x 28 .*multiples of 8; resize 28 to 24 or 32"),
     ],
