@@ -112,14 +112,14 @@ def test_default_cfg(name: str) -> None:
 
     model.reset_classifier(0)
     assert model.num_classes == 0
-    assert model(x).shape == (2, model.head_hidden_size)
+    assert model.forward_head(features).shape == (2, model.head_hidden_size)
     model.reset_classifier(0, "")
-    assert model(x).shape == (2, model.num_features, *pool)
+    assert model.forward_head(features).shape == (2, model.num_features, *pool)
     model.reset_classifier(7, "max")
-    assert model(x).shape == (2, 7)
+    assert model.forward_head(features).shape == (2, 7)
     assert model.get_classifier().weight.shape == (7, model.head_hidden_size)
     bare = create(name, num_classes=0, global_pool="", device="meta")
-    assert bare(x).shape == (2, model.num_features, *pool)
+    assert bare.forward_head(features).shape == (2, model.num_features, *pool)
 
 
 @every_name
