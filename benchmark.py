@@ -1,23 +1,24 @@
-"""Measure speed and memory: `python benchmark.py peers`; each choice runs scripts of benchmarks/, one after the other.
+"""Measure speed and memory: `python benchmark.py peers`; each choice runs modules of benchmarks/, one after the other.
 
-Results are written to benchmarks/results/, with machine and commit, from which `python report.py` makes the README's tables.
+Results are written to benchmarks/results/, with machine and commit; `python docs/report` makes the README's tables of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "benchmarks"
+ROOT = Path(__file__).parent
 CHOICES = {
-    "layers": ("layers",),
-    "models": ("models",),
-    "export": ("export",),
-    "scaling": ("linear", "neighbourhood", "large_images"),
-    "peers": ("tax", "block", "revit_shape", "poster"),
-    "startup": ("startup",),
+    "layers": ("speed.layers",),
+    "models": ("speed.models",),
+    "export": ("speed.export",),
+    "scaling": ("scaling.linear", "scaling.neighbourhood", "scaling.large_images"),
+    "peers": ("peers.tax", "peers.block", "peers.revit_shape", "peers.poster"),
+    "startup": ("speed.startup",),
 }
 
 
@@ -27,11 +28,13 @@ def main() -> int:
     parser.add_argument(
         "what", choices=list(CHOICES), help="; ".join(f"{k}: {', '.join(v)}" for k, v in CHOICES.items())
     )
-    parser.add_argument("options", nargs=argparse.REMAINDER, help="for the scripts, such as --threads 1 --repeats 9")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="for the modules, such as --threads 1 --repeats 9")
     args = parser.parse_args()
-    for script in CHOICES[args.what]:
-        print(f"== benchmarks/{script}.py", flush=True)
-        code = subprocess.run([sys.executable, str(FOLDER / f"{script}.py"), *args.options]).returncode
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    for module in CHOICES[args.what]:
+        print(f"== benchmarks.{module}", flush=True)
+        command = [sys.executable, "-m", f"benchmarks.{module}", *args.options]
+        code = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}).returncode
         if code != 0:
             return code
     return 0

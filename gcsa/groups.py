@@ -21,15 +21,23 @@ from torch import Tensor
 if TYPE_CHECKING:
     from escnn.gspaces import GSpace2D
 
-_NAME = re.compile(r"([cd])([1-9]\d*)")
+_NAME = re.compile(r"([cd])([1-9][0-9]*)")
+MOST_ROTATIONS = 64  # memory grows as their square; on a grid of pixels more make no difference
 
 
 @dataclass(frozen=True)
 class Group:
-    """C_N (`mirror` false, order N) or D_N (`mirror` true, order 2 N); make one with `group("c8")`."""
+    """C_N (`mirror` false, order N) or D_N (`mirror` true, order 2 N); make one with `group("c8")`.
+
+    Raises ValueError for fewer rotations than 1 or more than 64.
+    """
 
     rotations: int
     mirror: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rotations <= MOST_ROTATIONS:
+            raise ValueError(f"a group has 1 to {MOST_ROTATIONS} rotations, not {self.rotations}")
 
     @property
     def name(self) -> str:
@@ -85,13 +93,13 @@ class Group:
         characters = [np.ones(self.order)] + ([signs] if self.mirror else [])
         if self.rotations % 2 == 0:
             characters += [(-1.0) ** turn * character for character in characters]
-        found = [character[:, None, None] for character in characters]
+        irreps = [character[:, None, None] for character in characters]
         for frequency in range(1, (self.rotations + 1) // 2):
             angle = 2 * math.pi * frequency * turn / self.rotations
             cos, sin = np.cos(angle), np.sin(angle)
             # A mirror comes first, as in `matrix`.
-            found.append(np.stack([np.stack([signs * cos, -sin], -1), np.stack([signs * sin, cos], -1)], -2))
-        return tuple(found)
+            irreps.append(np.stack([np.stack([signs * cos, -sin], -1), np.stack([signs * sin, cos], -1)], -2))
+        return tuple(irreps)
 
     def act_on_grid(self, x: Tensor, g: int, dims: tuple[int, int] = (-2, -1)) -> Tensor:
         """[g f](x) = f(g^-1 x) on the (row, column) axes `dims` of x, for an exact element g.
@@ -126,7 +134,7 @@ class Group:
 
 
 def group(name: str | Group) -> Group:
-    """The group called `name`: "c" or "d" and the number of rotations, such as "c8" or "d4".
+    """The group called `name`: "c" or "d" and the number of rotations, 1 to 64, such as "c8" or "d4".
 
     Raises ValueError for any other name.
     """
@@ -135,6 +143,8 @@ def group(name: str | Group) -> Group:
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise ValueError(
-            f"unknown group {name!r}: write c or d and the number of rotations, 1 or more, such as c4, c8 or d4"
+            f"unknown group {name!r}: write c or d and the number of rotations, 1 to {MOST_ROTATIONS}, such as c4, c8 or d4"
         )
+    if len(match[2]) > 3:  # Python itself refuses to read thousands of digits
+        raise ValueError(f"a group has 1 to {MOST_ROTATIONS} rotations, not {match[2][:12]}")
     return Group(int(match[2]), match[1] == "d")

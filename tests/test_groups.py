@@ -106,3 +106,16 @@ def test_inexact_element(name: str, g: int) -> None:
 def test_element_out_of_range(g: int) -> None:
     with pytest.raises(ValueError, match="elements 0 to 7"):
         group("d4").matrix(g)
+
+
+@pytest.mark.parametrize("name", ["c65", "d100", "c100000", "c" + "9" * 5000])
+def test_too_many_rotations(name: str) -> None:
+    with pytest.raises(ValueError, match="a group has 1 to 64 rotations, not"):
+        group(name)
+    assert group("c64").order == 64
+
+
+def test_a_group_made_directly_is_bounded_too() -> None:
+    for rotations in (0, 65):
+        with pytest.raises(ValueError, match=f"1 to 64 rotations, not {rotations}"):
+            Group(rotations)

@@ -68,7 +68,20 @@ def test_broken_modules_fail(where: str, named: str) -> None:
 
 
 def test_elements_that_are_not_asked_for_are_not_tested() -> None:
-    assert_equivariant(AddsColumn("always"), torch.randn(1, 1, 4, 4), "c4", "image", "image", elements=(0,))
+    """Element 6 of d4 mirrors the rows, which leaves the columns where they are."""
+    x = torch.randn(1, 1, 4, 4)
+    assert_equivariant(AddsColumn("always"), x, "d4", "image", "image", elements=(6,))
+    with pytest.raises(AssertionError, match="element 4 of d4"):
+        assert_equivariant(AddsColumn("always"), x, "d4", "image", "image", elements=(6, 4))
+
+
+@pytest.mark.parametrize(("name", "elements"), [("c1", None), ("c3", None), ("c4", (0,)), ("d4", ())])
+def test_the_identity_alone_tests_nothing(name: str, elements: tuple[int, ...] | None) -> None:
+    with pytest.raises(ValueError, match=f"the identity is the only element of {name} to test"):
+        assert_equivariant(AddsColumn("always"), torch.randn(1, 1, 4, 4), name, "image", "image", elements)
+    if elements is None:
+        with pytest.raises(ValueError, match="the identity is the only element"):
+            assert_invariant(AddsColumn("always"), torch.randn(1, 1, 4, 4), name)
 
 
 def test_nan_fails() -> None:

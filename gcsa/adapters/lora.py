@@ -11,16 +11,14 @@ from peft import (
     PeftModel,
     get_peft_model,
     get_peft_model_state_dict,
-    load_peft_weights,
     set_peft_model_state_dict,
 )
-from safetensors import SafetensorError
 from torch import nn
 
 from gcsa.adapters.convolutional_lora import ConvolutionalLora
+from gcsa.checkpoints import read_adapter
 from gcsa.layers.steerable import SteerableConv2d
-
-FILES = ("adapter_config.json", "adapter_model.safetensors")
+from gcsa.models.create import in_short
 
 
 def register(config: LoraConfig) -> LoraConfig:
@@ -54,11 +52,11 @@ def lora_config(
         raise ValueError(f"the rank must be 1 or more, not {rank}")
     layers: dict[str, nn.Module] = {}
     for target in target_modules:
-        found = {name: layer for name, layer in _adaptable(model).items() if f".{target}." in f".{name}."}
-        if not found:
+        chosen = {name: layer for name, layer in _adaptable(model).items() if f".{target}." in f".{name}."}
+        if not chosen:
             choices = ", ".join(sorted({part for name in _adaptable(model) for part in name.split(".")}))
             raise ValueError(f"no layer to adapt is called {target!r}: choose from {choices}")
-        layers |= found
+        layers |= chosen
     for name, layer in layers.items():
         if isinstance(layer, nn.Linear) and options.get("lora_dropout"):
             raise ValueError(
@@ -78,15 +76,9 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     Raises FileNotFoundError for a missing file and ValueError for a damaged one, or for an adapter of another model,
     which leaves `model` without it.
     """
-    folder = Path(folder)
-    for file in FILES:
-        if not (folder / file).is_file():
-            raise FileNotFoundError(f"there is no {folder / file}: name a folder as save_pretrained writes it")
-    try:
-        config = LoraConfig.from_pretrained(str(folder))
-        tensors = load_peft_weights(str(folder), device="cpu")
-    except (ValueError, TypeError, KeyError, OSError, SafetensorError) as error:
-        raise ValueError(f"{folder} does not hold a whole LoRA adapter ({type(error).__name__}: {error})") from error
+    adapter = read_adapter(folder)
+    tensors = adapter.tensors
+    config = LoraConfig(**adapter.config)
     config.inference_mode = not is_trainable
     register(config)
     peft_model: Any
@@ -100,17 +92,17 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
         try:
             peft_model = get_peft_model(model, config, adapter_name)
         except ValueError as error:
-            raise ValueError(f"the adapter in {folder} is of another model: {error}") from error
+            raise ValueError(f"the adapter in {folder} is of another model: {in_short(error)}") from error
     wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
-    found = {name: tensor.shape for name, tensor in tensors.items()}
-    if wanted != found:
+    stored = {name: tensor.shape for name, tensor in tensors.items()}
+    if wanted != stored:
         if known:
             peft_model.delete_adapter(adapter_name)
         else:
             peft_model.unload()
-        name = min(name for name in wanted | found if wanted.get(name) != found.get(name))
+        name = min(name for name in wanted | stored if wanted.get(name) != stored.get(name))
         raise ValueError(
-            f"the adapter in {folder} is of another model or rank: its {name} is {list(found.get(name, [])) or 'missing'}"
+            f"the adapter in {folder} is of another model or rank: its {name} is {list(stored.get(name, [])) or 'missing'}"
             f", the model's is {list(wanted.get(name, [])) or 'missing'}"
         )
     set_peft_model_state_dict(peft_model, tensors, adapter_name)

@@ -20,7 +20,9 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from torch import Tensor, nn
 
 from gcsa.baselines.performer import NAMES_OF_ENDS, TokenClassifier
-from gcsa.models.registry import default_cfg
+from gcsa.layers.checks import check_heads, check_whole
+from gcsa.models.backbone import height_and_width
+from gcsa.models.registry import default_cfg, refuse_features_only
 
 
 def require(package: str) -> ModuleType:
@@ -34,7 +36,7 @@ def require(package: str) -> ModuleType:
 class EfficientTransformer(TokenClassifier, ABC):
     """Base of both: a `net` over tokens (B, L, C), for images of one size, because both fix the number of tokens.
 
-    Raises ValueError for heads that do not divide dim, depth below 1 and, when called, images of another size.
+    Raises ValueError for heads that do not divide dim, depth below 1 and, when called, images of another size or none.
     """
 
     def __init__(
@@ -50,12 +52,10 @@ class EfficientTransformer(TokenClassifier, ABC):
         drop_rate: float,
         **options: Any,
     ) -> None:
-        size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
-        if depth < 1:
-            raise ValueError(f"depth must be 1 or more, not {depth}")
-        if heads < 1 or dim % heads != 0:
-            raise ValueError(f"heads={heads} does not divide dim={dim}")
-        tokens = math.prod(-(-side // max(patch_size, 1)) for side in size)
+        size = height_and_width(img_size)
+        check_whole(depth=depth, patch_size=patch_size, img_size=min(size))
+        check_heads(dim, heads, "dim")
+        tokens = math.prod(-(-side // patch_size) for side in size)
         net = self.make_net(tokens, dim=dim, depth=depth, heads=heads, **options)
         super().__init__(net, dim, True, patch_size, num_classes, in_chans, global_pool, drop_rate)
         self.size = size
@@ -71,6 +71,8 @@ class EfficientTransformer(TokenClassifier, ABC):
                 f"this model is for images of {self.size[0]} x {self.size[1]}, not {x.shape[2]} x {x.shape[3]}: "
                 f"create it with img_size={tuple(x.shape[2:])}"
             )
+        if x.shape[0] == 0:
+            raise ValueError("this model takes one image or more, not an empty batch")
         x = self.embed(x)
         out = self.run(x.flatten(1, 2)).unflatten(1, x.shape[1:3])
         return self.norm(out).permute(0, 3, 1, 2)
@@ -96,8 +98,7 @@ class LinformerClassifier(EfficientTransformer):
         global_pool: str = "avg",
         drop_rate: float = 0.0,
     ) -> None:
-        if projected < 1:
-            raise ValueError(f"the number of projected keys must be 1 or more, not {projected}")
+        check_whole(projected=projected)
         super().__init__(
             num_classes, in_chans, img_size, patch_size, dim, depth, heads, global_pool, drop_rate, k=projected
         )
@@ -127,7 +128,8 @@ class RoutingTransformerClassifier(EfficientTransformer):
         )
 
     def make_net(self, tokens: int, clusters: int = 1, **options: Any) -> nn.Module:
-        if clusters < 1 or tokens % clusters != 0:
+        check_whole(clusters=clusters)
+        if tokens % clusters != 0:
             divisors = [n for n in range(1, 33) if tokens % n == 0]
             raise ValueError(f"clusters={clusters} does not divide the {tokens} tokens: choose one of {divisors}")
         package = require("routing_transformer")
@@ -157,9 +159,13 @@ default_cfgs = generate_default_cfgs(
 
 @register_model
 def linformer_tiny(pretrained: bool = False, **kwargs: Any) -> LinformerClassifier:
+    """Linformer for 28 x 28 images."""
+    refuse_features_only("linformer_tiny", kwargs)
     return build_model_with_cfg(LinformerClassifier, "linformer_tiny", pretrained, **kwargs)
 
 
 @register_model
 def routing_transformer_tiny(pretrained: bool = False, **kwargs: Any) -> RoutingTransformerClassifier:
+    """Routing Transformer for 28 x 28 images."""
+    refuse_features_only("routing_transformer_tiny", kwargs)
     return build_model_with_cfg(RoutingTransformerClassifier, "routing_transformer_tiny", pretrained, **kwargs)

@@ -10,6 +10,7 @@ of a token to itself is 0.
 """
 
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
+import zlib
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa.layers.attend import attend_linear, from_tokens, orthogonal_features, positive_features, to_tokens
+from gcsa.layers.checks import check_heads, check_whole
 
 
 def geometric_omegas(width: int) -> Tensor:
@@ -26,6 +28,7 @@ def geometric_omegas(width: int) -> Tensor:
 
     Raises ValueError for an odd width.
     """
+    check_whole(0, width=width)
     if width < 2 or width % 2 != 0:
         raise ValueError(
             f"the positional width must be even, a sine and a cosine for each scale, not {width}: "
@@ -120,21 +123,24 @@ def _attend_distances(q: Tensor, v: Tensor, w: Tensor, projection: Tensor) -> Te
     scores = (q_features @ w_features.T).permute(0, 1, 4, 2, 3).unsqueeze(2)  # (B, heads, 1, k + 1, H, W)
     values = v.squeeze(4).to(wide).permute(0, 1, 4, 2, 3)
     sums = sum_by_distance(values.reshape(-1, height, width), len(w) - 1).unflatten(0, values.shape[:3])
-    counts = sum_by_distance(torch.ones_like(values[0, 0, :1]), len(w) - 1)
+    counts = sum_by_distance(values.new_ones(1, height, width), len(w) - 1)
     out = (scores * sums).sum(3) / (scores * counts).sum(3).clamp_min(1e-30)
     return out.permute(0, 1, 3, 4, 2).unsqueeze(4).to(dtype)
 
 
 @torch.library.custom_op("gcsa::redraw", mutates_args=())
 def redraw(projections: list[Tensor], steps: Tensor, interval: int) -> list[Tensor]:
-    """`projections`, or, after each `interval` of `steps`, new random features from torch's global CPU generator.
+    """`projections`, or, after each `interval` of `steps`, new random features.
 
-    Always new tensors, for old graphs may hold the old ones. An operator of its own, because torch.compile cannot look
-    into `steps` for the condition.
+    They follow from the old ones and from `steps` alone, so that all processes that share these, and a resumed run,
+    draw the same, whatever their random states. Always new tensors, for old graphs may hold the old ones. An operator
+    of its own, because torch.compile cannot look into `steps` for the condition.
     """
     if int(steps) % interval != 0:
         return [projection.clone() for projection in projections]
-    return [orthogonal_features(*projection.shape).to(projection) for projection in projections]
+    seed = zlib.crc32(projections[0].detach().float().cpu().numpy().tobytes()) + int(steps)
+    generator = torch.Generator().manual_seed(seed)
+    return [orthogonal_features(len(p), p.shape[1], generator).to(p) for p in projections]
 
 
 @redraw.register_fake
@@ -159,11 +165,8 @@ class KernelizableAttention(nn.Module):
 
     def __init__(self, dim: int, heads: int, features: int = 128, positional: int = 0) -> None:
         super().__init__()
-        if heads < 1 or dim % heads != 0:
-            divisors = [n for n in range(1, dim + 1) if dim % n == 0]
-            raise ValueError(f"heads={heads} does not divide dim={dim}: choose one of {divisors}")
-        if features < 1:
-            raise ValueError(f"the number of random features must be 1 or more, not {features}")
+        check_heads(dim, heads, "dim")
+        check_whole(features=features)
         self.heads = heads
         self.q = nn.Linear(dim, dim, bias=False)
         self.k = nn.Linear(dim, dim, bias=False)
@@ -219,8 +222,7 @@ class RelativeS2Attention(KernelizableAttention):
     """
 
     def __init__(self, dim: int, heads: int, features: int = 128, clip: int = 6) -> None:
-        if clip < 1:
-            raise ValueError(f"the clipping distance of relative_s2 must be 1 or more, not {clip}")
+        check_whole(clip=clip, heads=heads)
         if heads % 2 != 0:
             raise ValueError(f"relative_s2 divides the heads in two halves: heads={heads} must be even")
         super().__init__(dim, heads, features)

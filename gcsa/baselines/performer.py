@@ -17,10 +17,16 @@ from timm.models import build_model_with_cfg, checkpoint_seq, generate_default_c
 from torch import Tensor, nn
 
 from gcsa.baselines.kernelizable import KernelizableAttention, add_positions, geometric_omegas, make_attention, redraw
-from gcsa.models.registry import default_cfg
+from gcsa.layers.basis import ComputedBuffers
+from gcsa.layers.block import mlp_width
+from gcsa.layers.checks import check_rate, check_whole
+from gcsa.layers.head import check_classes
+from gcsa.models.registry import default_cfg, refuse_features_only
+
+POOLS = ("avg", "")
 
 
-class TokenClassifier(nn.Module):
+class TokenClassifier(ComputedBuffers):
     """Image classifier around any sequence-to-sequence network: patch embedding, `blocks`, norm, mean and linear head.
 
     Tokens are pixels (`patch_size` 1) or patches that overlap: the embedding is a convolution of side 2 p - 1 and
@@ -45,21 +51,26 @@ class TokenClassifier(nn.Module):
         drop_rate: float,
     ) -> None:
         super().__init__()
-        if patch_size < 1:
-            raise ValueError(f"patch_size must be 1 or more pixels, not {patch_size}")
+        check_whole(patch_size=patch_size, dim=dim, in_chans=in_chans)
+        check_rate(drop_rate=drop_rate)
         if absolute and dim % 4 != 0:
             raise ValueError(f"dim must be a multiple of 4 for position='absolute', not {dim}")
-        if in_chans < 1:
-            raise ValueError(f"in_chans must be 1 or more, not {in_chans}")
         self.in_chans = in_chans  # where timm looks when it saves a model
         self.num_features = self.head_hidden_size = dim
         self.absolute = absolute
         self.patch_embed = nn.Conv2d(in_chans, dim, 2 * patch_size - 1, patch_size, patch_size - 1)
-        self.register_buffer("omegas", geometric_omegas(dim // 2 if absolute else 2), persistent=False)
+        self.register_buffer("omegas", torch.empty(dim // 4 if absolute else 1), persistent=False)
+        self.init_non_persistent_buffers()
         self.blocks = blocks
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
-        self.reset_classifier(num_classes, global_pool)
+        self.global_pool = global_pool
+        self.reset_classifier(num_classes)
+
+    def init_non_persistent_buffers(self) -> None:
+        """Fills the scales of the absolute encoding."""
+        with torch.no_grad():
+            self.omegas.copy_(geometric_omegas(2 * len(self.omegas)))
 
     def embed(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to tokens (B, h, w, C), with the absolute encoding where there is one."""
@@ -86,14 +97,12 @@ class TokenClassifier(nn.Module):
         return self.head
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """A fresh classifier (0 classes: none), and another pooling ("avg", or "" for the unpooled map and no classes)."""
+        """A fresh classifier (0 classes: none), and another pooling ("avg", or "" for the unpooled map and no classes).
+
+        Raises ValueError for another pooling and for the unpooled map together with classes.
+        """
         pool = self.global_pool if global_pool is None else global_pool
-        if num_classes < 0:
-            raise ValueError(f"num_classes must be 0 or more, not {num_classes}")
-        if pool not in ("avg", ""):
-            raise ValueError(f"unknown global_pool {pool!r}: choose avg or ''")
-        if pool == "" and num_classes > 0:
-            raise ValueError(f"global_pool='' leaves nothing to classify: set num_classes=0, not {num_classes}")
+        check_classes(num_classes, pool, POOLS)
         self.num_classes, self.global_pool = num_classes, pool
         self.head = nn.Linear(self.num_features, num_classes) if num_classes > 0 else nn.Identity()
         self.head.to(self.norm.weight)
@@ -115,15 +124,13 @@ class TokenClassifier(nn.Module):
 class PerformerBlock(nn.Module):
     """x + attention(norm(x)), then x + MLP(norm(x)), on (B, H, W, C), with dropout after each sum over tokens."""
 
-    def __init__(
-        self, dim: int, attn: KernelizableAttention, mlp_ratio: float, attn_drop: float, mlp_drop: float
-    ) -> None:
+    def __init__(self, dim: int, attn: KernelizableAttention, hidden: int, attn_drop: float, mlp_drop: float) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=1e-6)
         self.attn = attn
         self.attn_drop = nn.Dropout(attn_drop)
         self.norm2 = nn.LayerNorm(dim, eps=1e-6)
-        self.mlp = Mlp(dim, int(dim * mlp_ratio), drop=(mlp_drop, 0.0))
+        self.mlp = Mlp(dim, hidden, drop=(mlp_drop, 0.0))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, C) to the same shape."""
@@ -139,8 +146,8 @@ class Performer(TokenClassifier):
         patch_size: pixels between tokens, 1 for pixels as tokens.
         dim, depth, heads, mlp_ratio: channels, blocks, attention heads, hidden channels of the MLP over `dim`.
         features: random features of each layer, shared by its heads.
-        redraw_interval: training steps after which they are drawn anew (None: never; timm's `create_model` leaves out
-            arguments that are None). Never in eval mode; exported and scripted copies keep theirs.
+        redraw_interval: training steps after which they are drawn anew (0: never). Never in eval mode; exported and
+            scripted copies keep theirs.
         width: of relative_s1, sines and cosines for each axis; even.
         clip: of relative_s2, the distance in tokens from which on all are alike.
         drop_rate, attn_drop_rate, mlp_drop_rate: dropout of classifier inputs, attention outputs (a kernelized
@@ -148,8 +155,8 @@ class Performer(TokenClassifier):
         img_size: ignored, for the model takes any; accepted because timm's callers pass it.
 
     Raises:
-        ValueError: unknown position, odd width, clip or features or redraw_interval or depth below 1, heads that do
-            not divide dim, dim that is no multiple of 4 with `absolute`.
+        ValueError: unknown position, odd width, clip or features or depth below 1, negative redraw_interval, rates
+            outside [0, 1), heads that do not divide dim, dim that is no multiple of 4 with `absolute`.
     """
 
     steps: Tensor
@@ -165,7 +172,7 @@ class Performer(TokenClassifier):
         heads: int = 8,
         mlp_ratio: float = 4.0,
         features: int = 128,
-        redraw_interval: int | None = 1000,
+        redraw_interval: int = 1000,
         width: int = 8,
         clip: int = 6,
         global_pool: str = "avg",
@@ -174,18 +181,17 @@ class Performer(TokenClassifier):
         mlp_drop_rate: float = 0.0,
         img_size: int | tuple[int, int] | None = None,
     ) -> None:
-        if depth < 1:
-            raise ValueError(f"depth must be 1 or more, not {depth}")
-        if redraw_interval is not None and redraw_interval < 1:
-            raise ValueError(
-                f"redraw_interval must be 1 or more training steps, or None for never, not {redraw_interval}"
-            )
-        own = {"relative_s1": dict(width=width), "relative_s2": dict(clip=clip)}.get(position, {})
+        interval = redraw_interval or 0  # None, too, is never
+        check_whole(depth=depth, dim=dim)
+        check_whole(0, redraw_interval=interval)
+        check_rate(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate, mlp_drop_rate=mlp_drop_rate)
+        hidden = mlp_width(dim, mlp_ratio, "channels")
+        options = {"relative_s1": dict(width=width), "relative_s2": dict(clip=clip)}.get(position, {})
         blocks = [
             PerformerBlock(
                 dim,
-                make_attention(position, dim, heads, features=features, **own),
-                mlp_ratio,
+                make_attention(position, dim, heads, features=features, **options),
+                hidden,
                 attn_drop_rate,
                 mlp_drop_rate,
             )
@@ -195,9 +201,9 @@ class Performer(TokenClassifier):
         super().__init__(
             nn.Sequential(*blocks), dim, absolute, patch_size, num_classes, in_chans, global_pool, drop_rate
         )
-        self.redraw_interval = redraw_interval
+        self.redraw_interval = interval
         self.grad_checkpointing = False
-        # Counted in the state, so that a resumed run redraws at the steps, and by StepSeed with the values, of a whole one.
+        # Counted in the state, so that a resumed run redraws at the steps, and the values, of a whole one.
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     @torch.jit.ignore
@@ -206,7 +212,7 @@ class Performer(TokenClassifier):
 
         It stands in front of the blocks, not in them, because checkpointing runs those twice.
         """
-        if self.redraw_interval is not None:
+        if self.redraw_interval > 0:
             self.steps += 1
             layers = [module for module in self.modules() if isinstance(module, KernelizableAttention)]
             projections = redraw([layer.projection for layer in layers], self.steps, self.redraw_interval)
@@ -249,11 +255,18 @@ default_cfgs = generate_default_cfgs(
 )
 
 
+def _create(name: str, pretrained: bool, kwargs: dict[str, Any]) -> Performer:
+    refuse_features_only(name, kwargs)
+    return build_model_with_cfg(Performer, name, pretrained, **{**SIZES[name], **kwargs})
+
+
 @register_model
 def performer_tiny(pretrained: bool = False, **kwargs: Any) -> Performer:
-    return build_model_with_cfg(Performer, "performer_tiny", pretrained, **{**SIZES["performer_tiny"], **kwargs})
+    """Performer for 28 x 28 images."""
+    return _create("performer_tiny", pretrained, kwargs)
 
 
 @register_model
 def performer_horn(pretrained: bool = False, **kwargs: Any) -> Performer:
-    return build_model_with_cfg(Performer, "performer_horn", pretrained, **{**SIZES["performer_horn"], **kwargs})
+    """The document's Performer, of 4.7M parameters."""
+    return _create("performer_horn", pretrained, kwargs)

@@ -16,14 +16,19 @@ import torch
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-from gcsa.models.registry import default_cfg
+from gcsa.layers.checks import check_rate, check_whole
+from gcsa.layers.head import check_classes
+from gcsa.models.registry import default_cfg, refuse_features_only
+
+POOLS = ("max", "")
 
 
 class PlainCNN(nn.Module):
     """Convolutions with ReLU, maximum over the remaining map, dropout, linear classifier, with timm's head methods.
 
     `layers`: the convolutions as (channels, kernel, stride, padding), None for a 2 x 2 max-pooling; `smallest`: the
-    least side of an image that they leave a position of; `batch_norm` puts one behind each convolution. Raises ValueError for fewer than 1 input channel or fewer than 0 classes.
+    least side of an image that they leave a position of; `batch_norm` puts one behind each convolution. Raises
+    ValueError for fewer than 1 input channel, fewer than 0 classes, and a drop rate outside [0, 1).
     """
 
     def __init__(
@@ -33,17 +38,17 @@ class PlainCNN(nn.Module):
         batch_norm: bool = False,
         num_classes: int = 1000,
         in_chans: int = 3,
+        global_pool: str = "max",
         drop_rate: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if in_chans < 1:
-            raise ValueError(f"in_chans must be 1 or more, not {in_chans}")
-        if num_classes < 0:
-            raise ValueError(f"num_classes must be 0 or more, not {num_classes}")
+        check_whole(in_chans=in_chans)
+        check_rate(drop_rate=drop_rate)
+        check_classes(num_classes, global_pool, POOLS)
         self.in_chans, self.smallest = in_chans, smallest
-        self.factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         modules: list[nn.Module] = []
         channels = in_chans
         for layer in layers:
@@ -51,17 +56,18 @@ class PlainCNN(nn.Module):
                 modules.append(nn.MaxPool2d(2))
                 continue
             width, kernel_size, stride, padding = layer
-            modules.append(nn.Conv2d(channels, width, kernel_size, stride, padding, **self.factory))
+            modules.append(nn.Conv2d(channels, width, kernel_size, stride, padding, **factory))
             nn.init.kaiming_normal_(modules[-1].weight, mode="fan_out", nonlinearity="relu")  # type: ignore[arg-type]
             nn.init.zeros_(modules[-1].bias)  # type: ignore[arg-type]
             if batch_norm:
-                modules.append(nn.BatchNorm2d(width, **self.factory))
+                modules.append(nn.BatchNorm2d(width, **factory))
             modules.append(nn.ReLU(inplace=True))
             channels = width
         self.features = nn.Sequential(*modules)
         self.pool = nn.AdaptiveMaxPool2d(1)
         self.drop = nn.Dropout(drop_rate)
         self.num_features = self.head_hidden_size = channels
+        self.global_pool = global_pool
         self.reset_classifier(num_classes)
 
     def check_input_size(self, height: int, width: int) -> None:
@@ -77,6 +83,8 @@ class PlainCNN(nn.Module):
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Features (B, C, h, w) to logits (B, num_classes), or to (B, C) where `pre_logits` is true."""
+        if self.global_pool == "":
+            return x
         x = self.drop(self.pool(x).flatten(1))
         return x if pre_logits else self.fc(x)
 
@@ -88,10 +96,18 @@ class PlainCNN(nn.Module):
     def get_classifier(self) -> nn.Module:
         return self.fc
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """A fresh classifier (0 classes: none)."""
-        self.num_classes = num_classes
-        fc: nn.Module = nn.Linear(self.num_features, num_classes, **self.factory) if num_classes else nn.Identity()
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """A fresh classifier (0 classes: none), and another pooling ("max", or "" for the unpooled map and no classes).
+
+        Raises ValueError for another pooling and for the unpooled map together with classes.
+        """
+        pool = self.global_pool if global_pool is None else global_pool
+        check_classes(num_classes, pool, POOLS)
+        self.num_classes, self.global_pool = num_classes, pool
+        like = next(self.parameters())
+        fc: nn.Module = nn.Identity()
+        if num_classes > 0:
+            fc = nn.Linear(self.num_features, num_classes, device=like.device, dtype=like.dtype)
         self.fc = fc
 
 
@@ -119,11 +135,18 @@ default_cfgs = generate_default_cfgs(
 )
 
 
+def _create(name: str, pretrained: bool, kwargs: dict[str, Any]) -> PlainCNN:
+    refuse_features_only(name, kwargs)
+    return build_model_with_cfg(PlainCNN, name, pretrained, **{**SIZES[name], **kwargs})
+
+
 @register_model
 def alexnet_small(pretrained: bool = False, **kwargs: Any) -> PlainCNN:
-    return build_model_with_cfg(PlainCNN, "alexnet_small", pretrained, **{**SIZES["alexnet_small"], **kwargs})
+    """AlexNet for small images."""
+    return _create("alexnet_small", pretrained, kwargs)
 
 
 @register_model
 def vgg16_small(pretrained: bool = False, **kwargs: Any) -> PlainCNN:
-    return build_model_with_cfg(PlainCNN, "vgg16_small", pretrained, **{**SIZES["vgg16_small"], **kwargs})
+    """VGG-16 with batch norm for small images."""
+    return _create("vgg16_small", pretrained, kwargs)

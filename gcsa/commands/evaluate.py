@@ -5,10 +5,12 @@ from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from gcsa.commands.composition import composition_errors, task_errors
 from gcsa.commands.conf import conf_folder
-from gcsa.commands.errors import composition_errors, user_errors
+from gcsa.published import published
 
 
 def offer_configs(folder: Path) -> None:
@@ -20,18 +22,21 @@ def offer_configs(folder: Path) -> None:
 
 @hydra.main(version_base="1.3", config_path=None, config_name="evaluate")
 def run(cfg: DictConfig) -> None:
-    with user_errors():
+    output_dir = Path(HydraConfig.get().runtime.output_dir)
+    with task_errors(output_dir):
         from gcsa.evaluation.run import evaluate
         from gcsa.training.results import git_commit, machine, write_json
 
         config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-        content = evaluate(config, Path(cfg.output_dir))
+        if folder := published(str(config["model"])):
+            config["model"] = f"local-dir:{folder}"
+        content = evaluate(config, output_dir)
         content |= {"commit": git_commit(), "machine": machine(), "config": config}
-        print(write_json(Path(cfg.output_dir) / "evaluation.json", content))
+        print(write_json(output_dir / "evaluation.json", content))
 
 
 def main() -> None:
-    """The command line. Raises SystemExit(2) for an error that the user can mend."""
-    offer_configs(conf_folder())
+    """The command line. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
     with composition_errors():
+        offer_configs(conf_folder())
         run()

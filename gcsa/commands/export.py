@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,39 +10,29 @@ from typing import Any
 import torch
 from torch import nn
 
-from gcsa.evaluation.load import create, from_checkpoint, from_folder
+from gcsa.checkpoints import make_classifier, read
+from gcsa.commands.errors import Parser, user_errors
 from gcsa.export.formats import FORMATS, check_file, export
-from gcsa.ocr.load import load_recognizer
+from gcsa.models.create import create_model
+from gcsa.ocr.load import make_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.program import program
+from gcsa.published import published
+
+LARGEST = 4096
+"""Pixels a side: attention over more positions takes minutes and gigabytes where it was a slip of the keyboard."""
 
 
 def open_model(source: str, group: str | None = None) -> nn.Module:
     """The model that `source` names: a .ckpt of train.py, a folder of weights of either kind, or a name in timm, which
     gives random weights and takes another `group`. Raises FileNotFoundError and ValueError, naming the source."""
     path = Path(source.removeprefix("local-dir:"))
-    is_file = source.startswith("local-dir:") or path.suffix == ".ckpt" or path.is_dir()
-    if not is_file:
-        return create(source, **({} if group is None else {"group": group}))
+    if not source.startswith("local-dir:") and path.suffix != ".ckpt" and not path.is_dir():
+        return create_model(source, group=group)
     if group is not None:
         raise ValueError(f"--group {group} is for a name in timm: {source} has a group already")
-    if path.suffix != ".ckpt":
-        return load_recognizer(path) if _is_recognizer(path) else from_folder(f"local-dir:{path}")
-    try:
-        return from_checkpoint(path)
-    except ValueError as error:
-        if not isinstance(error.__cause__, KeyError):  # it has no number of classes
-            raise
-        try:
-            return load_recognizer(path)
-        except ValueError as other:
-            raise (error if isinstance(other.__cause__, KeyError) else other) from None  # it has no characters either
-
-
-def _is_recognizer(folder: Path) -> bool:
-    try:
-        return "characters" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False  # which the loader of the other kind explains
+    weights = read(source)
+    return make_classifier(weights) if weights.characters is None else make_recognizer(weights)
 
 
 def default_size(model: Any) -> tuple[int, int, int]:
@@ -57,31 +44,35 @@ def default_size(model: Any) -> tuple[int, int, int]:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="export.py", description="Writes a model in a format that runs elsewhere.")
-    parser.add_argument("model", help="a name in timm, a .ckpt of train.py, or a folder of weights")
+    parser = Parser(prog=program("export"), description="Writes a model in a format that runs elsewhere.")
+    what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
+    parser.add_argument("model", help=what)
     parser.add_argument("--format", choices=list(FORMATS), required=True)
     parser.add_argument("--output", required=True, metavar="FILE")
     parser.add_argument("--group", help='such as "c8", for a name in timm')
-    parser.add_argument("--size", type=int, nargs=2, metavar=("H", "W"), help="of the images; default: the model's own")
+    parser.add_argument(
+        "--size", type=_side, nargs=2, metavar=("H", "W"), help="of the images; default: the model's own"
+    )
     parser.add_argument("--any-size", action="store_true", help="also any height and width that the strides divide")
     return parser.parse_args(argv)
 
 
+def _side(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:9]) <= LARGEST:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of pixels from 1 to {LARGEST}")
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code, 2 for an error. Raises SystemExit(2) for wrong arguments."""
+    """The command line; returns 0. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
     args = _arguments(argv)
-    try:
+    with user_errors():
         file = Path(args.output)
         check_file(file, args.format)
-        model = open_model(args.model, args.group)
+        model = open_model(str(published(args.model) or args.model), args.group)
         channels, *size = default_size(model)
         height, width = args.size or size
         torch.manual_seed(0)
         error = export(model, file, args.format, (channels, height, width), args.any_size)
-    except (ValueError, OSError, ImportError) as problem:
-        if os.environ.get("HYDRA_FULL_ERROR") == "1":
-            raise
-        print(f"error: {' '.join(str(problem).split())}", file=sys.stderr)
-        return 2
-    print(f"{file} ({args.format}, {file.stat().st_size / 1e6:.1f} MB) differs from the model by {error:.1e}")
+        print(f"{file} ({args.format}, {file.stat().st_size / 1e6:.1f} MB) differs from the model by {error:.1e}")
     return 0

@@ -6,20 +6,21 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from gcsa.commands.composition import composition_errors, task_errors
 from gcsa.commands.conf import conf_folder
-from gcsa.commands.errors import composition_errors, user_errors
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="train")
 def run(cfg: DictConfig) -> float:
-    with user_errors():
+    output_dir = Path(HydraConfig.get().runtime.output_dir)
+    with task_errors(output_dir):
         from gcsa.tasks import task_of
         from gcsa.training.run import train
 
-        return train(task_of(cfg.data.name), cfg, Path(HydraConfig.get().runtime.output_dir))
+        return train(task_of(cfg.data.name), cfg, output_dir)
 
 
 def main() -> None:
-    """The command line. Raises SystemExit(2) for an error that the user can mend."""
+    """The command line. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
     with composition_errors():
         run()

@@ -1,9 +1,10 @@
 """Read text lines: `transcribe.py weights/gcsa_ocr_tiny.fr17 page.xml lines/ > text.txt`.
 
-A model is a .ckpt of train.py or a folder of weights, an adapter the folder that PEFT wrote. Text comes without file
+A model is a .ckpt of train.py, a folder of weights or the name of published ones, an adapter the folder that PEFT wrote. Text comes without file
 names, as from kraken and tesseract, one line of output for every line of input, empty where that could not be read;
 JSON comes as one object a line, with "error" instead of "text" there. All output is UTF-8.
-Exit codes: 0, all read; 1, something could not be read, listed on stderr; 2, wrong arguments, before anything is read.
+Exit codes: 0, all read; 1, something could not be read, listed on stderr; 2, wrong arguments, before anything is read;
+130, interrupted.
 """
 
 from __future__ import annotations
@@ -22,19 +23,25 @@ import torch
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from gcsa.commands.errors import Parser, user_errors
+from gcsa.files import check_writable, replacing
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.reading import ORIENTATIONS, check_orientation
 from gcsa.ocr.transcribe import ADAPTER, Transcript, find_lines, sentence, transcribe
+from gcsa.program import program
+from gcsa.published import published
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="transcribe.py",
+    parser = Parser(
+        prog=program("transcribe"),
         usage="%(prog)s [options] MODEL [ADAPTER] IMAGES...",
         description="Reads text lines.",
         epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is transcribed.",
     )
-    parser.add_argument("model", metavar="MODEL", help=".ckpt of train.py, or folder of weights")
+    parser.add_argument(
+        "model", metavar="MODEL", help=".ckpt of train.py, folder of weights, or the name of published ones"
+    )
     parser.add_argument(
         "inputs",
         nargs="+",
@@ -47,8 +54,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         choices=ORIENTATIONS,
         help="any: lines may lie on any side (default, where the encoder has quarter turns)",
     )
-    parser.add_argument("--beams", type=_count, default=1, help="of a beam search (default 1: greedy, faster)")
-    parser.add_argument("--batch-size", type=_count, default=16, metavar="LINES", help="read together (default 16)")
+    parser.add_argument("--beams", type=_count(1000), default=1, help="of a beam search (default 1: greedy, faster)")
+    parser.add_argument(
+        "--batch-size", type=_count(10_000), default=16, metavar="LINES", help="read together (default 16)"
+    )
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="json: an object a line, with confidence and turn"
     )
@@ -58,25 +67,34 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--any-image", action="store_true", help="PAGE and ALTO may name images outside of their folder"
     )
-    parser.add_argument("--threads", type=_count, help="of the CPU (default: one a core)")
+    parser.add_argument("--threads", type=_count(1000), help="of the CPU (default: one a core)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
     args = parser.parse_intermixed_args(argv)
-    if args.adapter is None and (Path(args.inputs[0]) / ADAPTER).is_file():
-        args.adapter = args.inputs.pop(0)
-        if not args.inputs:
+    first = published(args.inputs[0]) or Path(args.inputs[0])
+    if args.adapter is not None:
+        args.adapter = published(args.adapter) or args.adapter
+    elif (first / ADAPTER).is_file():
+        args.adapter = first
+        if not args.inputs[1:]:
             parser.error("nothing to read: give images behind the adapter")
+        del args.inputs[0]
     return args
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
-    return int(text)
+def _count(most: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text[:9]) <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to {most}")
+        return int(text)
+
+    return count
 
 
 def _device(name: str) -> torch.device:
     try:
-        return torch.zeros(1, device=name).device
+        on_device = torch.zeros(1, device=name)
+        on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do
+        return on_device.device
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"--device {name} cannot be used here: {sentence(error)[:100]}") from error
 
@@ -101,47 +119,51 @@ def _progress(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
 @contextmanager
 def _written(name: str) -> Iterator[TextIO]:
     """A file to write to that replaces `name` at the end, and only if nothing went wrong; "-" is stdout."""
-    if name == "-":
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")
-        yield sys.stdout
-        return
-    target = Path(name).resolve()
-    if target.exists() and not target.is_file():
-        raise ValueError(f"--output {name} is not a file: use another, or - for stdout")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {target.parent} for --output {name}")
-    part = target.with_name(f".{target.name}.part")
-    try:
-        with part.open("w", encoding="utf-8") as file:
+    if name != "-":
+        with replacing(name) as part, part.open("w", encoding="utf-8") as file:
             yield file
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
+        return
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except OSError:  # nobody reads on, or a disk is full: Python would try again at its exit, and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+def _check_inputs(inputs: Sequence[str]) -> None:
+    for name in inputs:
+        path = Path(name)
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ValueError(
+                f"{name} is a device or a pipe: give line images, PAGE-XML or ALTO files, or folders of them"
+            )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code. Raises SystemExit(2) for wrong arguments."""
+    """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    if args.threads is not None:
-        torch.set_num_threads(args.threads)
-    try:
-        model = load_recognizer(args.model, args.adapter).to(_device(args.device))
+    with user_errors():
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        if args.output != "-":
+            check_writable(args.output)
+        _check_inputs(args.inputs)
+        device = _device(args.device)
+        model = load_recognizer(args.model, args.adapter).to(device)
         orientation = args.orientation or ("any" if model.group.rotations % 4 == 0 else "upright")
         check_orientation(orientation, model.group)
         sources = find_lines(args.inputs, args.any_image)
-        with _written(args.output) as file, _progress(len(sources), shown=file is not sys.stdout) as advance:
-            failed = []
-            for transcript in transcribe(model, sources, orientation, args.beams, args.batch_size, advance):
-                print(_formatted(transcript, args.format), file=file)
-                failed += [transcript.error] if transcript.reading is None else []
-            file.flush()
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except (ValueError, OSError, ImportError) as error:
-        print(f"error: {sentence(error)}", file=sys.stderr)
-        return 2
-    if failed:
-        print(f"{len(failed)} of {len(sources)} could not be read:", *failed, sep="\n  ", file=sys.stderr)
+        failed: list[str] = []
+        try:
+            with _written(args.output) as file, _progress(len(sources), shown=file is not sys.stdout) as advance:
+                for transcript in transcribe(model, sources, orientation, args.beams, args.batch_size, advance):
+                    print(_formatted(transcript, args.format), file=file)
+                    failed += [transcript.error] if transcript.reading is None else []
+        except BrokenPipeError:  # the reader, such as head, has seen enough
+            return 1
+        if failed:
+            print(f"{len(failed)} of {len(sources)} could not be read:", *failed, sep="\n  ", file=sys.stderr)
     return 1 if failed else 0

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gcsa.data.arguments import check_loading, check_switch
 from gcsa.data.augment import RandomAffine
-from gcsa.data.files import data_root, download_into, missing
+from gcsa.data.files import check_readable, data_root, download_into, missing
 from gcsa.data.loading import BatchLoader, EpochSampler, ImageSet, ImageSource
 from gcsa.data.splits import check_split, limited
 
@@ -109,6 +109,18 @@ class GCSADataModule(pl.LightningDataModule, ABC):
             download_into(self.root, self.fetch)
         for path in self._absent():
             raise missing(path, self.name, self.download_size)
+
+    def check_test(self) -> None:
+        """Open the files of the test split without reading it, so that a long training does not end on a damaged one.
+
+        Raises:
+            ValueError: a file that cannot be opened, is empty, or is not as long as it says; FileNotFoundError: none.
+        """
+        for path in self._absent():
+            raise missing(path, self.name, self.download_size)
+        for path in self.required_files():
+            if path.is_file():
+                check_readable(path, self.name)
 
     def setup(self, stage: str | None = None) -> None:
         """Read and check what `stage` needs: "fit", "validate", "test", or None for all; once only."""

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path, PureWindowsPath
 
+from gcsa.program import program
+
 log = logging.getLogger(__name__)
 
 
@@ -62,7 +64,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 def fetch_command(name: str) -> str:
     """What to type to download the data set called `name`."""
-    return f"python train.py data={name} data.download=true"
+    return f"{program('train')} data={name} data.download=true"
 
 
 def missing(path: Path, name: str, size: str) -> FileNotFoundError:
@@ -76,6 +78,17 @@ def missing(path: Path, name: str, size: str) -> FileNotFoundError:
 def damaged(path: Path, why: object, name: str) -> ValueError:
     """The error for a file that is there but cannot be what it should be."""
     return ValueError(f"{path} is damaged ({why}): remove it and run `{fetch_command(name)}`")
+
+
+def check_readable(path: Path, name: str) -> None:
+    """Raise a ValueError for a file of the data set called `name` that cannot be opened or is empty."""
+    try:
+        with path.open("rb") as file:
+            first = file.read(1)
+    except OSError as error:
+        raise damaged(path, error.strerror, name) from error
+    if not first:
+        raise damaged(path, "it is empty", name)
 
 
 def download_into(root: Path, fetch: Callable[[Path], None]) -> None:

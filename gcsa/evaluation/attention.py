@@ -1,8 +1,8 @@
 """Attention of one position to all others, averaged over heads, read from a model as it runs.
 
-What `attend.py` gives is linear in v with the weights as coefficients, so the gradient of one position's output with
-respect to v is the row of weights itself: one rule for `group`, `spatial` and `linear`, with or without
-neighbourhood, and no second softmax to keep in step. Other transformers are read through timm's `AttentionExtract`.
+The output of `attend.py` is linear in v with the weights as coefficients, so the gradient of one position's output
+with respect to v is its row of weights. This holds for `group`, `spatial` and `linear`, with or without a
+neighbourhood, and needs no second softmax. Other transformers are read through timm's `AttentionExtract`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _timm_rows(model: nn.Module, batch: Tensor) -> list[Row]:
         if hasattr(module, "fused_attn"):
             vars(module)["fused_attn"] = False
     try:
-        found = AttentionExtract(unfused, method="hook")(batch)
+        weights_by_layer = AttentionExtract(unfused, method="hook")(batch)
     except RuntimeError:
         return []
     prefix = int(getattr(model, "num_prefix_tokens", 0))
@@ -88,7 +88,7 @@ def _timm_rows(model: nn.Module, batch: Tensor) -> list[Row]:
         return row
 
     rows = []
-    for weights in found.values():
+    for weights in weights_by_layer.values():
         side = math.isqrt(weights.shape[-1] - prefix)
         if weights.shape[0] == 1 and weights.shape[-2] == weights.shape[-1] == side * side + prefix:
             rows.append(row_of(weights, side))

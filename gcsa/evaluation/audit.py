@@ -1,7 +1,9 @@
 """How equivariant a model is: its logits, its stages, and what a turn by 45 degrees does to smooth images.
 
-A gcsa model is held to its own group. Any other timm model is held to the quarter turns, its features taken for
-scalar fields: maps that only move. That is the natural question to a plain network, which promises nothing.
+A model with a group is measured under the exact elements of that group: the quarter turns and mirrors in it, which map
+the pixel grid onto itself. A model without one, such as any other timm model, is measured under the quarter turns, its
+features taken for scalar fields: maps that only move. So is a model whose group has the identity as its only exact
+element (c1, c3, c5, ...).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class StageError:
 
 
 def group_of(model: nn.Module) -> tuple[Group, Kind]:
-    """The group that a model is held to, and the kind of its features: its own, or quarter turns where it has none."""
+    """The group under whose exact elements a model is measured, and the kind of its features: the model's own group and
+    "regular", or c4 and "image" for a model without a group or with no exact element but the identity."""
     group = getattr(model, "group", None)
     if isinstance(group, Group) and len(group.exact_elements) > 1:
         return group, "regular"
@@ -47,7 +50,10 @@ def element_name(group: Group, g: int) -> str:
 
 
 def invariance_errors(model: nn.Module, images: Tensor) -> dict[str, float]:
-    """Relative change of the logits of images (B, C, H, W) under each exact element but the identity."""
+    """Relative change of the logits of images (B, C, H, W) under each exact element but the identity, by its name.
+
+    The elements are those of `group_of`: a model of the trivial group is measured under the quarter turns.
+    """
     group, _ = group_of(model)
     with measuring(model) as device:
         images = images.to(device)
@@ -59,8 +65,8 @@ def invariance_errors(model: nn.Module, images: Tensor) -> dict[str, float]:
 
 
 def invariance_error(model: nn.Module, images: Tensor) -> float:
-    """The largest of `invariance_errors`; 0 for the trivial group, which promises nothing."""
-    return max(invariance_errors(model, images).values(), default=0.0)
+    """The largest of `invariance_errors`."""
+    return max(invariance_errors(model, images).values())
 
 
 def smooth_images(count: int, channels: int, size: int, degrees: float = 0.0, seed: int = 0) -> Tensor:
@@ -120,6 +126,6 @@ def _mean_error(turned: Tensor, upright: Tensor, group: Group, kind: Kind) -> fl
 
 
 def _spread_error(actual: Tensor, expected: Tensor) -> float:
-    # What all images share would hide an error: an untrained ViT's logits hardly depend on the image at all.
-    shared = expected.mean(0)
-    return relative_error(actual - shared, expected - shared)
+    # The mean over the images would hide an error: an untrained ViT's logits hardly depend on the image at all.
+    mean = expected.mean(0)
+    return relative_error(actual - mean, expected - mean)

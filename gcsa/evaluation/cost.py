@@ -33,7 +33,7 @@ def count_flops(model: nn.Module, image: Tensor) -> int:
     model = copy.deepcopy(model).requires_grad_(False)
     totals = []
     for batch in (1, 2):
-        # Unfused attention is a plain product of matrices: counted alike on every device and in every torch version.
+        # Unfused attention is a plain product of matrices: counted the same on every device and in every torch version.
         with measuring(model) as device, sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             model(image.to(device).expand(batch, -1, -1, -1))
         totals.append(counter.get_total_flops())

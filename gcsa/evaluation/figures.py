@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from torch import Tensor, nn
 
 from gcsa.evaluation.attention import Pixel, attention_maps, striking_pixel
 from gcsa.evaluation.turns import Curve
+from gcsa.files import replacing
 from gcsa.testing import relative_error
 
 COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057")
@@ -23,17 +22,10 @@ MAPS = 4
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Writes a PNG, whole or not at all, and returns its path. Raises OSError where it cannot."""
-    path = Path(path)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-        try:
-            FigureCanvasAgg(figure).print_png(file)
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-    return path
+    """Writes a PNG, whole or not at all, and returns its path. Raises OSError and ValueError where it cannot."""
+    with replacing(path) as part:
+        FigureCanvasAgg(figure).print_png(str(part))
+    return Path(path)
 
 
 def polar_figure(curves: Mapping[str, Curve], title: str = "Accuracy when the images turn") -> Figure:
@@ -165,23 +157,23 @@ def attention_figure(model: nn.Module, image: Tensor, query: Pixel | None = None
     maps, turned_maps = attention_maps(model, image, query), attention_maps(model, turned, turned_query)
     if not maps:
         return None
-    shown = sorted({round(i) for i in np.linspace(0, len(maps) - 1, min(MAPS, len(maps)))})
-    figure = Figure(figsize=(2.1 * (1 + len(shown)), 5.2), dpi=150, layout="constrained")
-    grid = figure.subplots(2, 1 + len(shown), squeeze=False)
+    chosen = sorted({round(i) for i in np.linspace(0, len(maps) - 1, min(MAPS, len(maps)))})
+    figure = Figure(figsize=(2.1 * (1 + len(chosen)), 5.2), dpi=150, layout="constrained")
+    grid = figure.subplots(2, 1 + len(chosen), squeeze=False)
     rows = ((image, query, maps), (turned, turned_query, turned_maps))
     for axes, (picture, (row, column), layers) in zip(grid, rows, strict=True):
         axes[0].imshow(_picture(picture), cmap="gray")
         axes[0].plot(column, row, "o", mfc="none", mec="#d9480f", mew=2, ms=11)
-        for panel, layer in zip(axes[1:], shown, strict=True):
+        for panel, layer in zip(axes[1:], chosen, strict=True):
             side = picture.shape[-1]
             top = max(float(maps[layer].max()), float(turned_maps[layer].max()))
             panel.imshow(layers[layer].numpy(), cmap="magma", vmin=0, vmax=top, extent=(0, side, side, 0))
             panel.add_patch(_cell(row, column, side, layers[layer].shape))
         for panel in axes:
             panel.set(xticks=[], yticks=[])
-    for panel, layer in zip(grid[0][1:], shown, strict=True):
+    for panel, layer in zip(grid[0][1:], chosen, strict=True):
         panel.set_title(f"layer {layer + 1}", fontsize=10)
-    for panel, layer in zip(grid[1][1:], shown, strict=True):
+    for panel, layer in zip(grid[1][1:], chosen, strict=True):
         change = relative_error(turned_maps[layer].rot90(-1), maps[layer])
         panel.set_xlabel(f"turned back,\ndiffers by {change:.0e}", fontsize=9)
     grid[0][0].set_title("image, query", fontsize=10)

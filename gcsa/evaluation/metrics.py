@@ -27,7 +27,7 @@ class Scores:
 
 
 def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]:
-    """The Wilson score interval of a proportion, by default at 95 % (E. B. Wilson 1927).
+    """The Wilson score interval of a proportion, by default at 95 % (Wilson 1927, doi:10.1080/01621459.1927.10502953).
 
     Raises ValueError unless 0 <= correct <= total and total >= 1.
     """
@@ -40,7 +40,8 @@ def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[floa
 
 
 def score(logits: Tensor, labels: Tensor) -> Scores:
-    """Scores of logits (M, classes) for labels (M,); the calibration error is the expected one over 15 bins.
+    """Scores of logits (M, classes) for labels (M,); calibration is the expected calibration error over 15 bins of equal
+    width (Guo et al. 2017, arXiv:1706.04599).
 
     Raises ValueError where logits are not finite.
     """

@@ -29,7 +29,7 @@ AUDIT_IMAGES = 16
 
 @dataclass(frozen=True)
 class Report:
-    """What `measure` found; every number is explained where its class or function is defined."""
+    """The result of `measure`; every number is explained where its class or function is defined."""
 
     scores: Scores
     turns: Curve
@@ -54,56 +54,56 @@ def measure(
     Works on the model's device and leaves the model as it was. Raises ValueError for an unknown split, numbers of
     images below 1 and scores that are not finite; what `datamodule.setup` raises for missing or damaged data.
     """
-    everything = draw_sample(datamodule, split, limit)
-    curves = draw_sample(datamodule, split, min(curve_images, len(everything)))
+    sample = draw_sample(datamodule, split, limit)
+    curves = draw_sample(datamodule, split, min(curve_images, len(sample)))
     audit = first_images(curves, AUDIT_IMAGES)
     return Report(
-        scores=score(*predict(model, everything)),
+        scores=score(*predict(model, sample)),
         turns=turn_curve(model, curves),
         shift_x=shift_curve(model, curves, "x", cyclic),
         shift_y=shift_curve(model, curves, "y", cyclic),
         invariance=invariance_errors(model, audit),
         smooth_turn_45=smooth_turn_error(model, datamodule.in_chans, datamodule.image_size),
         stages=stage_errors(model, audit),
-        cost=measure_cost(model, first_images(everything, datamodule.batch_size)),
+        cost=measure_cost(model, first_images(sample, datamodule.batch_size)),
     )
 
 
 def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     """The report on one screen; the last column holds the errors for smooth images turned by 45 degrees."""
     group, kind = group_of(model)
-    shown = Table(title=title)
-    shown.add_column("what", no_wrap=True)
-    shown.add_column("value", justify="right", no_wrap=True)
-    shown.add_column("at 45\N{DEGREE SIGN}", justify="right")
+    screen = Table(title=title)
+    screen.add_column("what", no_wrap=True)
+    screen.add_column("value", justify="right", no_wrap=True)
+    screen.add_column("at 45\N{DEGREE SIGN}", justify="right")
     if not trained:
-        shown.add_row("[bold red]weights", "[bold red]untrained: random", end_section=True)
+        screen.add_row("[bold red]weights", "[bold red]untrained: random", end_section=True)
     scores, turns, cost = report.scores, report.turns, report.cost
     low, high = scores.interval
-    shown.add_row(f"accuracy, {scores.images} images [95 %]", f"{scores.accuracy:.2%} [{low:.2%}, {high:.2%}]")
+    screen.add_row(f"accuracy, {scores.images} images [95 %]", f"{scores.accuracy:.2%} [{low:.2%}, {high:.2%}]")
     if scores.auroc is not None:
-        shown.add_row("AUROC", f"{scores.auroc:.4f}")
-    shown.add_row("expected calibration error", f"{scores.calibration_error:.4f}", end_section=True)
+        screen.add_row("AUROC", f"{scores.auroc:.4f}")
+    screen.add_row("expected calibration error", f"{scores.calibration_error:.4f}", end_section=True)
     worst = min(range(len(turns.positions)), key=turns.accuracy.__getitem__)
     mean = sum(turns.accuracy) / len(turns.accuracy)
-    shown.add_row(f"all turns, {turns.images} images: mean accuracy", f"{mean:.2%}")
-    shown.add_row("  worst accuracy", f"{turns.accuracy[worst]:.2%} at {turns.positions[worst]:g}\N{DEGREE SIGN}")
-    shown.add_row("  largest logit change", f"{max(turns.logit_change):.1e}")
+    screen.add_row(f"all turns, {turns.images} images: mean accuracy", f"{mean:.2%}")
+    screen.add_row("  worst accuracy", f"{turns.accuracy[worst]:.2%} at {turns.positions[worst]:g}\N{DEGREE SIGN}")
+    screen.add_row("  largest logit change", f"{max(turns.logit_change):.1e}")
     for axis, curve in (("x", report.shift_x), ("y", report.shift_y)):
-        shown.add_row(f"shifts to {max(curve.positions)} px in {axis}: worst accuracy", f"{min(curve.accuracy):.2%}")
-    shown.add_section()
-    held = f"exact elements of {group.name}" if kind == "regular" else "quarter turns"
-    exact = max(report.invariance.values(), default=0.0)
-    shown.add_row(f"invariance error, {held}", f"{exact:.1e}", f"{report.smooth_turn_45:.1e}", end_section=True)
-    shown.add_row("equivariance error of features" + ("" if kind == "regular" else " as scalar fields"))
+        screen.add_row(f"shifts to {max(curve.positions)} px in {axis}: worst accuracy", f"{min(curve.accuracy):.2%}")
+    screen.add_section()
+    elements = f"exact elements of {group.name}" if kind == "regular" else "quarter turns"
+    exact = max(report.invariance.values())
+    screen.add_row(f"invariance error, {elements}", f"{exact:.1e}", f"{report.smooth_turn_45:.1e}", end_section=True)
+    screen.add_row("equivariance error of features" + ("" if kind == "regular" else " as scalar fields"))
     for stage in report.stages:
         at_45 = "" if stage.at_45 is None else f"{stage.at_45:.1e}"
-        shown.add_row(f"  stage {stage.stage} ({' x '.join(map(str, stage.shape))})", f"{stage.exact:.1e}", at_45)
-    shown.add_section()
-    shown.add_row("parameters", f"{cost.parameters:,}")
-    shown.add_row("FLOPs an image (a multiply-add is two)", f"{cost.flops:.3g}")
-    shown.add_row(f"images/s, batch {cost.batch}, {cost.device}", f"{cost.images_per_second:.0f}")
-    return shown
+        screen.add_row(f"  stage {stage.stage} ({' x '.join(map(str, stage.shape))})", f"{stage.exact:.1e}", at_45)
+    screen.add_section()
+    screen.add_row("parameters", f"{cost.parameters:,}")
+    screen.add_row("FLOPs an image (a multiply-add is two)", f"{cost.flops:.3g}")
+    screen.add_row(f"images/s, batch {cost.batch}, {cost.device}", f"{cost.images_per_second:.0f}")
+    return screen
 
 
 def summarize(

@@ -1,4 +1,4 @@
-"""What a model answers when its images are turned or shifted.
+"""Accuracy and logits of a model when its images are turned or shifted.
 
 Pixels that a turn or a shift uncovers take the median of the image's own border, channel by channel: black around
 digits, the colour of the background in a photograph. Angles between quarter turns also blur (bilinear), so a change

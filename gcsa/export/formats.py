@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from gcsa.export.folding import FoldedConv2d, fold
+from gcsa.files import check_writable, replacing
 
 TOLERANCE = 1e-4
 """How far an exported file may be from the model, relative to the model's largest output (1 where that is smaller)."""
@@ -102,31 +101,18 @@ def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
     """The largest difference between `run` and `model` in eval mode, relative to the largest output or 1; infinite
     where either is not a number."""
     with torch.no_grad():
-        expected, found = model.eval()(image), run(image)
-    if expected.shape != found.shape:
+        expected, exported = model.eval()(image), run(image)
+    if expected.shape != exported.shape:
         return float("inf")
-    error = ((found - expected).abs().max() / expected.abs().max().clamp_min(1)).item()
+    error = ((exported - expected).abs().max() / expected.abs().max().clamp_min(1)).item()
     return error if error == error else float("inf")
 
 
 def check_file(file: Path, format: str) -> None:
-    """Raises ValueError for a file that cannot be written: a folder, or one in a folder that is missing or read-only,
-    or a compiled package by a name that torch does not take."""
-    if file.is_dir():
-        raise ValueError(f"{file} is a folder: name a file")
+    """Raises ValueError for a compiled package by a name that torch does not take, and what `check_writable` raises."""
     if format == "aoti" and file.suffix != ".pt2":
         raise ValueError(f"the name of an AOTInductor package must end in .pt2: {file.name} does not")
-    if not file.parent.is_dir():
-        raise ValueError(f"there is no folder {file.parent} to write {file.name} into: create it first")
-    try:
-        _part(file).cleanup()
-    except OSError as error:
-        raise ValueError(f"the folder {file.parent} takes no files ({error.strerror}): write elsewhere") from error
-
-
-def _part(file: Path) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside `file` to write it in, for some formats write more than one file."""
-    return tempfile.TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent)
+    check_writable(file)
 
 
 def check_images(model: nn.Module, images: Tensor, hint: str) -> None:
@@ -173,8 +159,7 @@ def export(
     strides = stride_of(model) if any_size else (0, 0)
     others = torch.randn(3, size[0], size[1] + strides[0], size[2] + strides[1])
     check_images(model, others, ", so any_size is not for it")
-    with _part(file) as folder:
-        part = Path(folder) / file.name
+    with replacing(file) as part:
         try:
             error = parity_error(model, FORMATS[format](model, images, any_size, part), others)
         except (ImportError, OSError):
@@ -185,5 +170,4 @@ def export(
             raise ValueError(
                 f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {TOLERANCE:.0e}"
             )
-        os.replace(part, file)
     return error

@@ -1,1 +1,34 @@
-"""Equivariant layers on feature maps (B, H, W, N, C)."""
+"""Equivariant layers on feature maps (B, H, W, N, C): what a model is made of, by name.
+
+`SteerableConv2d` is the group convolution, `GroupConvSelfAttention` (G-CSA) and `RelativeSelfAttention` (G-SA) the
+attentions, `Block` and `Stem` what `gcsa_*` are made of, and `InvariantHead` what turns features into class scores.
+"""
+
+from gcsa.layers.attend import GroupAttention, LinearAttention, SpatialAttention
+from gcsa.layers.block import Block, Downsample, FieldMlp, LowPass, Stem
+from gcsa.layers.head import InvariantHead, from_nchw, to_nchw
+from gcsa.layers.norm import FieldNorm
+from gcsa.layers.regularize import FieldDropout
+from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
+from gcsa.layers.self_attention import GroupConvSelfAttention
+from gcsa.layers.steerable import SteerableConv2d
+
+__all__ = [
+    "Block",
+    "Downsample",
+    "FieldDropout",
+    "FieldMlp",
+    "FieldNorm",
+    "GroupAttention",
+    "GroupConvSelfAttention",
+    "InvariantHead",
+    "LiftingSelfAttention",
+    "LinearAttention",
+    "LowPass",
+    "RelativeSelfAttention",
+    "SpatialAttention",
+    "SteerableConv2d",
+    "Stem",
+    "from_nchw",
+    "to_nchw",
+]

@@ -14,14 +14,15 @@ import torch.nn.functional as F
 from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
+from gcsa.layers.checks import check_radius, check_reach, check_whole
+
 SHAPES = ("square", "disc")
 
 
-def check_heads(fields: int, heads: int) -> None:
-    """Raises ValueError, naming the choices, unless `heads` divides `fields`."""
-    if heads < 1 or fields % heads != 0:
-        divisors = [n for n in range(1, fields + 1) if fields % n == 0]
-        raise ValueError(f"heads={heads} does not divide fields={fields}: choose one of {divisors}")
+def width_for_kernels(dim: int) -> int:
+    """The width to which heads of `dim` numbers are padded: a multiple of 8, which the fused kernels of GPUs need, and
+    at least 16, for the fused kernel of CPUs is slower with 8 (ADR 13)."""
+    return max(dim + -dim % 8, 16)
 
 
 def to_tokens(x: Tensor, heads: int, fibre: bool) -> Tensor:
@@ -33,22 +34,20 @@ def to_tokens(x: Tensor, heads: int, fibre: bool) -> Tensor:
 
 def from_tokens(x: Tensor, order: int) -> Tensor:
     """The inverse of `to_tokens`, for either number of tokens a position."""
-    b, heads, h, w = x.shape[:4]
-    return x.reshape(b, heads, h, w, order, -1).permute(0, 2, 3, 4, 1, 5).flatten(4)
+    b, heads, h, w, tokens, dim = x.shape
+    return x.reshape(b, heads, h, w, order, tokens * dim // order).permute(0, 2, 3, 4, 1, 5).flatten(4)
 
 
 @torch.fx.wrap
 @register_notrace_function
-def attend_everywhere(q: Tensor, k: Tensor, v: Tensor, full_dim: int = 16) -> Tensor:
-    """Softmax attention of every token to every token, on tensors from `to_tokens`.
-
-    Narrower heads are padded to `full_dim`: the fused kernel is slower with 8 numbers than with 16 (ADR 13).
-    """
+def attend_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Softmax attention of every token to every token, on tensors from `to_tokens`."""
     shape, dim = q.shape, q.shape[-1]
     q, k, v = q.flatten(2, 4), k.flatten(2, 4), v.flatten(2, 4)
-    if dim >= full_dim:
+    more = width_for_kernels(dim) - dim
+    if more == 0:
         return F.scaled_dot_product_attention(q, k, v).reshape(shape)
-    q, k, v = (F.pad(x, (0, full_dim - dim)) for x in (q, k, v))
+    q, k, v = (F.pad(x, (0, more)) for x in (q, k, v))
     out = F.scaled_dot_product_attention(q, k, v, scale=1 / math.sqrt(dim))
     return out[:, :, :, :dim].reshape(shape)
 
@@ -71,50 +70,71 @@ def neighbourhood(tile: int, radius: int, shape: str, tokens: int, device: torch
 def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
     """Softmax attention to the tokens at most `radius` positions away (square or disc), on tensors from `to_tokens`.
 
-    The map is cut into tiles of queries, each with the keys of the tile and a border of `radius`; one mask, the same
-    for all tiles, leaves each query its own neighbourhood, so the result does not depend on the tiles and memory
-    grows linearly with the map. Positions outside the map are excluded, or wrap round where `circular` is true.
+    The map is cut into tiles of queries, each with the keys of the tile and a border of `radius`. A mask leaves each
+    query its own neighbourhood, so the result does not depend on the tiles, and memory grows linearly with the map.
+    Positions outside the map are excluded, by a mask of each tile, or wrap round where `circular` is true.
+
+    Raises ValueError for a radius larger than the map or, where `circular` is true, half of it.
     """
     b, heads, height, width, tokens, dim = q.shape
+    check_reach(radius, height, width)
     if circular and 2 * radius >= min(height, width):
-        raise ValueError(f"radius {radius} wraps round a {height} x {width} map more than once: use radius=None there")
-    tile = max(2 * radius, 4)
+        raise ValueError(f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there")
+    # Smaller tiles have more border to compute, larger ones more masked pairs.
+    tile = min(max(2 * radius, 4), 16)
     bottom, right = -height % tile, -width % tile
-    scale = 1 / math.sqrt(dim)
-    # One more feature, 1 in each query and very negative in each key outside the map, closes those keys.
-    q = F.pad(torch.cat([q, torch.ones_like(q[..., :1])], -1), (0, 0, 0, 0, 0, right, 0, bottom))
-    k = torch.cat([k, torch.zeros_like(k[..., :1])], -1)
-    v = torch.cat([v, torch.zeros_like(v[..., :1])], -1)
-    k, v = (_border(x, radius, bottom, right, circular) for x in (k, v))
+    more = width_for_kernels(dim) - dim
+    q = F.pad(q, (0, more, 0, 0, 0, right, 0, bottom))
+    k, v = (_border(x, radius, bottom, right, circular, more) for x in (k, v))
     q_tiles = _tiles(q, tile, tile)
     k_tiles, v_tiles = (_tiles(x, tile + 2 * radius, tile) for x in (k, v))
-    mask = neighbourhood(tile, radius, shape, tokens, q.device)
-    out = F.scaled_dot_product_attention(q_tiles, k_tiles, v_tiles, attn_mask=mask, scale=scale)
+    mask = torch.where(neighbourhood(tile, radius, shape, tokens, q.device), 0.0, -math.inf).to(q.dtype)
+    # Rows in memory of a multiple of 8 numbers, to which torch would otherwise copy them for the kernel.
+    keys = mask.shape[3]
+    mask = F.pad(mask, (0, -keys % 8))
+    if not circular:
+        mask = mask + F.pad(_outside(height, width, radius, bottom, right, tile, tokens, q), (0, -keys % 8))
+    mask = mask[:, :, :, :keys]
+    out = F.scaled_dot_product_attention(q_tiles, k_tiles, v_tiles, attn_mask=mask, scale=1 / math.sqrt(dim))
     rows, columns = (height + bottom) // tile, (width + right) // tile
-    out = out.reshape(b, rows, columns, heads, tile, tile, tokens, dim + 1).permute(0, 3, 1, 4, 2, 5, 6, 7)
-    out = out.reshape(b, heads, rows * tile, columns * tile, tokens, dim + 1)
+    out = out.reshape(rows, columns, b, heads, tile, tile, tokens, dim + more).permute(2, 3, 0, 4, 1, 5, 6, 7)
+    out = out.reshape(b, heads, rows * tile, columns * tile, tokens, dim + more)
     # Cut by padding, for a slice is laid out otherwise where it is the whole, and torch.export would hold to one case.
-    return F.pad(out, (0, -1, 0, 0, 0, -right, 0, -bottom))
+    return F.pad(out, (0, -more, 0, 0, 0, -right, 0, -bottom))
 
 
-def _border(x: Tensor, radius: int, bottom: int, right: int, circular: bool) -> Tensor:
-    b, heads, height, width, tokens, dim = x.shape
-    if circular:
-        rows = torch.arange(-radius, height + radius, device=x.device) % height
-        columns = torch.arange(-radius, width + radius, device=x.device) % width
-        x = x.index_select(2, rows).index_select(3, columns)
-        return F.pad(x, (0, 0, 0, 0, 0, right, 0, bottom))
-    closed = torch.zeros(height, width, dtype=x.dtype, device=x.device)
-    closed = F.pad(closed, (radius, radius + right, radius, radius + bottom), value=-1e4)
-    x = F.pad(x, (0, 0, 0, 0, radius, radius + right, radius, radius + bottom))
-    last = x[..., -1:] + closed[:, :, None, None]
-    return torch.cat([x[..., :-1], last], -1)
+def _border(x: Tensor, radius: int, bottom: int, right: int, circular: bool, more: int) -> Tensor:
+    """(B, heads, H, W, T, D) with `radius` positions around it, `bottom` and `right` to fill the last tiles, and
+    `more` numbers a token."""
+    if not circular:
+        return F.pad(x, (0, more, 0, 0, radius, radius + right, radius, radius + bottom))
+    rows = torch.arange(-radius, x.shape[2] + radius, device=x.device) % x.shape[2]
+    columns = torch.arange(-radius, x.shape[3] + radius, device=x.device) % x.shape[3]
+    return F.pad(x.index_select(2, rows).index_select(3, columns), (0, more, 0, 0, 0, right, 0, bottom))
+
+
+def _outside(
+    height: int, width: int, radius: int, bottom: int, right: int, tile: int, tokens: int, like: Tensor
+) -> Tensor:
+    """Logits to add to those of each tile's keys, (tiles, 1, 1, K): 0 on the map and very negative outside.
+
+    Finite, because the queries that fill up the last tiles see nothing at all.
+    """
+    inside = torch.zeros(height, width, dtype=like.dtype, device=like.device)
+    closed = F.pad(inside, (radius, radius + right, radius, radius + bottom), value=-1e4)
+    return _tiles(
+        closed[None, None, :, :, None, None].expand(-1, -1, -1, -1, tokens, -1), tile + 2 * radius, tile
+    ).transpose(2, 3)
 
 
 def _tiles(x: Tensor, size: int, step: int) -> Tensor:
+    """(B, heads, H, W, T, D) to (tiles, B * heads, size * size * T, D).
+
+    Tiles stand where a batch does, so that a mask for each tile serves all images and heads.
+    """
     tiles = x.unfold(2, size, step).unfold(3, size, step)  # (B, heads, rows, columns, T, D, size, size)
     b, heads, rows, columns, tokens, dim = tiles.shape[:6]
-    return tiles.permute(0, 2, 3, 1, 6, 7, 4, 5).reshape(b * rows * columns, heads, size * size * tokens, dim)
+    return tiles.permute(2, 3, 0, 1, 6, 7, 4, 5).reshape(rows * columns, b * heads, size * size * tokens, dim)
 
 
 def key_features(k: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,39 +199,54 @@ def _attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, chunk: i
     return torch.cat(out, 2).unflatten(2, shape[2:5]).to(dtype)
 
 
-def orthogonal_features(count: int, dim: int) -> Tensor:
-    """Random features (count, dim): Gaussian rows, orthogonal within each block of `dim` rows."""
-    q, r = torch.linalg.qr(torch.randn(math.ceil(count / dim), dim, dim))
+def orthogonal_features(count: int, dim: int, generator: torch.Generator | None = None) -> Tensor:
+    """Random features (count, dim): Gaussian rows, orthogonal within each block of `dim` rows.
+
+    Drawn on the CPU from `generator`, or from torch's global one.
+    """
+    q, r = torch.linalg.qr(torch.randn(math.ceil(count / dim), dim, dim, generator=generator, device="cpu"))
     # QR fixes the signs of r; without giving them back, q is not uniform and the estimate does not converge.
     blocks = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
-    norms = torch.randn(count, dim).norm(dim=1, keepdim=True)
+    norms = torch.randn(count, dim, generator=generator, device="cpu").norm(dim=1, keepdim=True)
     return (blocks.flatten(0, 1)[:count] * norms).contiguous()  # which torch.export can save
 
 
 class GroupAttention(nn.Module):
     """Poster eq. 3 and 4: every (x, g) attends to every (y, h), or to those with y in a neighbourhood of x.
 
-    `radius` in positions (None: everywhere), `shape` "square" or "disc", `circular` for maps that wrap round.
+    `radius` in positions ("all": everywhere), `shape` "square" or "disc", `circular` for maps that wrap round. Raises
+    ValueError for another radius or shape; in forward, for a map that the radius exceeds.
     """
 
     fibre = False
+    options = ("radius", "shape")  # arguments that the models pass on
 
     def __init__(
         self,
         order: int,
         fields: int,
         heads: int,
-        radius: int | None = None,
+        radius: int | str | None = "all",
         shape: str = "square",
         circular: bool = False,
     ) -> None:
         super().__init__()
-        if radius is not None and radius < 0:
-            raise ValueError(f"radius must be 0 or more positions, or None for all positions, not {radius}")
         if shape not in SHAPES:
             raise ValueError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}")
-        self.order, self.heads, self.radius, self.shape, self.circular = order, heads, radius, shape, circular
+        self.order, self.heads, self.radius, self.shape, self.circular = (
+            order,
+            heads,
+            check_radius(radius),
+            shape,
+            circular,
+        )
         self.whole_fibre = self.fibre
+
+    @torch.jit.unused
+    def check_map(self, height: int, width: int) -> None:
+        """Raises ValueError for a map that the radius exceeds."""
+        if self.radius is not None:
+            check_reach(self.radius, height, width)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""
@@ -233,11 +268,11 @@ class LinearAttention(nn.Module):
     """`GroupAttention` without a neighbourhood, by `features` positive random features, in O(tokens)."""
 
     projection: Tensor
+    options = ("features",)
 
     def __init__(self, order: int, fields: int, heads: int, features: int = 64) -> None:
         super().__init__()
-        if features < 1:
-            raise ValueError(f"the number of random features must be 1 or more, not {features}")
+        check_whole(features=features)
         self.order, self.heads = order, heads
         self.register_buffer("projection", orthogonal_features(features, fields // heads))
 
@@ -247,7 +282,7 @@ class LinearAttention(nn.Module):
         return from_tokens(attend_linear(q, k, v, self.projection), self.order)
 
 
-ATTENTION: dict[str, type[nn.Module]] = {
+ATTENTION: dict[str, type[GroupAttention] | type[LinearAttention]] = {
     "group": GroupAttention,
     "spatial": SpatialAttention,
     "linear": LinearAttention,

@@ -16,10 +16,12 @@ import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from gcsa.groups import Group
 
@@ -53,18 +55,73 @@ def planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
     return _planar_tables(group, kernel_size).copy()
 
 
+@cache
 def fingerprint(group: Group, kernel_size: int) -> int:
     """48 bits that identify the tables to four decimals: equal on every machine that builds the same functions."""
-    rounded = np.rint(_planar_tables(group, kernel_size) * 1e4).astype("<i4")
-    return int.from_bytes(hashlib.sha256(rounded.tobytes()).digest()[:6], "big")
+    return _digest(np.rint(_planar_tables(group, kernel_size) * 1e4).astype("<i4").tobytes())
+
+
+def fingerprint_of(tables: Tensor, group: Group, kernel_size: int) -> int:
+    """`fingerprint` for a layer's own tables (|H|, J, k, k): the same number where they hold `planar_tables`, up to the
+    rounding of any floating-point type, and another where they hold anything else. Those of the meta device hold
+    nothing, and count as filled."""
+    if not tables.is_meta:
+        held = tables.detach().cpu().double().numpy()
+        if not np.allclose(held, _planar_tables(group, kernel_size), rtol=1e-2, atol=1e-2):
+            return _digest(held.tobytes())
+    return fingerprint(group, kernel_size)
+
+
+def _digest(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
+
+
+class ComputedBuffers(nn.Module):
+    """A module with non-persistent buffers that follow from its arguments.
+
+    They are filled again after the meta device and with every `load_state_dict`, because neither `to_empty` nor a
+    state dict does so; `init_non_persistent_buffers` is what timm's `reinit_non_persistent_buffers` calls.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.register_load_state_dict_post_hook(fill_buffers)
+
+    def init_non_persistent_buffers(self) -> None:
+        """Fills the buffers in place."""
+        raise NotImplementedError
+
+    def _apply(self, fn: Any, recurse: bool = True) -> ComputedBuffers:
+        empty = any(buffer.is_meta for buffer in self.buffers(recurse=False))
+        super()._apply(fn, recurse)
+        if empty:
+            self.init_non_persistent_buffers()
+        return self
+
+
+def fill_buffers(model: nn.Module, _: Any = None) -> None:
+    """Fills the buffers of all `ComputedBuffers` in `model`, as a hook behind `load_state_dict`: those still on the meta
+    device, where weights were assigned instead of copied, are made anew where the first parameter is."""
+    like = next(model.parameters(), None)
+    for module in model.modules():
+        if isinstance(module, ComputedBuffers):
+            for name in module._non_persistent_buffers_set:
+                buffer = getattr(module, name)
+                if buffer is not None and buffer.is_meta and like is not None:
+                    setattr(module, name, torch.empty_like(buffer, device=like.device, dtype=like.dtype))
+            module.init_non_persistent_buffers()
 
 
 @cache
 def _planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
-    path = cache_folder() / f"tables-v{_VERSION}-{group}-k{kernel_size}"
+    folder = cache_folder()
+    if folder is None:
+        return _build(group, kernel_size)
+    path = folder / f"tables-v{_VERSION}-{group}-k{kernel_size}"
     tables = _read(path)
     if tables is None:
-        tables = _build(group, kernel_size)
+        with torch.device("cpu"):  # also where a model is created on the meta device, which holds no numbers
+            tables = _build(group, kernel_size)
         _write(path, tables)
     return tables
 
@@ -113,11 +170,15 @@ def _planar_functions(points: NDArray[np.float64], kernel_size: int) -> NDArray[
     return sampled
 
 
-def cache_folder() -> Path:
-    """Where the tables are kept: `GCSA_CACHE`, else gcsa in XDG_CACHE_HOME or ~/.cache."""
+def cache_folder() -> Path | None:
+    """Where the tables are kept: `GCSA_CACHE`, else gcsa in XDG_CACHE_HOME or ~/.cache; None for a user without a home,
+    as in some containers."""
     if folder := os.environ.get("GCSA_CACHE"):
         return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gcsa"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gcsa"
+    except RuntimeError:
+        return None
 
 
 def _read(path: Path) -> NDArray[np.float64] | None:

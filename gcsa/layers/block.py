@@ -1,5 +1,6 @@
 """The transformer block and the convolutional stem that the models are made of."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from timm.layers import DropPath, LayerScale
 from torch import Tensor, nn
 
 from gcsa.groups import Group
+from gcsa.layers.basis import ComputedBuffers
+from gcsa.layers.checks import check_positive, check_rate, check_sequence, check_whole
 from gcsa.layers.norm import FieldNorm
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.self_attention import GroupConvSelfAttention
@@ -37,12 +40,26 @@ class FieldMlp(nn.Module):
         return self.drop(self.fc2(F.gelu(self.fc1(x))))
 
 
+def mlp_width(width: int, mlp_ratio: float, name: str = "fields") -> int:
+    """Hidden `name` of an MLP on `width` of them. Raises ValueError where that leaves none."""
+    check_positive(mlp_ratio=mlp_ratio)
+    hidden = int(width * mlp_ratio)
+    if hidden < 1:
+        raise ValueError(
+            f"mlp_ratio={mlp_ratio} of {width} {name} leaves none: use {math.ceil(100 / width) / 100} or more"
+        )
+    return hidden
+
+
 class Block(nn.Module):
     """x + G-CSA(norm(x)), then x + MLP(norm(x)), on (B, H, W, N, C).
 
-    `layer_scale` is the initial value of a learned factor for each field on both branches (None: no factor);
+    `layer_scale` is the initial value of a learned factor for each field on both branches (0: no factor);
     `drop_path` drops a branch of a sample, `proj_drop` whole fields. The other arguments go to
     `GroupConvSelfAttention`.
+
+    Raises ValueError for a negative layer_scale, an mlp_ratio that leaves no hidden field, rates outside [0, 1), and as
+    `GroupConvSelfAttention` does.
     """
 
     def __init__(
@@ -53,19 +70,23 @@ class Block(nn.Module):
         mlp_ratio: float = 4.0,
         drop_path: float = 0.0,
         proj_drop: float = 0.0,
-        layer_scale: float | None = None,
+        layer_scale: float | None = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         **attention: Any,
     ) -> None:
         super().__init__()
+        check_whole(fields=fields)
+        hidden_fields = mlp_width(fields, mlp_ratio)
+        check_rate(drop_path=drop_path)
+        check_positive(True, layer_scale=layer_scale or 0)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.norm1 = FieldNorm(fields, group.order, **factory)
         self.attn = GroupConvSelfAttention(fields, heads, group, proj_drop=proj_drop, **attention, **factory)
         self.norm2 = FieldNorm(fields, group.order, **factory)
-        self.mlp = FieldMlp(fields, int(fields * mlp_ratio), group, proj_drop, **factory)
-        self.scale1 = nn.Identity() if layer_scale is None else LayerScale(fields, layer_scale, **factory)
-        self.scale2 = nn.Identity() if layer_scale is None else LayerScale(fields, layer_scale, **factory)
+        self.mlp = FieldMlp(fields, hidden_fields, group, proj_drop, **factory)
+        self.scale1 = LayerScale(fields, layer_scale, **factory) if layer_scale else nn.Identity()
+        self.scale2 = LayerScale(fields, layer_scale, **factory) if layer_scale else nn.Identity()
         self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -74,7 +95,7 @@ class Block(nn.Module):
         return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))))
 
 
-class LowPass(nn.Module):
+class LowPass(ComputedBuffers):
     """The binomial filter 1 2 1 along both axes of (B, H, W, N, C), in front of a stride; exact under turns and mirrors.
 
     Without it the stride aliases, so that a shift by one pixel or a turn by 45 degrees changes what the coarse grid
@@ -89,10 +110,10 @@ class LowPass(nn.Module):
         super().__init__()
         self.circular = padding_mode == "circular"
         self.register_buffer("taps", torch.empty(3, 3, device=device, dtype=dtype), persistent=False)
-        self.reset_buffers()
+        self.init_non_persistent_buffers()
 
-    def reset_buffers(self) -> None:
-        """Fills the filter again, as after construction on the meta device."""
+    def init_non_persistent_buffers(self) -> None:
+        """Fills the filter."""
         with torch.no_grad():
             self.taps.copy_(torch.tensor([[1, 2, 1], [2, 4, 2], [1, 2, 1]]) / 16)
 
@@ -127,10 +148,8 @@ class Stem(nn.Module):
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        if in_chans < 1:
-            raise ValueError(f"in_chans must be 1 or more, not {in_chans}")
-        if len(strides) == 0 or min(strides) < 1:
-            raise ValueError(f"stem_strides must be one or more numbers from 1 on, not {tuple(strides)}")
+        check_whole(in_chans=in_chans)
+        check_sequence(stem_strides=strides)
         widths = [max(fields // 2, 1)] * (len(strides) - 1) + [fields]
         self.low_passes = nn.ModuleList()
         self.convs = nn.ModuleList()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gcsa.groups import Group
+from gcsa.layers.checks import check_rate, check_whole
 from gcsa.layers.steerable import SteerableConv2d
 
 POOLS = ("avg", "max", "")
@@ -23,13 +25,32 @@ def from_nchw(x: Tensor, order: int) -> Tensor:
     return x.permute(0, 2, 3, 1).unflatten(3, (order, -1))
 
 
+def check_classes(num_classes: int, pool: str, pools: Sequence[str]) -> None:
+    """Raises ValueError for an unknown pool and for an unpooled map ("") together with classes, as timm has it too."""
+    check_whole(0, num_classes=num_classes)
+    if pool not in pools:
+        raise ValueError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, pools))}")
+    if pool == "" and num_classes > 0:
+        raise ValueError(f"global_pool='' leaves a map, which has no classes: set num_classes=0, not {num_classes}")
+
+
+def classifier(features: int, num_classes: int, like: Tensor) -> nn.Module:
+    """A fresh linear layer on the device and in the precision of `like`; for 0 classes the identity."""
+    if num_classes == 0:
+        return nn.Identity()
+    fc = nn.Linear(features, num_classes, device=like.device, dtype=like.dtype)
+    nn.init.trunc_normal_(fc.weight, std=0.02)
+    nn.init.zeros_(fc.bias)
+    return fc
+
+
 class InvariantHead(nn.Module):
     """Mean over positions, then mean ("avg") or maximum ("max") over the group, norm, dropout and a linear classifier.
 
     With `hidden_fields`, a 1 x 1 group convolution to that many fields and a GELU come first. The result does not
-    depend on the group's exact elements at all. With pool "" the map passes through unpooled.
+    depend on the group's exact elements at all. With pool "" the map passes through unpooled, and there are no classes.
 
-    Raises ValueError for an unknown pool.
+    Raises ValueError for an unknown pool, for pool "" together with classes, and for a drop rate outside [0, 1).
     """
 
     def __init__(
@@ -44,30 +65,29 @@ class InvariantHead(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.order = group.order
+        check_rate(drop_rate=drop_rate)
+        check_whole(0, hidden_fields=hidden_fields)
+        check_classes(num_classes, pool, POOLS)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.order, self.pool = group.order, pool
         self.num_features = hidden_fields or fields
         expand: nn.Module = nn.Identity()
         if hidden_fields:
-            expand = nn.Sequential(SteerableConv2d(fields, hidden_fields, 1, group, **self.factory), nn.GELU())
+            expand = nn.Sequential(SteerableConv2d(fields, hidden_fields, 1, group, **factory), nn.GELU())
         self.expand = expand
         # Means over a whole map differ little between images: without a norm the classifier starts blind.
-        self.norm = nn.LayerNorm(self.num_features, eps=1e-6, **self.factory)
+        self.norm = nn.LayerNorm(self.num_features, eps=1e-6, **factory)
         self.drop = nn.Dropout(drop_rate)
         self.reset(num_classes, pool)
 
     def reset(self, num_classes: int, pool: str | None = None) -> None:
-        """A fresh classifier for `num_classes` (0: none), and optionally another pool."""
-        if pool is not None:
-            if pool not in POOLS:
-                raise ValueError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, POOLS))}")
-            self.pool = pool
-        fc: nn.Module = nn.Identity()
-        if num_classes > 0:
-            fc = nn.Linear(self.num_features, num_classes, **self.factory)
-            nn.init.trunc_normal_(fc.weight, std=0.02)
-            nn.init.zeros_(fc.bias)
-        self.fc = fc
+        """A fresh classifier for `num_classes` (0: none), on the device and in the precision of the present parameters,
+        and optionally another pool. Raises ValueError as the constructor does, and then leaves both as they are.
+        """
+        pool = self.pool if pool is None else pool
+        check_classes(num_classes, pool, POOLS)
+        self.pool = pool
+        self.fc = classifier(self.num_features, num_classes, self.norm.weight)
 
     def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """(B, N * C, H, W) to logits (B, num_classes), or to (B, num_features) where `pre_logits` is true."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gcsa.layers.checks import check_rate
+
 
 class FieldDropout(nn.Module):
     """Drops whole fields of (B, H, W, N, C): one draw for each sample and field, over all positions and the group.
@@ -15,8 +17,7 @@ class FieldDropout(nn.Module):
 
     def __init__(self, p: float = 0.0) -> None:
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"the probability of dropping a field must be at least 0 and below 1, not {p}")
+        check_rate(proj_drop=p)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

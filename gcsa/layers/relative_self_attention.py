@@ -25,7 +25,8 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.attend import check_heads
+from gcsa.layers.basis import ComputedBuffers
+from gcsa.layers.checks import check_heads, check_radius, check_reach, check_whole
 from gcsa.layers.regularize import FieldDropout
 
 ENCODINGS = ("original", "corrected", "gevit")
@@ -44,22 +45,20 @@ def relative_elements(group: Group, encoding: str) -> NDArray[np.int64]:
     raise ValueError(f"unknown encoding {encoding!r}: choose one of {', '.join(ENCODINGS)}")
 
 
-@torch.fx.wrap
-@register_notrace_function
-def check_radius(radius: int, height: int, width: int) -> None:
-    """Raises ValueError for a neighbourhood larger than the map."""
-    if radius > min(height, width):
-        raise ValueError(
-            f"radius {radius} is larger than a map of {height} x {width} positions: use at most "
-            f"{min(height, width)}, or None for all positions"
-        )
-
-
 def grid(rows: int, columns: int, like: Tensor) -> Tensor:
     """Positions (rows * columns, 2), centred; x to the right, y upwards."""
     y = (rows - 1) / 2 - torch.arange(rows, dtype=like.dtype, device=like.device)
     x = torch.arange(columns, dtype=like.dtype, device=like.device) - (columns - 1) / 2
     return torch.stack([x[None, :].expand(rows, columns), y[:, None].expand(rows, columns)], -1).flatten(0, 1)
+
+
+def wave_phases(positions: Tensor, waves: Tensor) -> Tensor:
+    """The phases (N, Q, M) of waves with the vectors (N, M, 2) at positions (Q, 2).
+
+    Not a matrix product, which autocast would take to half precision: there phases of many radians lose their meaning.
+    """
+    x, y = positions[:, 0, None], positions[:, 1, None]
+    return x * waves[:, None, :, 0] + y * waves[:, None, :, 1]
 
 
 def cut(x: Tensor, rows: int, columns: int, border: int, bottom: int, right: int) -> Tensor:
@@ -101,9 +100,9 @@ def spatial_logits(u: Tensor, q_phases: Tensor, k_phases: Tensor) -> Tensor:
     u (..., Q, h, h~, M) are the queries' products with the M waves' amplitudes, `q_phases` (h, Q, M) the waves' phases
     at x_i and `k_phases` (h, J, M) those at x_j: sin(b - a) = cos(a) sin(b) - sin(a) cos(b).
     """
-    cos, sin = (f.transpose(0, 1).unsqueeze(2) for f in (q_phases.cos(), q_phases.sin()))
+    cos, sin = (f.transpose(0, 1).unsqueeze(2).to(u.dtype) for f in (q_phases.cos(), q_phases.sin()))
     queries = torch.cat([u * cos, -u * sin], -1)
-    keys = torch.cat([k_phases.sin(), k_phases.cos()], -1)
+    keys = torch.cat([k_phases.sin(), k_phases.cos()], -1).to(u.dtype)
     return torch.einsum("...qhgm,hjm->...qhgj", queries, keys)
 
 
@@ -160,56 +159,66 @@ def relative_attention(
     else:
         q = cut(q, rows, columns, 0, bottom, right)
         k, v = (cut(x, rows, columns, border, bottom, right) for x in (k, v))
-    q_grid, k_grid = grid(rows, columns, q), grid(rows + 2 * border, columns + 2 * border, q)
+    q_grid, k_grid = grid(rows, columns, waves), grid(rows + 2 * border, columns + 2 * border, waves)
 
     q = q.permute(0, 4, 1, 2, 3, 5)  # (B, heads, windows, Q, N, D)
     k, v = (x.permute(0, 4, 1, 3, 2, 5) for x in (k, v))  # (B, heads, windows, N, J, D)
     content = q.flatten(3, 4) @ k.flatten(3, 4).transpose(-2, -1)
     content = content.unflatten(4, k.shape[3:5]).unflatten(3, q.shape[3:5])
     # An output sees every query of its position, or, in gevit, its own.
-    own = turns.shape[2] == 1
-    axis = 5 if own else 4
+    axis = 5 if turns.shape[2] == 1 else 4
     q, content = q.unsqueeze(axis), content.unsqueeze(axis)
     content = content + torch.einsum("bewqhgd,ehgnd->bewqhgn", q, turns).unsqueeze(-1)
     u = torch.einsum("bewqhgd,edm->bewqhgm", q, amplitudes)
-    spatial = spatial_logits(u, q_grid @ waves.transpose(1, 2), k_grid @ waves.transpose(1, 2) + phases)
+    spatial = spatial_logits(u, wave_phases(q_grid, waves), wave_phases(k_grid, waves) + phases)
     if not everywhere:
         spatial = spatial + closed_logits(height, width, tile, radius, bottom, right, q)[:, :, None, None]
-    alike = content.shape[4] == 1  # for every h
-    out = attend_in_two_steps(content, spatial, v) if alike else attend(content, spatial, v)
+    one_for_all = content.shape[4] == 1  # the content does not depend on h
+    out = attend_in_two_steps(content, spatial, v) if one_for_all else attend(content, spatial, v)
     return join(out.permute(0, 2, 3, 4, 1, 5), rows, columns, height, width)
 
 
-class SpatialEncoding(nn.Module):
+@torch.fx.wrap
+@register_notrace_function
+def turned_waves(vectors: Tensor, phases: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
+    """Wave vectors (M, 2) turned by the matrices (N, 2, 2) of the group, (N, M, 2), and the phases (M) as they are.
+
+    In float32 or wider, and, as in `wave_phases`, by no matrix product.
+    """
+    wide = torch.float64 if vectors.dtype == torch.float64 else torch.float32
+    turned = (turns.to(wide)[:, None] * vectors.to(wide)[:, None]).sum(-1)  # <omega, h^-1 x> = <h omega, x>
+    return turned, phases.to(wide)
+
+
+class SpatialEncoding(ComputedBuffers):
     """rho_x(h^-1 x) = W sin(Omega h^-1 x + phase), `fields` numbers, for each h and x in positions."""
 
     turns: Tensor
 
     def __init__(self, fields: int, waves: int, group: Group, factory: dict[str, Any]) -> None:
         super().__init__()
-        if waves < 1:
-            raise ValueError(f"waves must be 1 or more, not {waves}")
+        check_whole(waves=waves)
         self.group = group
         self.waves = nn.Linear(2, waves, **factory)
         self.amplitudes = nn.Linear(waves, fields, bias=False, **factory)
         self.register_buffer("turns", torch.empty(group.order, 2, 2, **factory), persistent=False)
-        self.reset_buffers()
+        self.init_non_persistent_buffers()
         nn.init.normal_(self.waves.weight, std=0.5)  # radians a position: most wavelengths are 10 positions or more
         nn.init.uniform_(self.waves.bias, -math.pi, math.pi)
         nn.init.normal_(self.amplitudes.weight, std=math.sqrt(2 / waves))
 
-    def reset_buffers(self) -> None:
-        """Fills the matrices again, as after construction on the meta device."""
+    def init_non_persistent_buffers(self) -> None:
+        """Fills the matrices of the group's elements."""
         with torch.no_grad():
             self.turns.copy_(torch.from_numpy(np.stack([self.group.matrix(g) for g in range(self.group.order)])))
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M)."""
-        vectors = self.waves.weight @ self.turns.transpose(1, 2)  # <omega, h^-1 x> = <h omega, x>
-        return self.amplitudes.weight.T, vectors, self.waves.bias
+        """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M), as `turned_waves` has them."""
+        vectors, phases = turned_waves(self.waves.weight, self.waves.bias, self.turns)
+        return self.amplitudes.weight.T, vectors, phases
 
 
-class RelativeSelfAttention(nn.Module):
+class RelativeSelfAttention(ComputedBuffers):
     """G-SA on feature maps (B, H, W, N, C), equivariant to translations and, unless `original`, to the group.
 
     With group c1 it is the self-attention on Z^2 with relative position encodings of the seed's section 4.
@@ -219,7 +228,7 @@ class RelativeSelfAttention(nn.Module):
         heads: attention heads; must divide `fields`.
         group: such as "c4" or "d4".
         encoding: "corrected", "gevit", or "original" as the negative control; see above.
-        radius: of the square neighbourhood in positions; None: all positions.
+        radius: of the square neighbourhood in positions; "all": all positions.
         waves: hidden numbers of the spatial encoding.
         proj_drop: probability with which an output field is dropped as a whole.
 
@@ -236,7 +245,7 @@ class RelativeSelfAttention(nn.Module):
         heads: int,
         group: str | Group,
         encoding: str = "corrected",
-        radius: int | None = None,
+        radius: int | str | None = "all",
         waves: int = 16,
         proj_drop: float = 0.0,
         device: torch.device | str | None = None,
@@ -245,10 +254,9 @@ class RelativeSelfAttention(nn.Module):
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_heads(fields, heads)
-        if radius is not None and radius < 0:
-            raise ValueError(f"radius must be 0 or more positions, or None for all positions, not {radius}")
+        near = check_radius(radius)
         self.group, self.heads = make_group(group), heads
-        self.radius = -1 if radius is None else radius
+        self.radius = -1 if near is None else near
         self.scale = (fields // heads) ** -0.5
         self.encoding = encoding
         self.spatial = SpatialEncoding(fields, waves, self.group, factory)
@@ -256,7 +264,7 @@ class RelativeSelfAttention(nn.Module):
         # Numbers and not indices, because weight averaging (EMA) averages buffers, and that truncates integers.
         shape = relative_elements(self.group, encoding).shape
         self.register_buffer("relative", torch.empty(*shape, self.group.order, **factory), persistent=False)
-        self.reset_buffers()
+        self.init_non_persistent_buffers()
         self.q = nn.Linear(fields, fields, **factory)
         self.k = nn.Linear(fields, fields, bias=False, **factory)
         self.v = nn.Linear(fields, fields, **factory)
@@ -267,15 +275,20 @@ class RelativeSelfAttention(nn.Module):
         for linear in (self.q, self.k, self.v):
             nn.init.trunc_normal_(linear.weight, std=fields**-0.5)
 
-    def reset_buffers(self) -> None:
-        """Fills the one-hot numbers of the elements r again, as after construction on the meta device."""
+    def init_non_persistent_buffers(self) -> None:
+        """Fills the one-hot numbers of the elements r."""
         one_hot = np.eye(self.group.order)[relative_elements(self.group, self.encoding)]
         with torch.no_grad():
             self.relative.copy_(torch.from_numpy(one_hot))
 
+    @torch.jit.unused
+    def check_map(self, height: int, width: int) -> None:
+        """Raises ValueError for a map smaller than the radius."""
+        check_reach(self.radius, height, width)
+
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to the same shape; ValueError for a map smaller than the radius."""
-        check_radius(self.radius, x.shape[1], x.shape[2])
+        check_reach(self.radius, x.shape[1], x.shape[2])
         amplitudes, vectors, phases = self.spatial()
         table = torch.einsum("hgnr,rc->hgnc", self.relative, self.table)
         heads = (self.heads, -1)
@@ -305,8 +318,8 @@ def lifting_attention(
     """
     side = 2 * radius + 1
     patches = F.unfold(x, side, padding=radius).unflatten(1, (x.shape[1], -1))  # (B, C, K, H * W)
-    inside = F.unfold(torch.ones_like(x[:1, :1]), side, padding=radius)
-    encoding = torch.sin(grid(side, side, x) @ waves.transpose(1, 2) + phases)  # (N, K, M)
+    inside = F.unfold(x.new_ones(1, 1, x.shape[2], x.shape[3]), side, padding=radius)
+    encoding = torch.sin(wave_phases(grid(side, side, waves), waves) + phases).to(q.dtype)  # (N, K, M)
     # One product with the queries for all (h, offset): (B, heads, N * K, H * W).
     spatial = torch.einsum("hjm,edm->ehjd", encoding, amplitudes).flatten(1, 2) @ q
     channels = k.transpose(1, 2) @ q
@@ -344,12 +357,10 @@ class LiftingSelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        if in_chans < 1:
-            raise ValueError(f"in_chans must be 1 or more, not {in_chans}")
-        if radius < 0:
-            raise ValueError(f"radius must be 0 or more positions, not {radius}")
+        check_whole(in_chans=in_chans)
+        check_whole(0, radius=radius)
         check_heads(fields, heads)
-        self.group, self.heads, self.radius = make_group(group), heads, radius
+        self.group, self.heads, self.radius = make_group(group), heads, int(radius)
         self.scale = (fields // heads) ** -0.5
         self.spatial = SpatialEncoding(fields, waves, self.group, factory)
         # One weight of four axes, as timm adapts to other channels. A number added to all keys changes no softmax, and
@@ -362,7 +373,7 @@ class LiftingSelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, H, W) to (B, H, W, N, fields); ValueError for an image smaller than the radius."""
-        check_radius(self.radius, x.shape[2], x.shape[3])
+        check_reach(self.radius, x.shape[2], x.shape[3])
         amplitudes, vectors, phases = self.spatial()
         heads = (self.heads, -1)
         # The weight as the layer's values of unit vectors, so that an adapter around the layer counts.

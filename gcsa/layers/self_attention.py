@@ -5,14 +5,14 @@ Because the convolutions carry the position, the attention itself needs no posit
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.attend import ATTENTION, check_heads
+from gcsa.layers.attend import ATTENTION
+from gcsa.layers.checks import check_heads, check_radius, check_whole
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
 
@@ -69,25 +69,23 @@ class GroupConvSelfAttention(nn.Module):
         check_heads(fields, heads)
         if attention not in ATTENTION:
             raise ValueError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
-        if kv_stride < 1:
-            raise ValueError(f"kv_stride must be 1 or more, not {kv_stride}")
-        if kv_stride > 1 and attention_kwargs.get("radius") is not None:
-            raise ValueError(
-                f"radius={attention_kwargs['radius']} needs keys at every position: set kv_stride=1, not {kv_stride}"
-            )
+        check_whole(kv_stride=kv_stride)
+        kind = ATTENTION[attention]
+        for key in attention_kwargs:
+            if key not in kind.options:
+                raise ValueError(f"attention {attention!r} does not take {key!r}: it takes {', '.join(kind.options)}")
+        radius = check_radius(attention_kwargs.get("radius"))
+        if kv_stride > 1 and radius is not None:
+            raise ValueError(f"radius={radius} needs keys at every position: set kv_stride=1, not {kv_stride}")
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = dict(padding_mode=padding_mode, **factory)
         kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)
         self.q = convolutional_projection(fields, kernel_size, self.group, separable, **conv)
         self.k = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
         self.v = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
-        if padding_mode == "circular" and attention_kwargs.get("radius") is not None:
+        if padding_mode == "circular" and radius is not None:
             attention_kwargs["circular"] = True
-        taken = list(inspect.signature(ATTENTION[attention]).parameters)[3:]  # after order, fields and heads
-        for key in attention_kwargs:
-            if key not in taken:
-                raise ValueError(f"attention {attention!r} does not take {key!r}: it takes {', '.join(taken)}")
-        self.attend = ATTENTION[attention](self.group.order, fields, heads, **attention_kwargs)
+        self.attend = kind(self.group.order, fields, heads, **attention_kwargs)
         self.attend.to(**factory)
         self.out = SteerableConv2d(fields, fields, 1, self.group, **factory)
         self.proj_drop = FieldDropout(proj_drop)

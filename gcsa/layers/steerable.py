@@ -16,13 +16,16 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.basis import fingerprint, planar_tables
+from gcsa.layers.basis import ComputedBuffers, fingerprint, fingerprint_of, planar_tables
+from gcsa.layers.checks import check_whole
 from gcsa.layers.irreps import fourier_matrix, grouped_filter, irrep_pairs
+
+LARGEST_KERNEL = 32  # the tables of larger ones take minutes and hundreds of megabytes
 
 
 def computes_in_irreps(order: int, width: int) -> bool:
     """Whether a 1 x 1 convolution of a group of this order, `width` channels or more in and out, is taken to the irrep
-    basis: where it was the faster on the whole, by benchmarks/irreps.py; ADR 13 names the exceptions."""
+    basis: where it was the faster on the whole, by benchmarks/speed/irreps.py; ADR 13 names the exceptions."""
     return order % 2 == 0 and width >= (192 if order >= 8 else 384) and order > 2
 
 
@@ -94,6 +97,7 @@ class FieldConv2d(nn.Module):
         """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O)."""
         fourier = self.fourier
         if fourier is not None:
+            fourier = fourier.to(x.dtype)  # PEFT widens the parameters of half-precision models and not the buffers
             x = torch.matmul(fourier, x)
         image = channels_last(x) if self.lift else x.flatten(3).permute(0, 3, 1, 2)
         if self.checks_size:
@@ -111,7 +115,7 @@ class FieldConv2d(nn.Module):
         return y
 
 
-class SteerableConv2d(FieldConv2d):
+class SteerableConv2d(ComputedBuffers, FieldConv2d):
     """Convolution equivariant to the group's rotations and mirrors, exactly so for quarter turns.
 
     Args:
@@ -127,8 +131,8 @@ class SteerableConv2d(FieldConv2d):
         bias: one number for each field.
 
     Raises:
-        ValueError: even kernel with stride 1, unknown padding mode, depthwise with unlike or lifted fields,
-            sizes below 1; in forward, a map size for which the stride breaks exactness.
+        ValueError: even kernel with stride 1, kernel above 32 pixels, unknown padding mode, depthwise with unlike or
+            lifted fields, sizes below 1; in forward, a map size for which the stride breaks exactness.
 
     Attributes:
         weight: coefficients (out_fields, in_fields, |H|, J); (out_fields, in_chans, 1, J) where `lift` is true and
@@ -178,11 +182,11 @@ class SteerableConv2d(FieldConv2d):
         self.register_buffer("tables", tables, persistent=False)
         for name, size in (("fourier", (h.order, h.order)), ("irreps", (h.order // 2, 2, 2, h.order))):
             self.register_buffer(name, torch.empty(size, **factory) if in_irreps else None, persistent=False)
-        self.reset_buffers()
+        self.init_non_persistent_buffers()
         self.reset_parameters()
 
-    def reset_buffers(self) -> None:
-        """Fills the tables again, as after construction on the meta device."""
+    def init_non_persistent_buffers(self) -> None:
+        """Fills the tables, and the change of basis where there is one."""
         with torch.no_grad():
             self.tables.copy_(torch.from_numpy(planar_tables(self.group, self.kernel_size)))
             if self.fourier is not None and self.irreps is not None:
@@ -234,8 +238,8 @@ class SteerableConv2d(FieldConv2d):
         return self.convolve(x, filter, bias)
 
     def get_extra_state(self) -> Tensor:
-        """The fingerprint of the basis, which every state dict carries."""
-        return torch.tensor(fingerprint(self.group, self.kernel_size))
+        """The fingerprint of the basis as the tables hold it, which every state dict carries."""
+        return torch.tensor(fingerprint_of(self.tables, self.group, self.kernel_size))
 
     def set_extra_state(self, state: Tensor) -> None:
         """Raises ValueError for the fingerprint of another basis."""
@@ -259,14 +263,9 @@ class SteerableConv2d(FieldConv2d):
 def _check_arguments(
     in_fields: int, out_fields: int, kernel_size: int, stride: int, padding_mode: str, depthwise: bool, lift: bool
 ) -> None:
-    for name, value in (
-        ("in_fields", in_fields),
-        ("out_fields", out_fields),
-        ("kernel_size", kernel_size),
-        ("stride", stride),
-    ):
-        if value < 1:
-            raise ValueError(f"{name} must be 1 or more, not {value}")
+    check_whole(in_fields=in_fields, out_fields=out_fields, kernel_size=kernel_size, stride=stride)
+    if kernel_size > LARGEST_KERNEL:
+        raise ValueError(f"kernel_size must be {LARGEST_KERNEL} or less, not {kernel_size}")
     if kernel_size % 2 == 0 and stride == 1:
         raise ValueError(
             f"an even kernel_size ({kernel_size}) needs a stride above 1: it has no centre; use {kernel_size + 1}"

@@ -2,6 +2,7 @@
 
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +12,12 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from gcsa.groups import Group
-from gcsa.layers.head import InvariantHead, to_nchw
+from gcsa.layers.attend import GroupAttention
+from gcsa.layers.basis import fill_buffers
+from gcsa.layers.checks import check_rate, check_sequence, check_whole
+from gcsa.layers.head import POOLS, InvariantHead, check_classes, to_nchw
 from gcsa.layers.norm import FieldNorm
+from gcsa.layers.relative_self_attention import RelativeSelfAttention
 
 
 @torch.fx.wrap
@@ -37,9 +42,15 @@ def blocks(stages: nn.Sequential) -> list[nn.Module]:
 class Backbone(nn.Module):
     """Image classifier and feature extractor, equivariant to `group`; base class of the model families.
 
-    A subclass builds the stem and the stages, the last of which ends in `fields` fields; `feature_info` describes
-    each stage as timm does. Features are public as (B, N * C, H, W), group-major. `head` are further arguments of
-    `InvariantHead`; `img_size` is only checked, for the model takes any size that the strides divide.
+    A subclass gives the functions that build the stem and the stages, the last of which ends in `fields` fields, once
+    the arguments are checked; `feature_info` describes each stage as timm does. Features are public as (B, N * C, H, W), group-major.
+
+    Args:
+        num_classes: 0 for none.
+        head_fields: fields of the 1 x 1 group convolution in front of the pooling (0: no such layer).
+        global_pool: "avg", "max" (over the group), or "" for the unpooled map, without classes.
+        drop_rate: of the classifier's inputs.
+        img_size: only checked, for the model takes any size that the strides divide.
 
     Attributes:
         num_features: channels N * C of `forward_features`.
@@ -50,19 +61,25 @@ class Backbone(nn.Module):
     def __init__(
         self,
         group: Group,
-        stem: nn.Module,
-        stages: list[nn.Module],
+        stem: Callable[[], nn.Module],
+        stages: Callable[[], list[nn.Module]],
         feature_info: list[dict[str, Any]],
         fields: int,
-        num_classes: int,
-        in_chans: int,
-        img_size: int | tuple[int, int] | None,
-        head: dict[str, Any],
-        factory: dict[str, Any],
+        num_classes: int = 1000,
+        in_chans: int = 3,
+        head_fields: int = 0,
+        global_pool: str = "max",
+        drop_rate: float = 0.0,
+        img_size: int | tuple[int, int] | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if num_classes < 0:
-            raise ValueError(f"num_classes must be 0 or more, not {num_classes}")
+        check_whole(in_chans=in_chans)
+        check_whole(0, num_classes=num_classes, head_fields=head_fields)
+        check_rate(drop_rate=drop_rate)
+        check_classes(num_classes, global_pool, POOLS)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.group = group
         self.group_name = group.name
         self.num_classes, self.in_chans = num_classes, in_chans
@@ -70,18 +87,24 @@ class Backbone(nn.Module):
         self.multiple = feature_info[-1]["reduction"]
         self.feature_info = feature_info
         self.grad_checkpointing = False
-        self.stem = stem
-        self.stages = nn.Sequential(*stages)
+        self.stem = stem()
+        self.stages = nn.Sequential(*stages())
         norm: nn.Module = FieldNorm(fields, group.order, **factory)
         self.norm = norm
-        self.head = InvariantHead(fields, num_classes, group, **head, **factory)
+        self.head = InvariantHead(fields, num_classes, group, head_fields, global_pool, drop_rate, **factory)
         self.head_hidden_size = self.head.num_features
+        self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
         if img_size is not None:
-            self.check_input_size(*((img_size, img_size) if isinstance(img_size, int) else img_size))
+            self.check_input_size(*height_and_width(img_size))
 
     def check_input_size(self, height: int, width: int) -> None:
-        """Raises ValueError, naming the nearest sizes that work, unless quarter turns of such images are exact."""
+        """Raises ValueError, naming the nearest sizes that work, unless quarter turns of such images are exact, and
+        where a neighbourhood is larger than its map."""
         check_input(height, width, self.multiple, self.group_name)
+        for info, stage in zip(self.feature_info, self.stages, strict=False):  # pruned models have fewer stages
+            for module in stage.modules():
+                if isinstance(module, GroupAttention | RelativeSelfAttention):
+                    module.check_map(height // info["reduction"], width // info["reduction"])
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to unpooled features (B, N * C, H / s, W / s)."""
@@ -157,9 +180,12 @@ class Backbone(nn.Module):
         return self.head.fc
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """A fresh classifier (0 classes: none), and another pooling ("avg", "max", "" for the unpooled map)."""
-        self.num_classes = num_classes
+        """A fresh classifier (0 classes: none), and another pooling ("avg", "max", or "" for the unpooled map).
+
+        Raises ValueError for an unknown pooling and for the unpooled map together with classes.
+        """
         self.head.reset(num_classes, global_pool)
+        self.num_classes = num_classes
 
     @torch.jit.ignore
     def set_grad_checkpointing(self, enable: bool = True) -> None:
@@ -172,6 +198,50 @@ class Backbone(nn.Module):
     @torch.jit.ignore
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         return dict(stem=r"^stem", blocks=[(r"^stages\.(\d+)", None), (r"^norm", (99999,))])
+
+
+class Isotropic(Backbone):
+    """A backbone of `depth` blocks on one resolution: `block` makes each for its rate of stochastic depth, which rises
+    from 0 to `drop_path_rate`. `stride` is the stem's; `options` are those of `Backbone`."""
+
+    def __init__(
+        self,
+        group: Group,
+        stem: Callable[[], nn.Module],
+        block: Callable[[float], nn.Module],
+        fields: int,
+        depth: int,
+        stride: int,
+        drop_path_rate: float,
+        **options: Any,
+    ) -> None:
+        check_whole(fields=fields, depth=depth, stride=stride)
+        check_rate(drop_path_rate=drop_path_rate)
+        rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
+        info = [dict(num_chs=fields * group.order, reduction=stride, module=f"stages.{i}") for i in range(depth)]
+        super().__init__(group, stem, lambda: [block(rate) for rate in rates], info, fields, **options)
+
+
+def height_and_width(img_size: int | tuple[int, int]) -> tuple[int, int]:
+    """Both sides of an image of `img_size`. Raises ValueError for anything but one or two whole numbers."""
+    sides = tuple(img_size) if isinstance(img_size, Sequence) and not isinstance(img_size, str) else (img_size,) * 2
+    if len(sides) != 2:
+        raise ValueError(f"img_size must be one number or a height and a width, not {sides}")
+    for side in sides:
+        check_whole(0, img_size=side)
+    return sides
+
+
+def total_stride(stem_strides: Sequence[int]) -> int:
+    """The product of the stem's strides. Raises ValueError where they are not whole numbers from 1 on."""
+    check_sequence(stem_strides=stem_strides)
+    return math.prod(stem_strides)
+
+
+def features_of(stages: int) -> dict[str, Any]:
+    """How timm's `features_only` takes the features of all stages. Raises ValueError for fewer than one."""
+    check_whole(depth=stages)
+    return dict(out_indices=tuple(range(stages)), feature_cls="getter")
 
 
 def fields_for(fields: int, order: int, heads: int) -> int:

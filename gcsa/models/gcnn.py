@@ -7,14 +7,13 @@ those of `GCSA`, so that what differs between the two families is attention alon
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from timm.layers import DropPath
-from timm.models import build_model_with_cfg
+from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
@@ -22,8 +21,8 @@ from gcsa.layers.block import Stem
 from gcsa.layers.norm import FieldNorm
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d
-from gcsa.models.backbone import Backbone, fields_for
-from gcsa.models.registry import default_cfg, register_family
+from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
+from gcsa.models.registry import default_cfg, with_groups
 
 
 class ResidualBlock(nn.Module):
@@ -60,7 +59,7 @@ class ResidualBlock(nn.Module):
         return x + self.drop_path(self.drop(branch))
 
 
-class GCNN(Backbone):
+class GCNN(Isotropic):
     """Isotropic steerable residual network.
 
     Args:
@@ -90,24 +89,24 @@ class GCNN(Backbone):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if depth < 1:
-            raise ValueError(f"depth must be 1 or more, not {depth}")
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         block = dict(kernel_size=kernel_size, proj_drop=proj_drop_rate, padding_mode=padding_mode, **factory)
-        rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-        stride = math.prod(stem_strides)
         super().__init__(
             h,
-            Stem(in_chans, fields, h, stem_strides, padding_mode, **factory),
-            [ResidualBlock(fields, h, drop_path=rate, **block) for rate in rates],
-            [dict(num_chs=fields * h.order, reduction=stride, module=f"stages.{i}") for i in range(depth)],
+            lambda: Stem(in_chans, fields, h, stem_strides, padding_mode, **factory),
+            lambda rate: ResidualBlock(fields, h, drop_path=rate, **block),
             fields,
-            num_classes,
-            in_chans,
-            img_size,
-            dict(hidden_fields=head_fields, pool=global_pool, drop_rate=drop_rate),
-            factory,
+            depth,
+            total_stride(stem_strides),
+            drop_path_rate,
+            num_classes=num_classes,
+            in_chans=in_chans,
+            head_fields=head_fields,
+            global_pool=global_pool,
+            drop_rate=drop_rate,
+            img_size=img_size,
+            **factory,
         )
 
 
@@ -117,19 +116,78 @@ SIZES: dict[str, dict[str, Any]] = {
     "gcnn_tiny": dict(fields=12, depth=5, stem_strides=(1, 2, 1, 2), head_fields=64),
     "gcnn_small": dict(fields=16, depth=11, stem_strides=(2, 2, 1, 2), head_fields=128),
 }
-DEFAULT_GROUPS = {"gcnn_tiny": "c8", "gcnn_small": "d4"}
-CFGS = {
-    "gcnn_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
-    "gcnn_small": default_cfg((3, 96, 96), 8, num_classes=2),
-}
+
+default_cfgs = with_groups(
+    {
+        "gcnn_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
+        "gcnn_small": default_cfg((3, 96, 96), 8, num_classes=2),
+    }
+)
 
 
-def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any) -> GCNN:
+def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GCNN:
     arguments = {**SIZES[size], "group": group, **kwargs}
     if "fields" not in kwargs:
-        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(group).order, heads=1)
-    feature_cfg = dict(out_indices=tuple(range(arguments["depth"])), feature_cls="getter")
-    return build_model_with_cfg(GCNN, variant, pretrained, feature_cfg=feature_cfg, **arguments)
+        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(arguments["group"]).order, heads=1)
+    feature_cfg = features_of(arguments["depth"])
+    return build_model_with_cfg(GCNN, name, pretrained, feature_cfg=feature_cfg, **arguments)
 
 
-register_family(__name__, _create, DEFAULT_GROUPS, CFGS)
+@register_model
+def gcnn_tiny(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """Steerable residual network for 28 x 28 images, at most 100k parameters."""
+    return _create("gcnn_tiny", "gcnn_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcnn_tiny_c4(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """`gcnn_tiny` of c4."""
+    return _create("gcnn_tiny_c4", "gcnn_tiny", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcnn_tiny_c8(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """`gcnn_tiny` of c8."""
+    return _create("gcnn_tiny_c8", "gcnn_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcnn_tiny_d4(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """`gcnn_tiny` of d4."""
+    return _create("gcnn_tiny_d4", "gcnn_tiny", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcnn_tiny_d8(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """`gcnn_tiny` of d8."""
+    return _create("gcnn_tiny_d8", "gcnn_tiny", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcnn_small(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """Steerable residual network for 96 x 96 images, at most 2M parameters."""
+    return _create("gcnn_small", "gcnn_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcnn_small_c4(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """`gcnn_small` of c4."""
+    return _create("gcnn_small_c4", "gcnn_small", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcnn_small_c8(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """`gcnn_small` of c8."""
+    return _create("gcnn_small_c8", "gcnn_small", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcnn_small_d4(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """`gcnn_small` of d4."""
+    return _create("gcnn_small_d4", "gcnn_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcnn_small_d8(pretrained: bool = False, **kwargs: Any) -> GCNN:
+    """`gcnn_small` of d8."""
+    return _create("gcnn_small_d8", "gcnn_small", "d8", pretrained, kwargs)

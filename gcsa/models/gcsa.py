@@ -9,33 +9,36 @@ features, exactly equivariant all the same. `gcsa_ocr_*` are encoders of text li
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from timm.models import build_model_with_cfg
+from timm.models import build_model_with_cfg, register_model
 
 from gcsa.groups import group as make_group
 from gcsa.layers.block import Block, Stem
-from gcsa.models.backbone import Backbone, fields_for
-from gcsa.models.registry import default_cfg, register_family
+from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
+from gcsa.models.registry import default_cfg, with_groups
 
 
-class GCSA(Backbone):
+class GCSA(Isotropic):
     """Isotropic G-CSA transformer.
 
     Args:
+        num_classes, in_chans, head_fields, global_pool, drop_rate, img_size: as in `Backbone`.
         group: "c" or "d" and a number of rotations.
         fields: regular fields C; the width in channels is |H| C.
         depth, heads: blocks, and attention heads (must divide `fields`).
         stem_strides: one convolution each; images must be multiples of their product.
-        head_fields: fields of the 1 x 1 group convolution in front of the pooling (0: no such layer).
-        global_pool: "avg", "max" (over the group) or "".
-        drop_rate, proj_drop_rate, drop_path_rate: of classifier inputs, whole fields, and residual branches.
-        img_size: only checked against the strides; the model takes any size that they divide.
+        padding_mode: "zeros", or "circular" for exact cyclic shifts.
+        proj_drop_rate, drop_path_rate: dropout of whole fields, and of residual branches (rising to this).
         block: further arguments of `Block` and `GroupConvSelfAttention` (attention, radius, shape, features,
-            kernel_size, separable, kv_stride, mlp_ratio, layer_scale).
+            kernel_size, separable, kv_stride, mlp_ratio, layer_scale). timm's `create_model` leaves out arguments that
+            are None, so radius="all" and layer_scale=0 say what None does elsewhere.
+
+    Raises:
+        ValueError: an argument that no layer takes, or of a wrong type or range; in forward, an image whose sides are
+            no multiples of the strides, or whose map is smaller than the radius.
     """
 
     def __init__(
@@ -58,64 +61,221 @@ class GCSA(Backbone):
         dtype: torch.dtype | None = None,
         **block: Any,
     ) -> None:
-        if depth < 1:
-            raise ValueError(f"depth must be 1 or more, not {depth}")
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         block = dict(proj_drop=proj_drop_rate, padding_mode=padding_mode, **block, **factory)
-        rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-        stride = math.prod(stem_strides)
         super().__init__(
             h,
-            Stem(in_chans, fields, h, stem_strides, padding_mode, **factory),
-            [Block(fields, heads, h, drop_path=rate, **block) for rate in rates],
-            [dict(num_chs=fields * h.order, reduction=stride, module=f"stages.{i}") for i in range(depth)],
+            lambda: Stem(in_chans, fields, h, stem_strides, padding_mode, **factory),
+            lambda rate: Block(fields, heads, h, drop_path=rate, **block),
             fields,
-            num_classes,
-            in_chans,
-            img_size,
-            dict(hidden_fields=head_fields, pool=global_pool, drop_rate=drop_rate),
-            factory,
+            depth,
+            total_stride(stem_strides),
+            drop_path_rate,
+            num_classes=num_classes,
+            in_chans=in_chans,
+            head_fields=head_fields,
+            global_pool=global_pool,
+            drop_rate=drop_rate,
+            img_size=img_size,
+            **factory,
         )
 
 
+TINY: dict[str, Any] = dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2)
+SMALL: dict[str, Any] = dict(fields=16, depth=6, heads=4, stem_strides=(2, 2, 1, 2), head_fields=128, mlp_ratio=2)
+
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).
 SIZES: dict[str, dict[str, Any]] = {
-    "gcsa_tiny": dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2),
-    "gcsa_small": dict(fields=16, depth=6, heads=4, stem_strides=(2, 2, 1, 2), head_fields=128, mlp_ratio=2),
+    "gcsa_tiny": TINY,
+    "gcsa_small": SMALL,
     "gcsa_base": dict(fields=128, depth=12, heads=8, stem_strides=(4, 4), separable=True, layer_scale=1e-4),
+    "gcsa_linear_tiny": dict(TINY, attention="linear"),
+    "gcsa_linear_small": dict(SMALL, attention="linear"),
     "gcsa_ocr_tiny": dict(fields=23, depth=3, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
     "gcsa_ocr_small": dict(fields=34, depth=6, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
 }
-DEFAULT_GROUPS = {
-    "gcsa_tiny": "c8",
-    "gcsa_small": "d4",
-    "gcsa_base": "c4",
-    "gcsa_ocr_tiny": "c4",
-    "gcsa_ocr_small": "c4",
-}
 
-CFGS = {
-    "gcsa_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
-    "gcsa_small": default_cfg((3, 96, 96), 8, num_classes=2),
-    "gcsa_base": default_cfg((3, 224, 224), 16),
-    "gcsa_ocr_tiny": default_cfg((1, 40, 480), 8),
-    "gcsa_ocr_small": default_cfg((1, 40, 480), 8),
-}
-
-# The same sizes at a cost that grows linearly with the tokens.
-for _size in ("tiny", "small"):
-    SIZES[f"gcsa_linear_{_size}"] = dict(SIZES[f"gcsa_{_size}"], attention="linear")
-    DEFAULT_GROUPS[f"gcsa_linear_{_size}"] = DEFAULT_GROUPS[f"gcsa_{_size}"]
-    CFGS[f"gcsa_linear_{_size}"] = CFGS[f"gcsa_{_size}"]
+default_cfgs = with_groups(
+    {
+        "gcsa_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
+        "gcsa_small": default_cfg((3, 96, 96), 8, num_classes=2),
+        "gcsa_base": default_cfg((3, 224, 224), 16),
+        "gcsa_linear_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
+        "gcsa_linear_small": default_cfg((3, 96, 96), 8, num_classes=2),
+        "gcsa_ocr_tiny": default_cfg((1, 40, 480), 8),
+        "gcsa_ocr_small": default_cfg((1, 40, 480), 8),
+    },
+    bare=("gcsa_ocr_tiny", "gcsa_ocr_small"),
+)
 
 
-def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any) -> GCSA:
+def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GCSA:
     arguments = {**SIZES[size], "group": group, **kwargs}
     if "fields" not in kwargs:
-        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(group).order, SIZES[size]["heads"])
-    feature_cfg = dict(out_indices=tuple(range(arguments["depth"])), feature_cls="getter")
-    return build_model_with_cfg(GCSA, variant, pretrained, feature_cfg=feature_cfg, **arguments)
+        order = make_group(arguments["group"]).order
+        arguments["fields"] = fields_for(SIZES[size]["fields"], order, SIZES[size]["heads"])
+    feature_cfg = features_of(arguments["depth"])
+    return build_model_with_cfg(GCSA, name, pretrained, feature_cfg=feature_cfg, **arguments)
 
 
-register_family(__name__, _create, DEFAULT_GROUPS, CFGS, bare=("gcsa_ocr_tiny", "gcsa_ocr_small"))
+@register_model
+def gcsa_tiny(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """G-CSA for 28 x 28 images, at most 100k parameters."""
+    return _create("gcsa_tiny", "gcsa_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_tiny_c4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_tiny` of c4."""
+    return _create("gcsa_tiny_c4", "gcsa_tiny", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_tiny_c8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_tiny` of c8."""
+    return _create("gcsa_tiny_c8", "gcsa_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_tiny_d4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_tiny` of d4."""
+    return _create("gcsa_tiny_d4", "gcsa_tiny", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_tiny_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_tiny` of d8."""
+    return _create("gcsa_tiny_d8", "gcsa_tiny", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_small(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """G-CSA for 96 x 96 images, at most 2M parameters."""
+    return _create("gcsa_small", "gcsa_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_small_c4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_small` of c4."""
+    return _create("gcsa_small_c4", "gcsa_small", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_small_c8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_small` of c8."""
+    return _create("gcsa_small_c8", "gcsa_small", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_small_d4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_small` of d4."""
+    return _create("gcsa_small_d4", "gcsa_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_small_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_small` of d8."""
+    return _create("gcsa_small_d8", "gcsa_small", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_base(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """G-CSA for 224 x 224 images, of the size of ViT-S."""
+    return _create("gcsa_base", "gcsa_base", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_base_c4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_base` of c4."""
+    return _create("gcsa_base_c4", "gcsa_base", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_base_c8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_base` of c8."""
+    return _create("gcsa_base_c8", "gcsa_base", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_base_d4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_base` of d4."""
+    return _create("gcsa_base_d4", "gcsa_base", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_base_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_base` of d8."""
+    return _create("gcsa_base_d8", "gcsa_base", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_tiny(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_tiny` with attention at a cost linear in the tokens."""
+    return _create("gcsa_linear_tiny", "gcsa_linear_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_tiny_c4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_linear_tiny` of c4."""
+    return _create("gcsa_linear_tiny_c4", "gcsa_linear_tiny", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_tiny_c8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_linear_tiny` of c8."""
+    return _create("gcsa_linear_tiny_c8", "gcsa_linear_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_tiny_d4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_linear_tiny` of d4."""
+    return _create("gcsa_linear_tiny_d4", "gcsa_linear_tiny", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_tiny_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_linear_tiny` of d8."""
+    return _create("gcsa_linear_tiny_d8", "gcsa_linear_tiny", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_small(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_small` with attention at a cost linear in the tokens."""
+    return _create("gcsa_linear_small", "gcsa_linear_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_small_c4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_linear_small` of c4."""
+    return _create("gcsa_linear_small_c4", "gcsa_linear_small", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_small_c8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_linear_small` of c8."""
+    return _create("gcsa_linear_small_c8", "gcsa_linear_small", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_small_d4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_linear_small` of d4."""
+    return _create("gcsa_linear_small_d4", "gcsa_linear_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_linear_small_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_linear_small` of d8."""
+    return _create("gcsa_linear_small_d8", "gcsa_linear_small", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_ocr_tiny(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """Encoder of text lines 40 pixels high, about 0.5M parameters."""
+    return _create("gcsa_ocr_tiny", "gcsa_ocr_tiny", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_ocr_small(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """Encoder of text lines 40 pixels high, about 1M parameters."""
+    return _create("gcsa_ocr_small", "gcsa_ocr_small", "c4", pretrained, kwargs)

@@ -6,18 +6,18 @@ G-CSA (Zaheer, Holston, Park) in the pyramid that detection and segmentation hea
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from timm.models import build_model_with_cfg
+from timm.models import build_model_with_cfg, register_model
 from torch import nn
 
 from gcsa.groups import group as make_group
 from gcsa.layers.block import Block, Downsample, Stem
-from gcsa.models.backbone import Backbone, fields_for
-from gcsa.models.registry import default_cfg, register_family
+from gcsa.layers.checks import check_rate, check_sequence
+from gcsa.models.backbone import Backbone, features_of, fields_for, total_stride
+from gcsa.models.registry import default_cfg, with_groups
 
 
 class GCSAPyramid(Backbone):
@@ -26,8 +26,11 @@ class GCSAPyramid(Backbone):
     Args:
         group: "c" or "d" and a number of rotations.
         fields, depths, heads, radii: for each stage, regular fields C, blocks, attention heads, and the radius of
-            the neighbourhood in positions (None: everywhere).
-        The others are as in `GCSA`.
+            the neighbourhood in positions ("all": everywhere).
+        The others are as in `GCSA`; a `radius` among them is for every stage.
+
+    Raises:
+        ValueError: as `GCSA`, and for lists of different lengths.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class GCSAPyramid(Backbone):
         fields: Sequence[int] = (16, 32, 64, 128),
         depths: Sequence[int] = (2, 2, 6, 2),
         heads: Sequence[int] = (1, 2, 4, 8),
-        radii: Sequence[int | None] = (3, 3, None, None),
+        radii: Sequence[int | str | None] = (3, 3, "all", "all"),
         stem_strides: Sequence[int] = (2, 2),
         padding_mode: str = "zeros",
         head_fields: int = 0,
@@ -51,38 +54,44 @@ class GCSAPyramid(Backbone):
         dtype: torch.dtype | None = None,
         **block: Any,
     ) -> None:
-        if not len(fields) == len(depths) == len(heads) == len(radii):
+        check_sequence(fields=fields, depths=depths, heads=heads)
+        if isinstance(radii, str) or not len(fields) == len(depths) == len(heads) == len(radii):
             raise ValueError(
                 f"fields, depths, heads and radii need one entry a stage each, not {len(fields)}, {len(depths)}, "
                 f"{len(heads)} and {len(radii)}"
             )
+        check_rate(drop_path_rate=drop_path_rate)
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        block = {"proj_drop": proj_drop_rate, "padding_mode": padding_mode, **block, **factory}
+        stride = total_stride(stem_strides)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
-        stages: list[nn.Module] = []
-        feature_info = []
-        stride = math.prod(stem_strides)
-        for i, (width, radius) in enumerate(zip(fields, radii, strict=True)):
-            stage: list[nn.Module] = []
+
+        def stage(i: int) -> nn.Module:
+            layers: list[nn.Module] = []
             if i > 0:
-                stage.append(Downsample(fields[i - 1], width, h, padding_mode, **factory))
-                stride *= 2
-            near = {} if radius is None else {"radius": radius}
-            arguments = {**near, "proj_drop": proj_drop_rate, "padding_mode": padding_mode, **block, **factory}
-            stage += [Block(width, heads[i], h, drop_path=next(rates), **arguments) for _ in range(depths[i])]
-            stages.append(nn.Sequential(*stage))
-            feature_info.append(dict(num_chs=width * h.order, reduction=stride, module=f"stages.{i}"))
+                layers.append(Downsample(fields[i - 1], fields[i], h, padding_mode, **factory))
+            near = {} if radii[i] in (None, "all") else {"radius": radii[i]}  # which not every attention takes
+            arguments = {**near, **block}
+            layers += [Block(fields[i], heads[i], h, drop_path=next(rates), **arguments) for _ in range(depths[i])]
+            return nn.Sequential(*layers)
+
         super().__init__(
             h,
-            Stem(in_chans, fields[0], h, stem_strides, padding_mode, **factory),
-            stages,
-            feature_info,
+            lambda: Stem(in_chans, fields[0], h, stem_strides, padding_mode, **factory),
+            lambda: [stage(i) for i in range(len(fields))],
+            [
+                dict(num_chs=width * h.order, reduction=stride * 2**i, module=f"stages.{i}")
+                for i, width in enumerate(fields)
+            ],
             fields[-1],
-            num_classes,
-            in_chans,
-            img_size,
-            dict(hidden_fields=head_fields, pool=global_pool, drop_rate=drop_rate),
-            factory,
+            num_classes=num_classes,
+            in_chans=in_chans,
+            head_fields=head_fields,
+            global_pool=global_pool,
+            drop_rate=drop_rate,
+            img_size=img_size,
+            **factory,
         )
 
 
@@ -92,18 +101,106 @@ SIZES: dict[str, dict[str, Any]] = {
     "gcsa_pyramid_small": dict(fields=(16, 32, 80, 160), depths=(2, 2, 8, 2), heads=(1, 2, 5, 10)),
     "gcsa_pyramid_base": dict(fields=(24, 48, 128, 256), depths=(2, 3, 12, 3), heads=(1, 3, 8, 16)),
 }
-DEFAULT_GROUPS = dict.fromkeys(SIZES, "c4")
-CFGS = dict.fromkeys(SIZES, default_cfg((3, 224, 224), 32))
+
+default_cfgs = with_groups(dict.fromkeys(SIZES, default_cfg((3, 224, 224), 32)))
 
 
-def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any) -> GCSAPyramid:
+def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GCSAPyramid:
     arguments = {**SIZES[size], "separable": True, "layer_scale": 1e-4, "group": group, **kwargs}
     if "fields" not in kwargs:
-        order = make_group(group).order
+        order = make_group(arguments["group"]).order
         stages = zip(SIZES[size]["fields"], SIZES[size]["heads"], strict=True)
         arguments["fields"] = tuple(fields_for(fields, order, heads) for fields, heads in stages)
-    feature_cfg = dict(out_indices=tuple(range(len(arguments["depths"]))), feature_cls="getter")
-    return build_model_with_cfg(GCSAPyramid, variant, pretrained, feature_cfg=feature_cfg, **arguments)
+    check_sequence(depths=arguments["depths"])
+    feature_cfg = features_of(len(arguments["depths"]))
+    return build_model_with_cfg(GCSAPyramid, name, pretrained, feature_cfg=feature_cfg, **arguments)
 
 
-register_family(__name__, _create, DEFAULT_GROUPS, CFGS)
+@register_model
+def gcsa_pyramid_tiny(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """Four stages, the smallest."""
+    return _create("gcsa_pyramid_tiny", "gcsa_pyramid_tiny", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_tiny_c4(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_tiny` of c4."""
+    return _create("gcsa_pyramid_tiny_c4", "gcsa_pyramid_tiny", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_tiny_c8(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_tiny` of c8."""
+    return _create("gcsa_pyramid_tiny_c8", "gcsa_pyramid_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_tiny_d4(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_tiny` of d4."""
+    return _create("gcsa_pyramid_tiny_d4", "gcsa_pyramid_tiny", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_tiny_d8(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_tiny` of d8."""
+    return _create("gcsa_pyramid_tiny_d8", "gcsa_pyramid_tiny", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_small(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """Four stages, of the size of a ResNet-18."""
+    return _create("gcsa_pyramid_small", "gcsa_pyramid_small", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_small_c4(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_small` of c4."""
+    return _create("gcsa_pyramid_small_c4", "gcsa_pyramid_small", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_small_c8(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_small` of c8."""
+    return _create("gcsa_pyramid_small_c8", "gcsa_pyramid_small", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_small_d4(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_small` of d4."""
+    return _create("gcsa_pyramid_small_d4", "gcsa_pyramid_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_small_d8(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_small` of d8."""
+    return _create("gcsa_pyramid_small_d8", "gcsa_pyramid_small", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_base(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """Four stages, the largest."""
+    return _create("gcsa_pyramid_base", "gcsa_pyramid_base", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_base_c4(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_base` of c4."""
+    return _create("gcsa_pyramid_base_c4", "gcsa_pyramid_base", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_base_c8(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_base` of c8."""
+    return _create("gcsa_pyramid_base_c8", "gcsa_pyramid_base", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_base_d4(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_base` of d4."""
+    return _create("gcsa_pyramid_base_d4", "gcsa_pyramid_base", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pyramid_base_d8(pretrained: bool = False, **kwargs: Any) -> GCSAPyramid:
+    """`gcsa_pyramid_base` of d8."""
+    return _create("gcsa_pyramid_base_d8", "gcsa_pyramid_base", "d8", pretrained, kwargs)

@@ -12,16 +12,17 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from timm.layers import DropPath
-from timm.models import build_model_with_cfg
+from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.block import FieldMlp
+from gcsa.layers.block import FieldMlp, mlp_width
+from gcsa.layers.checks import check_reach
 from gcsa.layers.head import from_nchw, to_nchw
 from gcsa.layers.norm import FieldNorm
-from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention, check_radius
-from gcsa.models.backbone import Backbone, fields_for
-from gcsa.models.registry import default_cfg, register_family
+from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
+from gcsa.models.backbone import Isotropic, features_of, fields_for
+from gcsa.models.registry import default_cfg, with_groups
 
 
 class LiftingStem(nn.Module):
@@ -70,7 +71,7 @@ class RelativeBlock(nn.Module):
         self.norm1 = FieldNorm(fields, group.order, **factory)
         self.attn = RelativeSelfAttention(fields, heads, group, proj_drop=proj_drop, **attention, **factory)
         self.norm2 = FieldNorm(fields, group.order, **factory)
-        self.mlp = FieldMlp(fields, int(fields * mlp_ratio), group, proj_drop, **factory)
+        self.mlp = FieldMlp(fields, mlp_width(fields, mlp_ratio), group, proj_drop, **factory)
         self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -78,18 +79,22 @@ class RelativeBlock(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class GSA(Backbone):
+class GSA(Isotropic):
     """G-SA transformer.
 
     Args:
         group: "c" or "d" and a number of rotations.
         encoding: "corrected" or "gevit", or "original", with which the model is not equivariant.
-        radius: of the blocks' neighbourhoods in positions; None: all positions.
+        radius: of the blocks' neighbourhoods in positions; "all": all positions.
         lift_radius, lift_heads: of the lifting self-attention, in pixels; lift_heads must divide `fields`.
         stride: pixels a side that the stem averages to one position.
         waves: hidden numbers of the spatial encodings.
         mlp_ratio: hidden fields of the MLP, as a multiple of `fields`.
         The others are as in `GCSA`.
+
+    Raises:
+        ValueError: an argument of a wrong type or range; in forward, an image whose sides are no multiples of the
+            stride, or whose map is smaller than the radius.
     """
 
     def __init__(
@@ -98,7 +103,7 @@ class GSA(Backbone):
         in_chans: int = 3,
         group: str = "c4",
         encoding: str = "corrected",
-        radius: int | None = None,
+        radius: int | str | None = "all",
         fields: int = 16,
         depth: int = 4,
         heads: int = 2,
@@ -116,32 +121,30 @@ class GSA(Backbone):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if depth < 1:
-            raise ValueError(f"depth must be 1 or more, not {depth}")
-        if stride < 1:
-            raise ValueError(f"stride must be 1 or more, not {stride}")
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         attention = dict(encoding=encoding, radius=radius, waves=waves)
-        rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
         super().__init__(
             h,
-            LiftingStem(in_chans, fields, lift_heads, h, lift_radius, stride, waves, factory),
-            [RelativeBlock(fields, heads, h, mlp_ratio, rate, proj_drop_rate, factory, **attention) for rate in rates],
-            [dict(num_chs=fields * h.order, reduction=stride, module=f"stages.{i}") for i in range(depth)],
+            lambda: LiftingStem(in_chans, fields, lift_heads, h, lift_radius, stride, waves, factory),
+            lambda rate: RelativeBlock(fields, heads, h, mlp_ratio, rate, proj_drop_rate, factory, **attention),
             fields,
-            num_classes,
-            in_chans,
-            img_size,
-            dict(hidden_fields=head_fields, pool=global_pool, drop_rate=drop_rate),
-            factory,
+            depth,
+            stride,
+            drop_path_rate,
+            num_classes=num_classes,
+            in_chans=in_chans,
+            head_fields=head_fields,
+            global_pool=global_pool,
+            drop_rate=drop_rate,
+            img_size=img_size,
+            **factory,
         )
 
     def check_input_size(self, height: int, width: int) -> None:
-        """As in `Backbone`; also ValueError for a map smaller than a neighbourhood."""
+        """As in `Backbone`; also ValueError for an image smaller than the lifting's neighbourhood."""
         super().check_input_size(height, width)
-        check_radius(self.stem.attn.radius, height, width)  # type: ignore[union-attr]
-        check_radius(self.stages[0].attn.radius, height // self.multiple, width // self.multiple)  # type: ignore[union-attr]
+        check_reach(self.stem.attn.radius, height, width)  # type: ignore[union-attr]
 
 
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).
@@ -151,22 +154,87 @@ SIZES: dict[str, dict[str, Any]] = {
     "gsa_small": dict(fields=16, depth=6, heads=4, radius=2, stride=8, head_fields=128),
     "z2sa_tiny": {**TINY, "fields": 10},  # as many parameters as gsa_tiny
 }
-DEFAULT_GROUPS = {"gsa_tiny": "c4", "gsa_small": "c4", "z2sa_tiny": "c1"}
 
-CFGS = {
-    "gsa_tiny": default_cfg((1, 28, 28), 4, num_classes=10, first_conv="stem.attn.qkv"),
-    "gsa_small": default_cfg((3, 96, 96), 8, num_classes=2, first_conv="stem.attn.qkv"),
-    "z2sa_tiny": default_cfg((1, 28, 28), 4, num_classes=10, first_conv="stem.attn.qkv"),
-}
+default_cfgs = with_groups(
+    {
+        "gsa_tiny": default_cfg((1, 28, 28), 4, num_classes=10, first_conv="stem.attn.qkv"),
+        "gsa_small": default_cfg((3, 96, 96), 8, num_classes=2, first_conv="stem.attn.qkv"),
+        "z2sa_tiny": default_cfg((1, 28, 28), 4, num_classes=10, first_conv="stem.attn.qkv"),
+    },
+    bare=("z2sa_tiny",),
+)
 
 
-def _create(size: str, variant: str, group: str, pretrained: bool, **kwargs: Any) -> GSA:
+def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GSA:
     arguments = {**SIZES[size], "group": group, **kwargs}
     if "fields" not in kwargs:
         # Whole heads of the lifting, whose number the heads of the blocks divide.
-        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(group).order, heads=4)
-    feature_cfg = dict(out_indices=tuple(range(arguments["depth"])), feature_cls="getter")
-    return build_model_with_cfg(GSA, variant, pretrained, feature_cfg=feature_cfg, **arguments)
+        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(arguments["group"]).order, heads=4)
+    feature_cfg = features_of(arguments["depth"])
+    return build_model_with_cfg(GSA, name, pretrained, feature_cfg=feature_cfg, **arguments)
 
 
-register_family(__name__, _create, DEFAULT_GROUPS, CFGS, bare=("z2sa_tiny",))
+@register_model
+def gsa_tiny(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """G-SA for 28 x 28 images, at most 100k parameters."""
+    return _create("gsa_tiny", "gsa_tiny", "c4", pretrained, kwargs)
+
+
+@register_model
+def gsa_tiny_c4(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """`gsa_tiny` of c4."""
+    return _create("gsa_tiny_c4", "gsa_tiny", "c4", pretrained, kwargs)
+
+
+@register_model
+def gsa_tiny_c8(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """`gsa_tiny` of c8."""
+    return _create("gsa_tiny_c8", "gsa_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gsa_tiny_d4(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """`gsa_tiny` of d4."""
+    return _create("gsa_tiny_d4", "gsa_tiny", "d4", pretrained, kwargs)
+
+
+@register_model
+def gsa_tiny_d8(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """`gsa_tiny` of d8."""
+    return _create("gsa_tiny_d8", "gsa_tiny", "d8", pretrained, kwargs)
+
+
+@register_model
+def gsa_small(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """G-SA for 96 x 96 images."""
+    return _create("gsa_small", "gsa_small", "c4", pretrained, kwargs)
+
+
+@register_model
+def gsa_small_c4(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """`gsa_small` of c4."""
+    return _create("gsa_small_c4", "gsa_small", "c4", pretrained, kwargs)
+
+
+@register_model
+def gsa_small_c8(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """`gsa_small` of c8."""
+    return _create("gsa_small_c8", "gsa_small", "c8", pretrained, kwargs)
+
+
+@register_model
+def gsa_small_d4(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """`gsa_small` of d4."""
+    return _create("gsa_small_d4", "gsa_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gsa_small_d8(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """`gsa_small` of d8."""
+    return _create("gsa_small_d8", "gsa_small", "d8", pretrained, kwargs)
+
+
+@register_model
+def z2sa_tiny(pretrained: bool = False, **kwargs: Any) -> GSA:
+    """Self-attention on Z^2 with relative encodings, for 28 x 28 images."""
+    return _create("z2sa_tiny", "z2sa_tiny", "c1", pretrained, kwargs)

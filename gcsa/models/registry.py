@@ -1,15 +1,12 @@
-"""Registration of a model family in timm: each size under its bare name and for each of the usual groups."""
+"""What the families need to register with timm: its description of a model, and the groups that names end in."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from timm.data import IMAGENET_INCEPTION_MEAN, IMAGENET_INCEPTION_STD
-from timm.models import generate_default_cfgs, register_model
-
-from gcsa.models.backbone import Backbone
+from timm.models import generate_default_cfgs
 
 GROUPS = ("c4", "c8", "d4", "d8")
 
@@ -33,37 +30,18 @@ def default_cfg(
     )
 
 
-def register_family(
-    module: str,
-    create: Callable[..., Backbone],
-    groups: dict[str, str],
-    cfgs: dict[str, dict[str, Any]],
-    bare: Collection[str] = (),
-) -> None:
-    """Registers `size` and `size_c4`, `size_c8`, ... for each size in `groups` (size to default group); those in `bare`
-    under the first name only.
-
-    `create(size, variant, group, pretrained, **kwargs)` builds the model; the entry points become members of
-    `module`, as timm expects of a model file.
-    """
-    variants = {
-        f"{size}{suffix}": (size, group)
-        for size, default in groups.items()
-        for suffix, group in [("", default), *((f"_{group}", group) for group in GROUPS if size not in bare)]
-    }
-    namespace = sys.modules[module]
-    namespace.__dict__["default_cfgs"] = generate_default_cfgs(
-        {name: cfgs[size] for name, (size, _) in variants.items()}
+def with_groups(cfgs: dict[str, dict[str, Any]], bare: Collection[str] = ()) -> Any:
+    """timm's `default_cfgs` of each size, and of `size_c4`, `size_c8`, ... but for the sizes in `bare`."""
+    return generate_default_cfgs(
+        {
+            name: cfg
+            for size, cfg in cfgs.items()
+            for name in (size, *(f"{size}_{group}" for group in GROUPS if size not in bare))
+        }
     )
-    for name, (size, group) in variants.items():
-        entry_point = _entry_point(create, size, name, group)
-        entry_point.__name__ = entry_point.__qualname__ = name
-        entry_point.__module__ = module
-        namespace.__dict__[name] = register_model(entry_point)
 
 
-def _entry_point(create: Callable[..., Backbone], size: str, name: str, group: str) -> Callable[..., Backbone]:
-    def entry_point(pretrained: bool = False, **kwargs: Any) -> Backbone:
-        return create(size, name, kwargs.pop("group", group), pretrained, **kwargs)
-
-    return entry_point
+def refuse_features_only(name: str, options: dict[str, Any]) -> None:
+    """Raises ValueError for `features_only`, which a model of one feature map after its last layer cannot give."""
+    if options.get("features_only"):
+        raise ValueError(f"{name} has no feature maps of stages: leave out features_only, and call forward_features")

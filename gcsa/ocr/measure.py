@@ -34,16 +34,16 @@ def measure(model: CTCRecognizer, batches: Iterable[LineBatch]) -> dict[str, flo
         for turn, readings in turned.items():
             readings += model.read(torch.rot90(images, turn // 90, (2, 3)), "any" if turns_too else "upright")
     scores = text_scores([reading.text for reading in upright], texts)
-    found: dict[str, float | list[float]] = {
+    rates: dict[str, float | list[float]] = {
         "cer": scores.cer,
         "cer_interval": list(scores.cer_interval),
         "wer": scores.wer,
         "wer_interval": list(scores.wer_interval),
     }
     if not turns_too:
-        return found | {"cer_upside_down": text_scores([reading.text for reading in turned[180]], texts).cer}
+        return rates | {"cer_upside_down": text_scores([reading.text for reading in turned[180]], texts).cer}
     same = [len({reading.text for reading in line}) == 1 for line in zip(*turned.values(), strict=True)]
-    return found | {
+    return rates | {
         "cer_any": text_scores([reading.text for reading in turned[0]], texts).cer,
         "turn_found": sum(reading.turn == 0 for reading in turned[0]) / len(texts),
         "same_when_turned": sum(same) / len(same),

@@ -1,11 +1,9 @@
 """Classification of images: a Lightning classifier around any timm model, `gcsa_*` or not, and what a run does with it."""
 
-import difflib
 from pathlib import Path
 from typing import Any, cast
 
 import pytorch_lightning as pl
-import timm
 import torch
 import torch.nn.functional as F
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
@@ -13,29 +11,15 @@ from torch import Tensor, nn
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassCalibrationError
 
+from gcsa.checkpoints import save_classifier
 from gcsa.data import create_datamodule
 from gcsa.evaluation import count_flops, summarize
+from gcsa.models.create import create_model
 from gcsa.training.adapt import attach
+from gcsa.training.checks import is_number
 from gcsa.training.distributed import log_training_loss, shard
-from gcsa.training.export_weights import save_pretrained_timm
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
-
-
-def create_timm_model(name: str, num_classes: int, in_chans: int, **kwargs: Any) -> nn.Module:
-    """A timm model from scratch; kwargs that are None keep the model's own default.
-
-    Raises ValueError for a name timm does not know and for arguments the model refuses.
-    """
-    if not timm.is_model(name):
-        close = difflib.get_close_matches(name, timm.list_models(), n=5, cutoff=0.5)
-        choices = sorted(set(timm.list_models("gcsa_*")) | set(close))
-        raise ValueError(f"unknown model {name!r}: choose one of {', '.join(choices)} or any of timm.list_models()")
-    try:
-        return timm.create_model(name, num_classes=num_classes, in_chans=in_chans, **kwargs)
-    except (TypeError, AssertionError) as error:
-        given = ", ".join(f"{key}={value!r}" for key, value in kwargs.items() if value is not None)
-        raise ValueError(f"timm model {name!r} does not take {given or 'these arguments'}: {error}") from error
 
 
 def scores(num_classes: int, prefix: str) -> MetricCollection:
@@ -52,7 +36,7 @@ def scores(num_classes: int, prefix: str) -> MetricCollection:
 class Classifier(pl.LightningModule):
     """Trains `model` on batches of images (B, C, H, W), float32, and labels (B,), int64.
 
-    model: `name` and keyword arguments for `create_timm_model`. optimizer: `opt`, `lr`, `weight_decay` and other
+    model: `name` and keyword arguments for `create_model`. optimizer: `opt`, `lr`, `weight_decay` and other
     arguments of timm's `create_optimizer_v2`. schedule: `name`, `warmup`, `final` of `make_schedule`. adapter: of
     `attach`; where there is a base, call `adapt` instead. Hyperparameters are plain dicts and scalars, so that
     checkpoints load with `weights_only=True`. Logs {val,test}/loss, accuracy, calibration_error and, for two classes,
@@ -72,9 +56,9 @@ class Classifier(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        if not 0 <= label_smoothing < 1:
+        if not (is_number(label_smoothing) and 0 <= label_smoothing < 1):
             raise ValueError(f"label_smoothing must be at least 0 and below 1, got {label_smoothing}")
-        self.model = create_timm_model(num_classes=num_classes, in_chans=in_chans, **model)
+        self.model = create_model(num_classes=num_classes, in_chans=in_chans, **model)
         if adapter is not None:
             self.model = attach(self.model, adapter)
         make_optimizer(self.model, optimizer)
@@ -130,6 +114,8 @@ class Classification:
             data = create_datamodule(seed=cfg["seed"], **cfg["data"])
         except TypeError as error:
             raise ValueError(f"data={cfg['data']['name']} does not take these options: {error}") from error
+        if data.num_classes < 2:
+            raise ValueError(f"data={data.name} has one class, {data.class_names[0]}: there is nothing to tell apart")
         if cfg["monitor"]["metric"] == "val/auroc" and data.num_classes != 2:
             raise ValueError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
         return data
@@ -160,8 +146,10 @@ class Classification:
     def export(self, classifier: Classifier, data: Any, folder: Path) -> str:
         """Writes the weights into `folder`; returns how timm names them."""
         side = data.image_size
+        about = {"data": data.name, "group": getattr(classifier.model, "group_name", "c1")}
         preprocessing = dict(input_size=(data.in_chans, side, side), mean=tuple(data.mean), std=tuple(data.std))
-        return f"local-dir:{save_pretrained_timm(classifier.model, folder, **preprocessing)}"
+        written = save_classifier(classifier.model, folder, about, label_names=data.class_names, **preprocessing)
+        return f"local-dir:{written}"
 
     def count_flops(self, classifier: Classifier, data: Any) -> int:
         """FLOPs of one image."""

@@ -9,12 +9,13 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
+from gcsa.checkpoints import read, save_recognizer
 from gcsa.evaluation import count_flops
 from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.measure import measure as measure_reading
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.ocr.recognizers.decoding import ctc_loss, greedy
-from gcsa.training.adapt import attach, check_adapter, read_base
+from gcsa.training.adapt import attach, check_adapter
 from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
@@ -95,12 +96,12 @@ class Recognition:
     def build_data(self, cfg: dict[str, Any]) -> LinesDataModule:
         """The data module of `cfg["data"]`, with the charset of the adapter's base to continue where there is one.
 
-        Raises ValueError for options that it refuses, and whatever `read_base` does.
+        Raises ValueError for options that it refuses, and whatever `gcsa.checkpoints.read` does.
         """
         options = {key: value for key, value in cfg["data"].items() if key != "name"}
         if cfg.get("adapter") is not None and options["charset"] is None:
             check_adapter(cfg["adapter"])
-            options["charset"] = read_base(cfg["adapter"]["base"]).characters
+            options["charset"] = read(cfg["adapter"]["base"]).characters
         try:
             return LinesDataModule(seed=cfg["seed"], **options)
         except TypeError as error:
@@ -118,11 +119,12 @@ class Recognition:
         )
         if data.step % module.model.stride != 0:
             raise ValueError(f"data.step={data.step} must be a multiple of {module.model.stride}, the encoder's stride")
+        data.pixels_per_step = module.model.stride / module.model.steps
         return module
 
     def export(self, recognizer: Recognizer, data: LinesDataModule, folder: Path) -> str:
-        """Writes the weights into `folder`, for `CTCRecognizer.from_pretrained` and transcribe.py; returns it."""
-        return str(recognizer.model.save_pretrained(folder))
+        """Writes the weights into `folder`, for transcribe.py; returns it."""
+        return str(save_recognizer(recognizer.model, folder, {"data": data.script or data.name}))
 
     def count_flops(self, recognizer: Recognizer, data: LinesDataModule) -> int:
         """FLOPs of a line of `COUNTED_WIDTH` pixels."""
@@ -132,10 +134,10 @@ class Recognition:
         self, recognizer: Recognizer, data: LinesDataModule, scores: dict[str, float], output_dir: Path
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """How the test lines are read, upright and turned, and lines for the screen."""
-        found = {
+        rates = {
             f"test/{name}": value for name, value in measure_reading(recognizer.model, data.test_dataloader()).items()
         }
-        lines = {"test CER": f"{found['test/cer']:.4f}", "test WER": f"{found['test/wer']:.4f}"}
-        if "test/same_when_turned" in found:
-            lines["read the same at any quarter turn"] = f"{found['test/same_when_turned']:.4f} of the lines"
-        return found, lines
+        lines = {"test CER": f"{rates['test/cer']:.4f}", "test WER": f"{rates['test/wer']:.4f}"}
+        if "test/same_when_turned" in rates:
+            lines["read the same at any quarter turn"] = f"{rates['test/same_when_turned']:.4f} of the lines"
+        return rates, lines

@@ -8,21 +8,17 @@ calls `adapt` on the fresh module, and `save_and_merge` at its end. The base sta
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.utilities import rank_zero_only
-from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 
-from gcsa.evaluation.load import DAMAGE
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.training.checks import check_shapes, positive_int
+from gcsa.checkpoints import check_tensors, load_tensors, read
+from gcsa.training.checks import positive_int
 
 FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
 """Ends of the model options that may differ from the base's, or that the shapes of its tensors tell already."""
@@ -38,7 +34,7 @@ def adapt(module: pl.LightningModule, adapter: Mapping[str, Any]) -> None:
     """
     check_adapter(adapter)
     options = {key: value for key, value in adapter.items() if key != "base"}
-    fresh = load_base(module.model, adapter["base"], module.hparams.get("model", {}))  # type: ignore[arg-type]
+    fresh = load_base(module.model, adapter["base"], module.hparams.get("model", {}))
     if options:
         module.hparams["adapter"] = {**options, "train_head": options["train_head"] or fresh}
         module.model = attach(module.model, module.hparams["adapter"])  # type: ignore[arg-type]
@@ -77,9 +73,10 @@ def save_and_merge(module: pl.LightningModule, folder: Path) -> Path:
     """Writes the adapter as PEFT does, and leaves the plain, merged model in `module.model`. Returns `folder`."""
     adapted: Any = module.model
     adapted.save_pretrained(str(folder))
-    module.model = adapted.merge_and_unload(safe_merge=True)
-    if isinstance(module.model, CTCRecognizer):
-        module.model.save_charset(folder)
+    merged = adapted.merge_and_unload(safe_merge=True)
+    if hasattr(merged, "save_charset"):  # a recogniser of text lines
+        merged.save_charset(folder)
+    module.model = merged
     return folder
 
 
@@ -93,74 +90,40 @@ def count_parameters(model: nn.Module) -> tuple[int, int]:
 def classifier_names(model: nn.Module) -> list[str]:
     """The names of what `get_classifier()` returns; timm's distilled models have two."""
     get_classifier = getattr(model, "get_classifier", None)
-    found = get_classifier() if callable(get_classifier) else ()
-    heads = found if isinstance(found, tuple | list) else (found,)
+    heads = get_classifier() if callable(get_classifier) else ()
+    heads = heads if isinstance(heads, tuple | list) else (heads,)
     return [name for name, module in model.named_modules() if any(module is head for head in heads)]
 
 
-class Base(NamedTuple):
-    """The weights of a trained model, the options that it was made with, and the charset of a recogniser."""
-
-    weights: dict[str, Tensor]
-    options: dict[str, Any]
-    characters: str | None = None
-
-
-def load_base(model: nn.Module, source: str, options: Mapping[str, Any]) -> bool:
+def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     """Loads the weights of `source` into `model`, made with `options`. Returns whether the classifier did not fit and
     was left fresh; that of a recogniser keeps what it knows (`CTCRecognizer.grown`)."""
-    weights, made_with, characters = read_base(source)
+    base = read(source)
+    weights, characters = base.tensors, base.characters
+    made_with = {"name": base.architecture, **base.options}
     wanted = model.state_dict()
     head = tuple(f"{name}." for name in classifier_names(model))
     of_head = {name for name in weights.keys() | wanted.keys() if name.startswith(head)}
     if characters is not None:
-        check_shapes(source, *({n: t for n, t in tensors.items() if n not in of_head} for tensors in (weights, wanted)))
-        weights = model.grown(weights, characters)  # type: ignore[operator]
-        made_with, options = CTCRecognizer(characters, **made_with).options, model.options  # type: ignore[assignment]
+        check_tensors(
+            source, *({n: t for n, t in tensors.items() if n not in of_head} for tensors in (weights, wanted))
+        )
+        weights = model.grown(weights, characters)
+        made_with = {**model.defaults, "encoder": base.architecture, **base.options}
+        options = model.options
     fresh = any(name not in weights or weights[name].shape != wanted[name].shape for name in of_head & wanted.keys())
     if fresh:
         weights, wanted = (
             {name: tensor for name, tensor in tensors.items() if name not in of_head} for tensors in (weights, wanted)
         )
-    check_shapes(source, weights, wanted)
+    check_tensors(source, weights, wanted)
     # Some options, such as the number of heads, change no shape.
     for key in sorted(key for key in made_with.keys() | options.keys() if not key.endswith(FREE_OPTIONS)):
         if made_with.get(key) != options.get(key):
-            mine, other = ("null" if made.get(key) is None else made[key] for made in (options, made_with))
+            mine, other = ("null" if given.get(key) is None else given[key] for given in (options, made_with))
             raise ValueError(f"{source} was made with model.{key}={other}, not {mine}: pass that")
-    try:
-        model.load_state_dict(weights, strict=not fresh)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"{source} does not fit the model: {' '.join(str(error).split())}") from error
+    load_tensors(model, weights, source, strict=not fresh)
     return fresh
-
-
-def read_base(source: str) -> Base:
-    """What a checkpoint of train.py, or a folder of weights, holds.
-
-    Raises FileNotFoundError for a missing file and ValueError for a damaged one, or one of a run with an adapter.
-    """
-    folder = Path(source.removeprefix("local-dir:"))
-    files = [folder / "config.json", folder / "model.safetensors"] if source.startswith("local-dir:") else [folder]
-    for file in files:
-        if not file.is_file():
-            raise FileNotFoundError(f"there is no {file}: give adapter.base a .ckpt of train.py or local-dir:FOLDER")
-    try:
-        if len(files) == 2:
-            config = json.loads(files[0].read_text(encoding="utf-8"))
-            characters = config.pop("characters", None)
-            options = config
-            if characters is None:
-                options = {"name": config["architecture"], **config.get("model_args", {})}
-            return Base(load_file(files[1]), options, characters)
-        stored = torch.load(source, map_location="cpu", weights_only=True)
-        tensors, made = stored["state_dict"].items(), stored["hyper_parameters"]
-        weights = {name.removeprefix("model."): tensor for name, tensor in tensors if name.startswith("model.")}
-    except DAMAGE as error:
-        raise ValueError(f"{source} is damaged or not weights of train.py ({type(error).__name__})") from error
-    if made.get("adapter"):
-        raise ValueError(f"{source} has an adapter already: give the merged model, the weights folder of that run")
-    return Base(weights, made.get("model", {}), made.get("characters"))
 
 
 def check_installed() -> None:

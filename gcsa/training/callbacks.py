@@ -3,24 +3,33 @@
 import random
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ProgressBar, RichProgressBar, WeightAveraging
-from torch import Tensor
+from torch import Tensor, nn
+
+
+def running_statistics(model: nn.Module) -> list[Tensor]:
+    """The means and variances that batch norm keeps for evaluation."""
+    names = ("running_mean", "running_var")
+    return [buffer for name, buffer in model.named_buffers() if name.rpartition(".")[2] in names]
 
 
 class EMA(WeightAveraging):
-    """Exponential moving average of the parameters; buffers are copied. Validation and checkpoints use the average.
+    """Exponential moving average of the parameters and of the statistics of batch norm, which belong to the weights that
+    they were taken with (as timm's ModelEmaV3). Validation and checkpoints use the average.
 
-    The decay rises as (1 + n) / (10 + n) with the number n of updates until it reaches `decay`, so that short runs
-    are not held back by their first steps. Raises ValueError for a decay outside [0, 1).
+    Other buffers are copied: an average of two draws of random features is no draw. The decay rises as
+    (1 + n) / (10 + n) with the number n of updates until it reaches `decay`, so that short runs are not held back by
+    their first steps. Raises ValueError for a decay outside [0, 1).
     """
 
     def __init__(self, decay: float = 0.999) -> None:
-        if not 0 <= decay < 1:
+        if not (isinstance(decay, int | float) and 0 <= decay < 1):
             raise ValueError(f"the EMA decay must be at least 0 and below 1, got {decay}")
         self.decay = decay
         super().__init__(use_buffers=False, multi_avg_fn=self._average)
@@ -35,11 +44,24 @@ class EMA(WeightAveraging):
             if trainer.precision == "64-true":
                 self._average_model.double()
 
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert self._average_model is not None
+        statistics, updates = running_statistics(self._average_model), self._latest_update_step
+        averages = [statistic.clone() for statistic in statistics]
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)  # copies all buffers
+        if averages and self._latest_update_step > updates and self._average_model.n_averaged > 1:
+            torch._foreach_lerp_(averages, statistics, self._share(updates))
+            torch._foreach_copy_(statistics, averages)
+
     def _average(self, averages: list[Tensor], parameters: list[Tensor], _: Tensor) -> None:
-        updates = self._latest_update_step
-        decay = min(self.decay, (1 + updates) / (10 + updates))
         latest = [parameter.to(average.dtype) for parameter, average in zip(parameters, averages, strict=True)]
-        torch._foreach_lerp_(averages, latest, 1 - decay)
+        torch._foreach_lerp_(averages, latest, self._share(self._latest_update_step))
+
+    def _share(self, updates: int) -> float:
+        """Of the latest values in the average, after `updates`."""
+        return 1 - min(self.decay, (1 + updates) / (10 + updates))
 
 
 class StepSeed(pl.Callback):
@@ -61,7 +83,8 @@ class StepSeed(pl.Callback):
 
 
 class StopOnNaN(pl.Callback):
-    """Ends the run with FloatingPointError when a training loss is not finite, naming batch, epoch and learning rate.
+    """Ends the run with FloatingPointError when a training loss is not finite, naming batch, epoch and learning rate, or
+    when weights are not that a checkpoint would hold: the one before it is kept.
 
     On a CPU every batch is checked at once; on a device every `every_n_steps` batches, at each epoch's end and before
     each checkpoint, because looking at a loss waits for the device.
@@ -89,6 +112,8 @@ class StopOnNaN(pl.Callback):
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Any) -> None:
         self._check()
+        for key in ("current_model_state", "state_dict"):
+            check_finite(checkpoint.get(key, {}), trainer.global_step)
 
     def _check(self) -> None:
         losses, steps = self._losses, self._steps
@@ -102,6 +127,18 @@ class StopOnNaN(pl.Callback):
                     f"the training loss is {value} at batch {batch_idx} of epoch {epoch}, where the learning rate is "
                     f"{lr:.3g}: lower optimizer.lr, clip gradients (trainer.gradient_clip_val) or look at that batch"
                 )
+
+
+def check_finite(state: Mapping[str, Tensor], step: int) -> None:
+    """Raises FloatingPointError, naming the first, where a tensor of `state` holds NaN or infinity."""
+    numbers = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
+    finite = [tensor.isfinite().all() for tensor in numbers.values()]
+    if finite and not torch.stack(finite).all():  # one wait for the device
+        name = next(name for name, good in zip(numbers, finite, strict=True) if not good)
+        raise FloatingPointError(
+            f"the weights hold NaN or infinity after step {step}, first in {name}, so they are not saved: the earlier "
+            "checkpoints are kept; lower optimizer.lr or clip gradients (trainer.gradient_clip_val)"
+        )
 
 
 class EpochLines(ProgressBar):

@@ -1,11 +1,31 @@
-"""Checkpoints that a kill at any moment leaves whole."""
+"""Checkpoints that a kill at any moment leaves whole, and that only the run they belong to continues."""
 
 import os
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 from lightning_fabric.plugins import TorchCheckpointIO
+from pytorch_lightning.callbacks import Checkpoint
+
+from gcsa.checkpoints import read_checkpoint
+from gcsa.training.checks import check_validated
+from gcsa.training.interruption import Signals
+
+CONFIG = "gcsa_config"
+"""Where a checkpoint keeps conf/train.yaml as plain values."""
+MAY_CHANGE = (
+    *("ckpt_path", "output_dir", "checkpoint_every_n_steps", "test", "threads", "logger*"),
+    *("compile", "checkpoint_activations", "matmul_precision"),
+    *("data.root", "data.path", "data.num_workers", "data.download", "data.max_memory_gb"),
+    *("trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy*"),
+    *("trainer.max_epochs", "trainer.max_steps", "trainer.log_every_n_steps", "trainer.enable_*"),
+    *("callbacks.last*", "callbacks.learning_rate*", "callbacks.progress*"),
+)
+"""What a resumed run may do otherwise: how long, where, and what it shows; conf/train.yaml says so at `ckpt_path`."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -18,8 +38,139 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | os.PathLike[str], storage_options: Any = None
     ) -> None:
+        """Raises OSError, in one sentence, where it cannot write; an earlier file of that name is then kept."""
         target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.part")
-        torch.save(checkpoint, part)
-        os.replace(part, target)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())  # some file systems say only here that they are full
+            os.replace(part, target)
+        except (OSError, RuntimeError) as error:  # torch's writer turns the first into the second
+            reason = getattr(error.__context__ if isinstance(error, RuntimeError) else error, "strerror", None)
+            kept = "the earlier one is kept" if target.exists() else "nothing was kept"
+            raise OSError(
+                f"cannot write the checkpoint {target} ({reason or 'the disk may be full'}), {kept}: make room in "
+                f"{target.parent} or set another output_dir"
+            ) from error
+        finally:
+            part.unlink(missing_ok=True)
+
+    def load_checkpoint(self, path: str | os.PathLike[str], *_: Any, **__: Any) -> dict[str, Any]:
+        """What is in `path`, read through the one door, in the folder where it is now.
+
+        Lightning deletes the files that a checkpoint calls earlier best ones, and a run reads the best one: they are
+        looked for beside the checkpoint, wherever it says that they are.
+        """
+        stored = read_checkpoint(Path(path))
+        folder = Path(path).parent
+        for state in stored.get("callbacks", {}).values():
+            for key in ("best_model_path", "kth_best_model_path", "last_model_path"):
+                if state.get(key):
+                    state[key] = str(folder / Path(state[key]).name)
+            if "best_k_models" in state:
+                state["best_k_models"] = {
+                    str(folder / Path(name).name): score for name, score in state["best_k_models"].items()
+                }
+            if "dirpath" in state:
+                state["dirpath"] = str(folder)
+        return stored
+
+
+class LastCheckpoint(Checkpoint):
+    """`dirpath`/last.ckpt: at the end of each epoch, every `every_n_steps` optimizer steps within it, and where a signal
+    asks the run to stop, which it then does.
+
+    Nothing is saved after the last batch of an epoch but before its validation: a run resumed from there would leave
+    the validation out.
+    """
+
+    signals: Signals | None = None
+    """Set by whoever handles them."""
+
+    def __init__(self, dirpath: str | Path, every_n_steps: int | None = None) -> None:
+        self.path = Path(dirpath) / "last.ckpt"
+        self.every_n_steps = every_n_steps
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.signals is not None:
+            self.signals.install()  # again: Lightning has just put its own there
+            self.signals.deferred = True
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.is_last_batch or (batch_idx + 1) % trainer.accumulate_grad_batches != 0:
+            return
+        due = self.every_n_steps is not None and trainer.global_step % self.every_n_steps == 0
+        self._save_if(trainer, due, batch_idx)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._save_if(trainer, True, -1)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.signals is not None:
+            self.signals.deferred = False
+            if self.signals.received is not None:
+                self.signals.stop()
+
+    def _save_if(self, trainer: pl.Trainer, due: bool, batch_idx: int) -> None:
+        asked = self.signals is not None and self.signals.asked(trainer, batch_idx)
+        if due or asked:
+            trainer.save_checkpoint(self.path)
+        if self.signals is not None and asked:
+            self.signals.stop()
+
+
+class RunConfig(pl.Callback):
+    """Keeps the configuration of a run, plain values, in each of its checkpoints.
+
+    Raises ValueError before training where it would end without a validation, which only the size of the data tells.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        check_validated(trainer)
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Any) -> None:
+        checkpoint[CONFIG] = self.config
+
+
+def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
+    """Raises ValueError, naming the keys, where the checkpoint `path` belongs to a run with another configuration than
+    `config` in more than `MAY_CHANGE`, or does not say."""
+    stored = read_checkpoint(path).get(CONFIG)
+    if not isinstance(stored, dict):
+        raise ValueError(
+            f"{path} does not say with which configuration it was made, so it cannot be resumed: train again"
+        )
+    before, now = dict(leaves(stored)), dict(leaves(config))
+    changed = [
+        f"{key}={show(now, key)} (it was {show(before, key)})"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key) and not any(fnmatchcase(key, pattern) for pattern in MAY_CHANGE)
+    ]
+    if changed:
+        more = f" and {len(changed) - 5} others" if len(changed) > 5 else ""
+        raise ValueError(
+            f"{path} belongs to a run with other options than {', '.join(changed[:5])}{more}: resume it with its own "
+            "(epochs, devices, loggers and the like may change), or start another run in another output_dir"
+        )
+
+
+def leaves(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings with their dotted keys."""
+    if isinstance(node, Mapping):
+        for name, child in node.items():
+            yield from leaves(child, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, node
+
+
+def show(values: Mapping[str, Any], key: str) -> Any:
+    """A value as it is typed on the command line."""
+    return "not given" if key not in values else "null" if values[key] is None else values[key]

@@ -1,14 +1,19 @@
 """What can be refused before any data is read: values of the configuration, and checkpoints."""
 
+import math
 import os
-import pickle
-import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
-from torch import Tensor, nn
+from torch import nn
+
+from gcsa.checkpoints import check_tensors, read_checkpoint
+
+LARGEST_SEED = 2**32 - 1
+"""Lightning replaces others by a random one."""
 
 
 def positive_int(key: str, value: Any) -> None:
@@ -17,17 +22,34 @@ def positive_int(key: str, value: Any) -> None:
         raise ValueError(f"{key} must be a whole number above 0, got {value!r}")
 
 
+def is_number(value: Any) -> bool:
+    """Whether `value` is an integer or a float, infinity and NaN left out."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def not_negative(key: str, value: Any) -> None:
+    """Raises ValueError unless `value` is a number of at least zero."""
+    if not (is_number(value) and value >= 0):
+        raise ValueError(f"{key} must be a number, 0 or more, got {value!r}")
+
+
+def one_of(key: str, value: Any, choices: Collection[Any]) -> None:
+    """Raises ValueError unless `value` is one of `choices`."""
+    if value not in choices:
+        *others, last = (str(choice).lower() if isinstance(choice, bool) else str(choice) for choice in choices)
+        raise ValueError(f"{key} must be {', '.join(others)} or {last}, got {value!r}")
+
+
 def check_devices(accelerator: str, devices: Any) -> None:
     """Raises ValueError for an accelerator that is not here, and for more devices than the machine has."""
     gpu = accelerator in ("gpu", "cuda")
-    if accelerator not in ("cpu", "gpu", "cuda", "auto"):
-        raise ValueError(f"trainer.accelerator must be cpu, gpu or auto, got {accelerator!r}")
+    one_of("trainer.accelerator", accelerator, ("cpu", "gpu", "cuda", "auto"))
     if gpu and not torch.cuda.is_available():
         raise ValueError("trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer=cpu")
     if devices == "auto":
         return
     positive_int("trainer.devices", devices)
-    available = torch.cuda.device_count() if gpu else len(os.sched_getaffinity(0))
+    available = torch.cuda.device_count() if gpu else os.cpu_count() or 1
     if devices > available and accelerator != "auto":
         kind = "GPUs" if gpu else "CPU cores"
         raise ValueError(f"trainer.devices={devices}, but this machine has {available} {kind}")
@@ -46,36 +68,65 @@ def check_average(trainer: Mapping[str, Any], callbacks: Mapping[str, Any]) -> N
         )
 
 
+def check_trainer(trainer: Mapping[str, Any]) -> None:
+    """Raises ValueError, naming the key, for options of conf/trainer that cannot work, or that would end a run without
+    a best epoch. What Lightning refuses at once is left to it."""
+    check_devices(trainer["accelerator"], trainer["devices"])
+    for key in ("max_epochs", "accumulate_grad_batches", "log_every_n_steps", "num_nodes", "check_val_every_n_epoch"):
+        positive_int(f"trainer.{key}", trainer[key])
+    if trainer["max_steps"] != -1:
+        positive_int("trainer.max_steps", trainer["max_steps"])
+    if trainer["gradient_clip_val"] is not None:
+        not_negative("trainer.gradient_clip_val", trainer["gradient_clip_val"])
+    for key in ("limit_train_batches", "limit_val_batches"):
+        value = trainer[key]
+        if not (is_number(value) and value > 0 and (isinstance(value, int) or value <= 1)):
+            raise ValueError(
+                f"trainer.{key} must be a share above 0 and up to 1.0, or a number of batches, got {value!r}"
+            )
+    if trainer["check_val_every_n_epoch"] > trainer["max_epochs"]:
+        raise ValueError(
+            f"trainer.check_val_every_n_epoch={trainer['check_val_every_n_epoch']} is more than trainer.max_epochs="
+            f"{trainer['max_epochs']}: no epoch would be validated, so none could be the best"
+        )
+    if trainer.get("fast_dev_run"):
+        raise ValueError(
+            "trainer.fast_dev_run keeps no checkpoint: use trainer.max_epochs=1 trainer.limit_train_batches=1 "
+            "trainer.limit_val_batches=1 test=false"
+        )
+
+
 def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
     """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work; `monitored` are the task's."""
-    trainer = cfg["trainer"]
-    check_devices(trainer["accelerator"], trainer["devices"])
-    check_average(trainer, cfg["callbacks"])
-    for key in ("max_epochs", "accumulate_grad_batches", "log_every_n_steps"):
-        positive_int(f"trainer.{key}", trainer[key])
+    check_trainer(cfg["trainer"])
+    check_average(cfg["trainer"], cfg["callbacks"])
     positive_int("data.batch_size", cfg["data"]["batch_size"])
     for key in ("threads", "checkpoint_every_n_steps"):
         if cfg[key] is not None:
             positive_int(key, cfg[key])
-    if isinstance(cfg["seed"], bool) or not isinstance(cfg["seed"], int) or cfg["seed"] < 0:
-        raise ValueError(f"seed must be a whole number, 0 or more, got {cfg['seed']!r}")
+    if isinstance(cfg["seed"], bool) or not isinstance(cfg["seed"], int) or not 0 <= cfg["seed"] <= LARGEST_SEED:
+        raise ValueError(f"seed must be a whole number, 0 or more and at most {LARGEST_SEED}, got {cfg['seed']!r}")
+    for key in ("test", "compile", "checkpoint_activations"):
+        one_of(key, cfg[key], (True, False))
+    one_of("matmul_precision", cfg["matmul_precision"], ("highest", "high", "medium"))
+    if not isinstance(cfg["ckpt_path"], str | None):
+        raise ValueError(f"ckpt_path must be last, a .ckpt of train.py or null, got {cfg['ckpt_path']!r}")
     if cfg["monitor"]["metric"] not in monitored:
         raise ValueError(
             f"monitor.metric={cfg['monitor']['metric']} is not measured with data={cfg['data']['name']}: choose one of "
             f"{', '.join(monitored)}"
         )
-    if cfg["monitor"]["mode"] not in ("max", "min"):
-        raise ValueError(f"monitor.mode must be max or min, got {cfg['monitor']['mode']!r}")
+    one_of("monitor.mode", cfg["monitor"]["mode"], ("max", "min"))
 
 
-def check_shapes(source: str | Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Raises ValueError, naming the first tensor, where `source` does not hold the names and shapes of a model."""
-    shapes, expected = ({name: list(tensor.shape) for name, tensor in tensors.items()} for tensors in (found, wanted))
-    if shapes != expected:
-        name = min(name for name in shapes | expected if shapes.get(name) != expected.get(name))
+def check_validated(trainer: pl.Trainer) -> None:
+    """Raises ValueError where trainer.max_steps ends a fit, whose data are read, before its first validation."""
+    epochs = trainer.check_val_every_n_epoch or 1
+    steps = epochs * math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
+    if 0 <= trainer.max_steps < steps and isinstance(trainer.val_check_interval, float):
         raise ValueError(
-            f"{source} holds another architecture: its {name} is {shapes.get(name, 'missing')}, the model's is "
-            f"{expected.get(name, 'missing')}: pass the model options that run was made with"
+            f"trainer.max_steps={trainer.max_steps} ends the run before its first validation, after {steps} steps, so no "
+            f"epoch could be the best: use {steps} or more"
         )
 
 
@@ -93,11 +144,8 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) ->
     if not path.is_file():
         hint = ": give the folder of the run to resume as output_dir=..." if ckpt_path == "last" else ""
         raise FileNotFoundError(f"there is no checkpoint {path}{hint}")
-    try:
-        stored = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    except (OSError, RuntimeError, KeyError, EOFError, TypeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
-    check_shapes(path, stored, model.state_dict())
+    stored = read_checkpoint(path)["state_dict"]
+    check_tensors(path, stored, model.state_dict())
     # Sharded weights are loaded without it. Raises ValueError for another kernel basis.
     model.load_state_dict({name: t for name, t in stored.items() if name.endswith("_extra_state")}, strict=False)
     return path

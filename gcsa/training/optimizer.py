@@ -10,7 +10,11 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from timm.optim import create_optimizer_v2, list_optimizers
 from torch import nn
 
+from gcsa.training.checks import is_number, not_negative
 from gcsa.training.schedule import make_schedule
+
+LARGEST_LR = 1000
+"""Far beyond what any optimizer of timm asks for; torch's own bound, that of float32, is met in mid-training."""
 
 
 def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Optimizer:
@@ -21,6 +25,11 @@ def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Opt
         raise ValueError(
             f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}"
         )
+    if not (is_number(options["lr"]) and 0 < options["lr"] <= LARGEST_LR):
+        raise ValueError(f"optimizer.lr must be a number above 0 and at most {LARGEST_LR}, got {options['lr']!r}")
+    for key in ("weight_decay", "momentum"):
+        if options.get(key) is not None:
+            not_negative(f"optimizer.{key}", options[key])
     try:
         return create_optimizer_v2(model, **options)
     except TypeError as error:

@@ -4,13 +4,15 @@ import json
 import os
 import platform
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import timm
 import torch
+
+from gcsa.files import replacing
+from gcsa.published import PACKAGE
 
 
 def machine() -> dict[str, Any]:
@@ -35,19 +37,21 @@ def machine() -> dict[str, Any]:
 
 def git_commit() -> str | None:
     """The checked-out commit of this file's repository, "-dirty" if files differ; None outside git."""
+    if not (PACKAGE.parent / ".git").exists():  # installed, where any repository around it is another one
+        return None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        run = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+        run = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return run.stdout.strip() or None
 
 
 def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-        json.dump(content, file, indent=2)
-        file.write("\n")
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
+    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`.
+
+    Raises as `gcsa.files.replacing`.
+    """
+    with replacing(path) as part:
+        part.write_text(json.dumps(content, indent=2) + "\n")
     return path

@@ -1,6 +1,5 @@
 """One training run, from a configuration to checkpoints, exported weights and results.json."""
 
-import json
 import logging
 import time
 import warnings
@@ -11,13 +10,15 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, ProgressBar
 
+from gcsa.checkpoints import annotate
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN
-from gcsa.training.checkpoint_io import AtomicCheckpointIO
+from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run
 from gcsa.training.checks import check_config, resolve_checkpoint
 from gcsa.training.distributed import leave_group
+from gcsa.training.interruption import Signals, first_process, interruptible, only_run_in, was_requeued
 from gcsa.training.results import git_commit, machine, write_json
 from gcsa.training.task import Task
 
@@ -46,13 +47,18 @@ def checkpoint_activations(model: Any, name: str) -> None:
         raise ValueError(f"model={name} cannot checkpoint activations: leave checkpoint_activations=false") from error
 
 
-def build_trainer(cfg: DictConfig, output_dir: Path) -> pl.Trainer:
-    """The Lightning trainer with its callbacks and loggers; writes nothing yet."""
+def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = None) -> pl.Trainer:
+    """The Lightning trainer with its callbacks and loggers, which stops on `signals`; writes nothing yet."""
     loggers = [instantiate(node) for node in cfg.logger.values() if node is not None]
     callbacks = [instantiate(node) for node in cfg.callbacks.values() if node is not None]
-    callbacks += [StepSeed(cfg.seed), StopOnNaN(cfg.trainer.log_every_n_steps)]
+    callbacks += [StepSeed(cfg.seed), StopOnNaN(cfg.trainer.log_every_n_steps), RunConfig(recorded(cfg))]
+    for callback in callbacks:
+        if isinstance(callback, LastCheckpoint):
+            callback.signals = signals
     if not loggers:  # the learning rate then has nowhere to go, which Lightning would refuse
         callbacks = [callback for callback in callbacks if not isinstance(callback, LearningRateMonitor)]
+    if not cfg.trainer.enable_progress_bar:  # Lightning would refuse the bar that conf/callbacks asks for
+        callbacks = [callback for callback in callbacks if not isinstance(callback, ProgressBar)]
     return instantiate(
         cfg.trainer,
         callbacks=callbacks,
@@ -60,6 +66,18 @@ def build_trainer(cfg: DictConfig, output_dir: Path) -> pl.Trainer:
         plugins=[AtomicCheckpointIO()],
         default_root_dir=str(output_dir),
     )
+
+
+def plain(cfg: DictConfig, output_dir: str) -> dict[str, Any]:
+    """`cfg` with `output_dir`, resolved to plain values. Raises a ValueError of OmegaConf for a value that is missing."""
+    cfg = cfg.copy()
+    cfg.output_dir = output_dir
+    return OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)  # type: ignore[return-value]
+
+
+def recorded(cfg: DictConfig) -> dict[str, Any]:
+    """`cfg` as it is kept: without its folder, so that it can be compared anywhere."""
+    return plain(cfg, ".")
 
 
 def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
@@ -71,14 +89,23 @@ def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
 
 
 def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
-    """Fits, tests the best checkpoint once (if `test`), exports it and writes results.json into `output_dir`.
+    """Fits, exports the best checkpoint, tests it once (if `test`) and writes results.json into `output_dir`.
 
-    Returns the best value of the monitored validation metric, for sweeps. Raises ValueError or FileNotFoundError
-    for a configuration that cannot work, before any data is read, and FloatingPointError when the loss is not finite.
+    Returns the best value of the monitored validation metric, for sweeps. Raises ValueError or FileNotFoundError for a
+    configuration or a test set that cannot work, before anything is trained, FloatingPointError when a loss or a weight
+    is not finite, OSError where it cannot write, and Interrupted on a signal.
     """
-    config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)  # type: ignore[assignment]
+    cfg = cfg.copy()
+    cfg.output_dir = str(output_dir)  # of this run, also in a sweep
+    config = plain(cfg, cfg.output_dir)
     quiet_lightning()
     check_config(config, task.monitored)
+    with interruptible(output_dir) as signals, only_run_in(output_dir):
+        return fit_and_report(task, cfg, config, output_dir, signals)
+
+
+def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_dir: Path, signals: Signals) -> float:
+    """`train` without what surrounds it: the folder is this run's own, and signals are handled."""
     if cfg.threads is not None:
         torch.set_num_threads(cfg.threads)
     torch.set_float32_matmul_precision(cfg.matmul_precision)
@@ -89,16 +116,30 @@ def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
         checkpoint_activations(module.model, config["model"]["name"])
     if config.get("adapter") is not None:
         adapt(module, config["adapter"])
-    trainer = build_trainer(cfg, output_dir)
-    ckpt_path = resolve_checkpoint(config["ckpt_path"], output_dir / "checkpoints", module)
+    trainer = build_trainer(cfg, output_dir, signals)
     best_checkpoint(trainer)
+    ckpt_path = config["ckpt_path"]
+    if ckpt_path is None and was_requeued() and (output_dir / "checkpoints/last.ckpt").is_file():
+        ckpt_path = "last"
+    ckpt_path = resolve_checkpoint(ckpt_path, output_dir / "checkpoints", module)
+    if ckpt_path is not None:
+        check_same_run(ckpt_path, recorded(cfg))
+    if config["test"] and first_process():
+        data.prepare_data()
+        data.check_test()
 
     started = time.monotonic()
+    signals.trainer = trainer
     trainer.fit(module, data, ckpt_path=ckpt_path, weights_only=True)
     seconds = time.monotonic() - started
     best = best_checkpoint(trainer).best_model_path
+    if not best:
+        raise ValueError(
+            f"the run ended before its first validation, so no epoch is the best: train on from {output_dir}/checkpoints"
+            "/last.ckpt with ckpt_path=last"
+        )
     if leave_group(trainer):
-        report(task, config, best, data, output_dir, seconds)
+        report(task, recorded(cfg), best, data, output_dir, seconds)
     return best_score(config, torch.load(best, map_location="cpu", weights_only=True))
 
 
@@ -110,26 +151,29 @@ def best_score(config: dict[str, Any], stored: dict[str, Any]) -> float:
 
 
 def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir: Path, seconds: float) -> None:
-    """Everything after the fit, in one process on one device and with the checkpoint `best`; prints the summary."""
+    """Everything after the fit, in one process on one device and with the checkpoint `best`; prints the summary.
+
+    The weights are written before the test set is read, so that a test set that cannot be read costs no weights.
+    """
     stored = torch.load(best, map_location="cpu", weights_only=True)
     module: Any = task.module.load_from_checkpoint(best, map_location="cpu", weights_only=True)
     trainable, _ = count_parameters(module.model)
     score = best_score(config, stored)
-    results: dict[str, Any] = {config["monitor"]["metric"]: score}
     lines = {"best " + config["monitor"]["metric"]: f"{score:.4f}"}
-    if config["test"]:
-        options = {key: config["trainer"][key] for key in ("accelerator", "precision")}
-        tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
-        results |= tester.test(module, data, verbose=False)[0]
     adapter_bytes = None
     if module.hparams["adapter"] is not None:
         folder = save_and_merge(module, output_dir / "adapter")
         lines["adapter"], adapter_bytes = str(folder), (folder / "adapter_model.safetensors").stat().st_size
     lines["weights"] = task.export(module, data, output_dir / "weights")
+    results: dict[str, Any] = {config["monitor"]["metric"]: score}
     if config["test"]:
-        measured, shown = task.measure(module, data, results, output_dir)
+        try:
+            measured, shown = test(task, config, module, data, output_dir)
+        except (ValueError, OSError) as error:
+            raise ValueError(f"{error} (the weights are written: {lines['weights']})") from error
         results |= measured
         lines |= shown
+    annotate(output_dir / "weights", results=results)
     content = {
         "results": results,
         "seed": config["seed"],
@@ -144,10 +188,20 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
         "fit_seconds": round(seconds, 1),
         "commit": git_commit(),
         "machine": machine(),
-        # Without the folder, so that the file can be kept and compared anywhere.
-        "config": json.loads(json.dumps(config).replace(str(output_dir), ".")),
+        "config": config,
     }
     lines["checkpoint"] = best
     lines["results"] = str(write_json(output_dir / "results.json", content))
     width = max(map(len, lines))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in lines.items()))
+
+
+def test(
+    task: Task, config: dict[str, Any], module: Any, data: Any, output_dir: Path
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What the model reaches on the test set, which is read here only, and lines for the screen."""
+    options = {key: config["trainer"][key] for key in ("accelerator", "precision")}
+    tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
+    scores = tester.test(module, data, verbose=False)[0]
+    measured, shown = task.measure(module, data, dict(scores), output_dir)
+    return {**scores, **measured}, shown

@@ -6,6 +6,7 @@ Each returns the factor on the peak learning rate, and needs no state beyond the
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 SCHEDULES = ("cosine", "one_cycle", "constant")
 
@@ -33,11 +34,13 @@ def constant(step: int, total: int, warmup: int, final: float) -> float:
     return min(1.0, (step + 1) / (warmup + 1))
 
 
-def make_schedule(name: str, total: int, warmup: float, final: float) -> Callable[[int], float]:
+def make_schedule(name: str, total: int, warmup: float, final: float, **unknown: Any) -> Callable[[int], float]:
     """The schedule `name` over `total` optimizer steps; `warmup` is the fraction of them spent rising.
 
-    Raises ValueError for an unknown name, and for fractions outside [0, 1].
+    Raises ValueError for an unknown name or option, and for fractions outside [0, 1].
     """
+    if unknown:
+        raise ValueError(f"unknown option optimizer.schedule.{min(unknown)}: there are name, warmup and final")
     if name not in SCHEDULES:
         raise ValueError(f"unknown schedule {name!r}: choose one of {', '.join(SCHEDULES)}")
     for key, value in {"warmup": warmup, "final": final}.items():

@@ -8,7 +8,7 @@ import timm
 import torch
 from torch import nn
 
-from gcsa.training.export_weights import save_pretrained_timm
+from gcsa.checkpoints import save_classifier
 
 NAMES = ["alexnet_small", "vgg16_small"]
 every_model = pytest.mark.parametrize("name", NAMES)
@@ -61,7 +61,7 @@ def test_head(name: str) -> None:
 @every_model
 def test_exported_weights_open_again(name: str, tmp_path: Path) -> None:
     model = timm.create_model(name, in_chans=1, num_classes=4).eval()
-    save_pretrained_timm(model, tmp_path / "weights", input_size=(1, 28, 28))
+    save_classifier(model, tmp_path / "weights", input_size=(1, 28, 28))
     again = timm.create_model(f"local-dir:{tmp_path / 'weights'}", pretrained=True).eval()
     x = torch.randn(1, 1, 28, 28)
     assert torch.equal(again(x), model(x))
@@ -69,7 +69,13 @@ def test_exported_weights_open_again(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
-    [(dict(in_chans=0), "in_chans must be 1 or more, not 0"), (dict(num_classes=-1), "num_classes must be 0 or more")],
+    [
+        (dict(in_chans=0), "in_chans must be 1 or more, not 0"),
+        (dict(num_classes=-1), "num_classes must be 0 or more"),
+        (dict(in_chans=1.5), r"in_chans must be a whole number, not 1\.5"),
+        (dict(drop_rate=-1), "drop_rate must be at least 0 and below 1, not -1"),
+        (dict(global_pool="avg"), "unknown global_pool 'avg': choose one of 'max', ''"),
+    ],
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):

@@ -162,10 +162,35 @@ def test_redraws_every_interval_in_training_only() -> None:
         model(x)
         changed.append([not torch.equal(a, b) for a, b in zip(projections(model), old, strict=True)])
     assert changed == [[step in (3, 6)] * 2 for step in range(1, 8)]
-    never = Performer(in_chans=1, redraw_interval=None, **SMALL).train()
+    assert Performer(in_chans=1, redraw_interval=None, **SMALL).redraw_interval == 0
+    never = create(redraw_interval=0).train()
     before = projections(never)
     never(x)
     assert all(a is b for a, b in zip(projections(never), before, strict=True))
+
+
+def test_processes_with_other_random_states_redraw_the_same() -> None:
+    """Under FSDP2 and DDP each process has a random state of its own; the draw follows from what they share."""
+    first = create(redraw_interval=2).train()
+    second, other = copy.deepcopy(first), create(redraw_interval=2).train()
+    before = projections(first)
+    for seed, model in enumerate((first, second, other)):
+        torch.manual_seed(seed)
+        for _ in range(5):
+            torch.rand(seed + 1)
+            model(images())
+    for a, b, c, old in zip(projections(first), projections(second), projections(other), before, strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, old)
+        assert not torch.equal(a, c)  # another model, another draw
+    assert not torch.equal(*projections(first))  # each layer its own
+    once = create(redraw_interval=1).train()
+    draws = []
+    for _ in range(3):
+        once(images())
+        draws.append(projections(once)[0])
+    assert not torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[1], draws[2])
 
 
 def train(model: nn.Module, steps: range) -> None:
@@ -245,15 +270,26 @@ def test_routing_centres_follow_training_only() -> None:
             "dim must be a multiple of 4 for position='absolute', not 18",
         ),
         ("performer_tiny", dict(features=0), "features must be 1 or more, not 0"),
-        ("performer_tiny", dict(redraw_interval=0), "redraw_interval must be 1 or more training steps, .* not 0"),
+        ("performer_tiny", dict(redraw_interval=-1), "redraw_interval must be 0 or more, not -1"),
+        ("performer_tiny", dict(redraw_interval=1.5), r"redraw_interval must be a whole number, not 1\.5"),
+        ("performer_tiny", dict(drop_rate=1), "drop_rate must be at least 0 and below 1, not 1"),
+        ("performer_tiny", dict(attn_drop_rate=-1), "attn_drop_rate must be at least 0 and below 1, not -1"),
+        ("performer_tiny", dict(mlp_drop_rate=2), "mlp_drop_rate must be at least 0 and below 1, not 2"),
+        ("performer_tiny", dict(mlp_ratio=0), "mlp_ratio must be a number above 0, not 0"),
+        ("performer_tiny", dict(mlp_ratio=0.01), r"mlp_ratio=0\.01 of 16 channels leaves none: use 0\.07 or more"),
+        ("performer_tiny", dict(heads=2.0), r"heads must be a whole number, not 2\.0"),
+        ("performer_tiny", dict(dim=True), "dim must be a whole number, not True"),
+        ("linformer_tiny", dict(img_size=(28, 28, 28)), "img_size must be one number or a height and a width"),
+        ("linformer_tiny", dict(patch_size=0), "patch_size must be 1 or more, not 0"),
+        ("routing_transformer_tiny", dict(clusters="4"), "clusters must be a whole number, not '4'"),
         ("performer_tiny", dict(depth=0), "depth must be 1 or more, not 0"),
         ("performer_tiny", dict(heads=3), "heads=3 does not divide dim=16"),
-        ("performer_tiny", dict(patch_size=0), "patch_size must be 1 or more pixels, not 0"),
+        ("performer_tiny", dict(patch_size=0), "patch_size must be 1 or more, not 0"),
         ("performer_tiny", dict(in_chans=0), "in_chans must be 1 or more, not 0"),
         ("performer_tiny", dict(num_classes=-1), "num_classes must be 0 or more, not -1"),
-        ("performer_tiny", dict(global_pool="max"), "unknown global_pool 'max': choose avg or ''"),
+        ("performer_tiny", dict(global_pool="max"), "unknown global_pool 'max': choose one of 'avg', ''"),
         ("performer_tiny", dict(global_pool=""), "set num_classes=0, not 10"),
-        ("linformer_tiny", dict(projected=0), "projected keys must be 1 or more, not 0"),
+        ("linformer_tiny", dict(projected=0), "projected must be 1 or more, not 0"),
         ("linformer_tiny", dict(heads=3), "heads=3 does not divide dim=16"),
         ("routing_transformer_tiny", dict(clusters=3), "clusters=3 does not divide the 64 tokens: choose one of .*4"),
         ("routing_transformer_tiny", dict(depth=0), "depth must be 1 or more, not 0"),
@@ -271,3 +307,24 @@ def test_baselines_take_one_size(name: str, options: dict[str, Any]) -> None:
     assert create(name, img_size=16)(torch.zeros(1, 1, 16, 16)).shape == (1, 10)
     with pytest.raises(ValueError, match="no gradient checkpointing"):
         create(name).set_grad_checkpointing()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["performer_tiny", "performer_horn", "linformer_tiny", "routing_transformer_tiny", "alexnet_small", "vgg16_small"],
+)
+def test_features_only_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} has no feature maps of stages: leave out features_only"):
+        timm.create_model(name, features_only=True)
+
+
+def test_no_images() -> None:
+    for position in POSITIONS:
+        model = create(position=position, num_classes=5)
+        assert model(images(0)).shape == model.train()(images(0)).shape == (0, 5)
+
+
+@pytest.mark.parametrize(("name", "options"), BASELINES)
+def test_no_images_for_the_baselines(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="this model takes one image or more, not an empty batch"):
+        create(name)(images(0))

@@ -10,32 +10,37 @@ import torch
 from timm.layers import set_scriptable
 from timm.models import FeatureInfo, group_parameters, load_checkpoint, save_for_hf
 from timm.models._features_fx import get_notrace_functions, get_notrace_modules
+from timm.models._manipulate import reinit_non_persistent_buffers
 from timm.optim import param_groups_layer_decay, param_groups_weight_decay
 from timm.utils import ModelEmaV2, ModelEmaV3
 from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from gcsa.layers.head import to_nchw
+from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.backbone import Backbone
+from gcsa.testing import relative_error
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
 SMALL = ["gcsa_tiny", "gcsa_small", "gcsa_pyramid_tiny"]
-# slow: tens of millions of parameters, expanded |H| times; each such size runs under its bare name
-HEAVY = {
-    name
-    for name in NAMES
-    if name not in BARE and name.startswith(("gcsa_base", "gcsa_pyramid_small", "gcsa_pyramid_base", "gsa_small"))
-}
-every_model = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in HEAVY else []) for name in NAMES]
-)
+# Names of one size share their code but for the group, which tests/models/test_invariance.py tests under every name.
+ALIASES = ["gcsa_tiny_d8", "gcsa_pyramid_tiny_c8", "gcnn_tiny_d4", "gsa_tiny_d4"]
+every_name = pytest.mark.parametrize("name", NAMES)
+every_size = pytest.mark.parametrize("name", BARE + ALIASES)
 small_models = pytest.mark.parametrize("name", SMALL)
 torchscript = pytest.mark.filterwarnings("ignore:.*torch.jit")  # deprecated by torch, still part of timm's contract
 
 
 def create(name: str, **kwargs: Any) -> Backbone:
     return timm.create_model(name, **kwargs).eval()
+
+
+def shallow(name: str) -> dict[str, Any]:
+    """Options for what costs minutes with all of a size's blocks, which are alike."""
+    if "pyramid" in name:
+        return dict(depths=(1, 1, 1, 1))
+    return dict(depth=2)
 
 
 def image(model: nn.Module, batch: int = 1) -> Tensor:
@@ -59,7 +64,7 @@ def assert_all_gradients(model: nn.Module, out: Tensor) -> None:
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
-@every_model
+@every_size
 def test_forward_and_backward(name: str) -> None:
     model = create(name)
     x = image(model)
@@ -74,10 +79,10 @@ def test_forward_and_backward(name: str) -> None:
     assert_all_gradients(model.train(), model(image(model, 2)))
 
 
-@every_model
+@every_size
 @torchscript
 def test_torchscript_and_fx(name: str) -> None:
-    model = create(name, num_classes=42)
+    model = create(name, num_classes=42, **shallow(name))
     x = image(model, 2)
     fx = traced(model)
     with set_scriptable(True):
@@ -91,7 +96,7 @@ def test_torchscript_and_fx(name: str) -> None:
     assert sum(p.numel() for p in fx.parameters()) == sum(p.numel() for p in model.parameters())
 
 
-@every_model
+@every_name
 def test_default_cfg(name: str) -> None:
     """Shapes at the size of the cfg, on the meta device, where they cost nothing."""
     model = create(name, device="meta")
@@ -117,7 +122,7 @@ def test_default_cfg(name: str) -> None:
     assert bare(x).shape == (2, model.num_features, *pool)
 
 
-@every_model
+@every_name
 def test_features_only(name: str) -> None:
     model = timm.create_model(name, features_only=True, device="meta").eval()
     channels, reductions = model.feature_info.channels(), model.feature_info.reduction()
@@ -203,10 +208,11 @@ def test_prune_norm(name: str) -> None:
 @small_models
 @pytest.mark.parametrize("feature_cls", ["getter", "fx"])
 def test_feature_classes_agree(name: str, feature_cls: str) -> None:
+    options = shallow(name)
     torch.manual_seed(1)
-    model = create(name)
+    model = create(name, **options)
     torch.manual_seed(1)  # the same weights
-    features = create(name, features_only=True, feature_cls=feature_cls)
+    features = create(name, features_only=True, feature_cls=feature_cls, **options)
     x = image(model)
     expected = model.forward_intermediates(x, intermediates_only=True)
     found = features(x)
@@ -219,9 +225,10 @@ def test_feature_classes_agree(name: str, feature_cls: str) -> None:
 @small_models
 @torchscript
 def test_script_of_fx_features(name: str) -> None:
+    options = shallow(name)
     with set_scriptable(True):
-        model = create(name, features_only=True, feature_cls="fx")
-    plain = create(name)
+        model = create(name, features_only=True, feature_cls="fx", **options)
+    plain = create(name, **options)
     out = torch.jit.script(model)(image(plain))
     assert len(out) == len(plain.stages)
     assert all(feature.isfinite().all() for feature in out)
@@ -311,11 +318,23 @@ def test_copies_and_averages(ema_class: type[nn.Module]) -> None:
     model = create("gcsa_tiny_d8")
     x = image(model)
     assert torch.equal(copy.deepcopy(model)(x), model(x))
-    average = ema_class(model, decay=0.9)
-    for _ in range(10):
+    average = ema_class(model, decay=0.5)
+    before = model(x)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    moved = model(x)
+    assert relative_error(moved, before) > 0.1
+    average.update(model)
+    halfway = average.module(x)
+    assert relative_error(halfway, before) > 0.01
+    assert relative_error(halfway, moved) > 0.01
+    for _ in range(40):
         average.update(model)
-    assert torch.allclose(average.module(x), model(x), atol=1e-5)
-    create("gcsa_tiny_d8").load_state_dict(average.module.state_dict())
+    assert torch.allclose(average.module(x), moved, atol=1e-4)
+    loaded = create("gcsa_tiny_d8")
+    loaded.load_state_dict(average.module.state_dict())
+    assert torch.equal(loaded(x), average.module(x))
 
 
 @pytest.mark.parametrize(
@@ -347,3 +366,71 @@ def test_damaged_weights(safe: bool, tmp_path: Path) -> None:
 def test_state_dict_is_the_same_in_train_and_eval() -> None:
     model = timm.create_model("gcsa_tiny")
     assert list(model.train().state_dict()) == list(model.eval().state_dict())
+
+
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcnn_tiny", "gsa_tiny", "performer_tiny", "vgg16_small"]
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_new_classifier_is_as_the_model(name: str, dtype: torch.dtype) -> None:
+    model = timm.create_model(name, **({} if name in ("performer_tiny", "vgg16_small") else shallow(name))).to(dtype)
+    model.reset_classifier(5)
+    model.eval()
+    x = torch.randn(1, model.in_chans, 64, 64, dtype=dtype)
+    assert model(x).shape == (1, 5)
+    assert model(x).dtype == dtype
+    with torch.device("meta"):
+        model.to("meta").reset_classifier(3)
+    assert model.get_classifier().weight.is_meta
+
+
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcnn_tiny", "gsa_tiny", "performer_tiny", "alexnet_small"]
+)
+def test_an_unpooled_map_has_no_classes(name: str) -> None:
+    """As in timm, whose create_classifier asserts it."""
+    named = "global_pool='' leaves a map, which has no classes: set num_classes=0, not 4"
+    with pytest.raises(ValueError, match=named):
+        timm.create_model(name, num_classes=4, global_pool="")
+    model = timm.create_model(name, num_classes=6).eval()
+    with pytest.raises(ValueError, match=named):
+        model.reset_classifier(4, "")
+    assert model.num_classes == model.get_classifier().out_features == 6
+    x = torch.randn(1, model.in_chans, 64, 64)
+    assert model(x).shape == (1, 6)
+    model.reset_classifier(0, "")
+    assert torch.equal(model(x), model.forward_features(x))
+    with pytest.raises(ValueError, match=named):
+        model.reset_classifier(4)
+
+
+@pytest.mark.parametrize("name", [*BARE, "performer_tiny", "linformer_tiny", "alexnet_small"])
+def test_from_the_meta_device(name: str) -> None:
+    """What `to_empty` leaves in tables that no state dict holds is filled with the weights, and by timm's own hook."""
+    options = {} if name in ("performer_tiny", "linformer_tiny", "alexnet_small") else shallow(name)
+    source = create(name, **options)
+    x = torch.randn(1, *source.default_cfg["input_size"]) if "tiny" in name else torch.randn(1, source.in_chans, 64, 64)
+    expected = source(x)
+    model = copy.deepcopy(source).to("meta").to_empty(device="cpu")
+    for buffer in model.buffers():
+        buffer.fill_(float("nan") if buffer.is_floating_point() else 0)
+    model.load_state_dict(source.state_dict())
+    assert torch.equal(model(x), expected)
+    assigned = copy.deepcopy(source).to("meta")
+    assigned.load_state_dict(source.state_dict(), assign=True)
+    assert torch.allclose(assigned(x), expected, atol=1e-5)
+    for name, buffer in model.named_buffers():
+        if name not in source.state_dict():
+            buffer.fill_(float("nan"))
+    reinit_non_persistent_buffers(model)
+    assert torch.equal(model(x), expected)
+
+
+def test_a_state_dict_of_garbage_is_refused() -> None:
+    """Tables that were never filled give no fingerprint that another model would trust."""
+    model = create("gcsa_tiny")
+    for layer in model.modules():
+        if isinstance(layer, SteerableConv2d):
+            layer.tables.zero_()
+    with pytest.raises(ValueError, match="another kernel basis"):
+        create("gcsa_tiny").load_state_dict(model.state_dict())

@@ -35,15 +35,15 @@ def explicit(q, k, fibre, row, column):
 @pytest.mark.parametrize("layer", [GroupAttention, SpatialAttention])
 def test_maps_are_the_softmax(layer):
     model = Holder(layer(N, C, HEADS))
-    (found,) = attention_maps(model, torch.zeros(1, 8, 8), (5, 2))
-    assert torch.allclose(found, explicit(model.q, model.k, layer.fibre, 2, 1), atol=1e-6)
+    (attention,) = attention_maps(model, torch.zeros(1, 8, 8), (5, 2))
+    assert torch.allclose(attention, explicit(model.q, model.k, layer.fibre, 2, 1), atol=1e-6)
     assert not model.layer._forward_pre_hooks
 
 
 def test_neighbourhoods_see_nothing_beyond_their_radius():
-    (found,) = attention_maps(Holder(GroupAttention(N, C, HEADS, radius=1)), torch.zeros(1, 4, 4), (0, 0))
-    assert found.sum() == pytest.approx(1, abs=1e-5)
-    assert (found > 1e-6).nonzero().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    (attention,) = attention_maps(Holder(GroupAttention(N, C, HEADS, radius=1)), torch.zeros(1, 4, 4), (0, 0))
+    assert attention.sum() == pytest.approx(1, abs=1e-5)
+    assert (attention > 1e-6).nonzero().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
 
 
 def test_linear_attention_has_maps_too():
@@ -51,9 +51,9 @@ def test_linear_attention_has_maps_too():
     layer = LinearAttention(N, C, HEADS, features=2000)
     layer.projection.copy_(orthogonal_features(2000, C // HEADS))
     model = Holder(layer)
-    (found,) = attention_maps(model, torch.zeros(1, 4, 4), (1, 3))
-    assert found.sum() == pytest.approx(1, abs=1e-5)
-    assert torch.allclose(found, explicit(model.q, model.k, False, 1, 3), atol=0.03)
+    (attention,) = attention_maps(model, torch.zeros(1, 4, 4), (1, 3))
+    assert attention.sum() == pytest.approx(1, abs=1e-5)
+    assert torch.allclose(attention, explicit(model.q, model.k, False, 1, 3), atol=0.03)
 
 
 def test_maps_of_a_timm_vit_leave_the_model_alone():

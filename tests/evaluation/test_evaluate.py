@@ -28,14 +28,14 @@ def test_end_to_end(trained, tmp_path):
     assert "mine on digits, test split" in done.stdout
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"evaluation.json", "turns.png", "shifts.png", "attention.png"}
-    found = json.loads((tmp_path / "out" / "evaluation.json").read_text())
-    assert found["trained"]
-    assert found["scores"]["images"] == 50
-    assert len(found["turns"]["accuracy"]) == 48
-    assert found["turns"]["logit_change"][12] < 1e-5 < found["turns"]["logit_change"][3]
-    assert max(found["invariance"].values()) < 1e-5
-    assert found["config"]["data"]["batch_size"] == 32
-    assert {"cpu", "torch"} <= set(found["machine"])
+    results = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert results["trained"]
+    assert results["scores"]["images"] == 50
+    assert len(results["turns"]["accuracy"]) == 48
+    assert results["turns"]["logit_change"][12] < 1e-5 < results["turns"]["logit_change"][3]
+    assert max(results["invariance"].values()) < 1e-5
+    assert results["config"]["data"]["batch_size"] == 32
+    assert {"cpu", "torch"} <= set(results["machine"])
 
 
 @pytest.fixture
@@ -62,10 +62,10 @@ def test_a_plain_network_beside_an_earlier_evaluation(run, tmp_path):
     earlier = {"label": "mine", "turns": asdict(Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4))}
     (tmp_path / "evaluation.json").write_text(json.dumps(earlier))
     options = ("limit=20", "curve_images=2", f"overlay=[{tmp_path}]", f"output_dir={tmp_path}/out")
-    code, shown, errors = run("model=resnet10t", *options)
+    code, output, errors = run("model=resnet10t", *options)
     assert code == 0, errors
-    assert "untrained: random" in shown
-    assert "attention maps: not available" in shown
+    assert "untrained: random" in output
+    assert "attention maps: not available" in output
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"evaluation.json", "turns.png", "shifts.png"}
     assert not json.loads((tmp_path / "out" / "evaluation.json").read_text())["trained"]
 

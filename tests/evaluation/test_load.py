@@ -49,15 +49,15 @@ def test_damaged_files(trained, tmp_path):
     for config, weights in (("{", b""), ((trained / "weights" / "config.json").read_text(), b"short")):
         (tmp_path / "config.json").write_text(config)
         (tmp_path / "model.safetensors").write_bytes(weights)
-        with pytest.raises(ValueError, match="does not hold a whole timm model"):
+        with pytest.raises(ValueError, match="is damaged or not"):
             load_model(f"local-dir:{tmp_path}", DIGITS)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "gcsa_tiny_c8"}, "other.ckpt does not fit gcsa_tiny_c8"),
-        ({"name": "resnet10t", "fields": None, "depth": None}, "other.ckpt does not fit resnet10t"),
+        ({"name": "gcsa_tiny_c8"}, "other.ckpt holds another architecture: its head"),
+        ({"name": "resnet10t", "fields": None, "depth": None}, "other.ckpt holds another architecture: its bn1"),
         ({"name": "no_such"}, "unknown model 'no_such'"),
         ({"colour": "red"}, "colour"),
     ],

@@ -48,8 +48,8 @@ def test_predict_runs_in_eval_mode_and_gives_the_modes_back():
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2), nn.Dropout(0.9))
     model[0].eval()
     images, labels = torch.randn(6, 1, 2, 2), torch.arange(6) % 2
-    logits, found = predict(model, [(images[:4], labels[:4]), (images[4:], labels[4:])])
+    logits, predicted_labels = predict(model, [(images[:4], labels[:4]), (images[4:], labels[4:])])
     assert torch.allclose(logits, model[1](images.flatten(1)), atol=1e-6)
     assert not logits.requires_grad
-    assert torch.equal(found, labels)
+    assert torch.equal(predicted_labels, labels)
     assert [module.training for module in model.modules()] == [True, False, True, True]

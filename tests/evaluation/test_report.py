@@ -34,7 +34,7 @@ def test_report_of_a_plain_network_says_what_it_is():
     assert (report.scores.images, report.turns.images, report.shift_x.images) == (40, 8, 8)
     assert report.turns.logit_change[0] == 0
     assert max(report.turns.logit_change) > 1e-3
-    shown = text(report, model, trained=False)
+    printed = text(report, model, trained=False)
     for expected in ("untrained", "quarter turns", "as scalar fields", "4,927,186", "accuracy, 40 images [95 %]"):
-        assert expected in shown
+        assert expected in printed
     assert "untrained" not in text(report, model, trained=True)

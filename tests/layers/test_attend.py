@@ -12,6 +12,7 @@ from gcsa.layers.attend import (
     LinearAttention,
     SpatialAttention,
     _attend_linear,
+    attend_everywhere,
     attend_linear,
     attend_nearby,
     from_tokens,
@@ -21,7 +22,7 @@ from gcsa.layers.attend import (
 )
 from gcsa.testing import assert_equivariant, relative_error
 
-ORDERS = {"c1": 1, "c4": 4, "c8": 8, "d1": 2, "d4": 8}
+ORDERS = {"c4": 4, "c8": 8, "d1": 2, "d4": 8}
 NEAR: dict[str, Callable[[int, int, int], bool]] = {
     "square": lambda dy, dx, r: max(abs(dy), abs(dx)) <= r,
     "disc": lambda dy, dx, r: dy**2 + dx**2 <= r**2,
@@ -79,7 +80,8 @@ def test_global_attention_is_the_definition(attention: type[GroupAttention], str
 
 
 @pytest.mark.parametrize(
-    ("size", "radius"), [((3, 3), 0), ((3, 2), 1), ((1, 5), 1), ((5, 7), 1), ((9, 4), 2), ((3, 4), 3), ((2, 2), 5)]
+    ("size", "radius"),
+    [((3, 3), 0), ((3, 2), 1), ((1, 5), 1), ((5, 7), 1), ((9, 4), 2), ((3, 4), 3), ((2, 2), 2), ((20, 3), 9)],
 )
 @pytest.mark.parametrize("shape", ["square", "disc"])
 @pytest.mark.parametrize("attention", [GroupAttention, SpatialAttention])
@@ -106,7 +108,9 @@ def test_circular_neighbourhood_wraps_round(shape: str, size: tuple[int, int], r
 
 def test_a_large_square_is_everything() -> None:
     q, k, v = random_qkv(4, 5)
-    assert torch.allclose(GroupAttention(4, 4, 2, radius=5)(q, k, v), GroupAttention(4, 4, 2)(q, k, v), atol=1e-12)
+    assert torch.allclose(
+        GroupAttention(4, 4, 2, radius=4)(q, k, v), GroupAttention(4, 4, 2, radius="all")(q, k, v), atol=1e-12
+    )
 
 
 def test_disc_lies_inside_the_square() -> None:
@@ -261,6 +265,9 @@ def test_gradients_are_finite_and_reach_everything(mode: str, options: dict[str,
         (SpatialAttention, dict(radius=-2), "radius must be 0 or more.*-2"),
         (GroupAttention, dict(radius=1, shape="hexagon"), "'hexagon': choose square or disc"),
         (LinearAttention, dict(features=0), "features must be 1 or more, not 0"),
+        (GroupAttention, dict(radius=1.5), r"radius must be 0 or more.*or 'all'.*not 1\.5"),
+        (GroupAttention, dict(radius="2"), "radius must be 0 or more.*not '2'"),
+        (GroupAttention, dict(radius=True), "radius must be 0 or more.*not True"),
     ],
 )
 def test_bad_arguments(attention: type[nn.Module], options: dict[str, Any], named: str) -> None:
@@ -270,6 +277,86 @@ def test_bad_arguments(attention: type[nn.Module], options: dict[str, Any], name
 
 def test_a_circular_neighbourhood_must_fit_the_map() -> None:
     q = torch.randn(1, 1, 4, 7, 1, 8)
-    with pytest.raises(ValueError, match="radius 2 wraps round a 4 x 7 map more than once"):
+    with pytest.raises(ValueError, match="radius 2 wraps round a 4 x 7 map more than once: use 'all'"):
         attend_nearby(q, q, q, 2, "square", True)
     attend_nearby(q, q, q, 1, "square", True)
+
+
+def test_a_radius_beyond_the_map_is_refused_before_anything_is_allocated() -> None:
+    """On the meta device, where 51 GB cost nothing."""
+    q = torch.empty(1, 2, 7, 7, 8, 16, device="meta")
+    named = "radius 100 is larger than a map of 7 x 7 positions: use at most 6, or 'all'"
+    with pytest.raises(ValueError, match=named):
+        attend_nearby(q, q, q, 100, "square", False)
+    with pytest.raises(ValueError, match=named):
+        GroupAttention(8, 32, 2, radius=100).check_map(7, 7)
+    GroupAttention(8, 32, 2, radius="all").check_map(1, 1)
+
+
+def test_tiles_do_not_change_what_a_large_radius_sees() -> None:
+    """Above radius 8 a tile is smaller than the neighbourhood."""
+    q, k, v = random_qkv(18, 5, order=1)
+    near = lambda dy, dx: NEAR["square"](dy, dx, 11)
+    assert torch.allclose(GroupAttention(1, 4, 2, radius=11)(q, k, v), reference(q, k, v, 2, near=near), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("fields", "width"), [(4, 16), (16, 16), (34, 24), (40, 24)])
+@pytest.mark.parametrize(
+    ("attention", "options"),
+    [
+        (GroupAttention, {}),
+        (GroupAttention, dict(radius=1)),
+        (GroupAttention, dict(radius=2, circular=True)),
+        (SpatialAttention, dict(radius=1)),
+        (SpatialAttention, dict(radius=3, shape="disc")),
+    ],
+)
+def test_fused_kernels_of_gpus_take_the_shapes(
+    attention: type[GroupAttention],
+    options: dict[str, Any],
+    fields: int,
+    width: int,
+    dtype: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What torch's `check_head_dim_size_mem_efficient` and `check_attn_mask` want: four axes, heads a multiple of 8
+    numbers wide, the mask in the dtype of the queries, broadcast to (batch, heads, Q, K) and not over Q or K."""
+    calls = []
+    plain = torch.nn.functional.scaled_dot_product_attention
+
+    def spy(q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+        calls.append((q, k, v, attn_mask))
+        return plain(q, k, v, attn_mask=attn_mask, **kwargs)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)
+    q, k, v = (x.to(dtype) for x in random_qkv(7, 9, order=2, fields=fields))
+    attention(2, fields, 2, **options)(q, k, v)
+    ((q, k, v, mask),) = calls
+    expected = width if attention is GroupAttention else max(fields + -fields % 8, 16)
+    assert q.shape[-1] == k.shape[-1] == v.shape[-1] == expected
+    assert q.ndim == k.ndim == v.ndim == 4
+    assert all(x.stride(-1) == 1 for x in (q, k, v))
+    if options:
+        assert mask is not None
+        assert mask.dtype == dtype
+        assert mask.shape[0] in (1, q.shape[0])
+        assert mask.shape[1:] == (1, q.shape[2], k.shape[2])
+        assert all(stride % 8 == 0 for stride in mask.stride()[:3])  # else torch copies the mask to such strides
+
+
+def test_a_mask_serves_all_images_and_heads() -> None:
+    """Its memory does not grow with either."""
+    sizes = []
+    for batch, heads in ((1, 1), (5, 4)):
+        q = torch.randn(batch, heads, 12, 12, 1, 16)
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
+            attend_nearby(q.requires_grad_(), q, q, 3, "square", False)
+        assert 4 * 36 * 144 in sizes  # tiles x Q x K
+        sizes.clear()
+
+
+def test_wide_heads_are_padded_to_a_multiple_of_eight() -> None:
+    q, k, v = (torch.randn(2, 1, 3, 3, 1, 19, dtype=torch.float64) for _ in range(3))
+    weights = (q.flatten(2, 4) @ k.flatten(2, 4).mT / math.sqrt(19)).softmax(-1)
+    assert torch.allclose(attend_everywhere(q, k, v).flatten(2, 4), weights @ v.flatten(2, 4), atol=1e-12)

@@ -144,6 +144,20 @@ def test_folder_without_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert basis.cache_folder() == Path.home() / ".cache" / "gcsa"
 
 
+def test_a_user_without_a_home_has_no_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user number has no entry in /etc/passwd."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    built = planar_tables(C8, 3)
+    monkeypatch.delenv("GCSA_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert basis.cache_folder() is None
+    assert np.array_equal(rebuilt(), built)
+
+
 def test_writers_and_readers_do_not_meet(cache: Path) -> None:
     tables = planar_tables(C8, 7)
     (file,) = cache.iterdir()

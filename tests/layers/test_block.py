@@ -8,7 +8,7 @@ from gcsa.groups import group
 from gcsa.layers.block import Block, Downsample, FieldMlp, LowPass, Stem
 from gcsa.testing import assert_equivariant, randomize
 
-GROUPS = ("c1", "c4", "c6", "c8", "d1", "d4")
+GROUPS = ("c4", "c6", "c8", "d1", "d4")
 REGULARISED: list[dict[str, Any]] = [
     {},
     dict(drop_path=0.5),
@@ -83,3 +83,28 @@ def test_stem_takes_every_size_that_its_stride_divides(stride: int) -> None:
 def test_downsample_refuses_odd_maps() -> None:
     with pytest.raises(ValueError, match="4 or 6"):
         Downsample(4, 6, group("c4"))(torch.randn(1, 5, 5, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (dict(layer_scale=-1.0), r"layer_scale must be a number of 0 or more, not -1\.0"),
+        (dict(layer_scale=float("nan")), "layer_scale must be a number of 0 or more, not nan"),
+        (dict(layer_scale="big"), "layer_scale must be a number of 0 or more, not 'big'"),
+        (dict(mlp_ratio=0), "mlp_ratio must be a number above 0, not 0"),
+        (dict(mlp_ratio=-2), "mlp_ratio must be a number above 0, not -2"),
+        (dict(mlp_ratio=0.1), r"mlp_ratio=0\.1 of 4 fields leaves none: use 0\.25 or more"),
+        (dict(drop_path=1.0), r"drop_path must be at least 0 and below 1, not 1\.0"),
+        (dict(fields=2.0), r"fields must be a whole number, not 2\.0"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Block(**{"fields": 4, "heads": 2, "group": group("c4"), **arguments})
+
+
+@pytest.mark.parametrize("layer_scale", [0, 0.0, None])
+def test_no_layer_scale(layer_scale: float | None) -> None:
+    block = Block(4, 2, group("c4"), layer_scale=layer_scale)
+    assert isinstance(block.scale1, nn.Identity)
+    assert isinstance(block.scale2, nn.Identity)

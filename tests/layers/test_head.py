@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -6,7 +8,7 @@ from gcsa.groups import group
 from gcsa.layers.head import InvariantHead, from_nchw, to_nchw
 from gcsa.testing import assert_equivariant, randomize
 
-GROUPS = ("c1", "c4", "c8", "d4")
+GROUPS = ("c4", "c8", "d4")
 
 
 def test_views() -> None:
@@ -55,6 +57,41 @@ def test_shapes_and_reset() -> None:
     assert head.pool == "max"
     head.reset(0, "")
     assert head(x) is x
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_new_classifier_is_as_the_present_parameters(dtype: torch.dtype) -> None:
+    head = InvariantHead(5, 3, group("c4")).to(dtype)
+    head.reset(9)
+    assert head(torch.randn(2, 20, 4, 4, dtype=dtype)).dtype == dtype
+    meta = InvariantHead(5, 3, group("c4")).to("meta")
+    meta.reset(9)
+    assert meta.fc.weight.is_meta
+
+
+def test_an_unpooled_map_has_no_classes() -> None:
+    named = "global_pool='' leaves a map, which has no classes: set num_classes=0, not 3"
+    with pytest.raises(ValueError, match=named):
+        InvariantHead(5, 3, group("c4"), pool="")
+    head = InvariantHead(5, 7, group("c4"))
+    with pytest.raises(ValueError, match=named):
+        head.reset(3, "")
+    assert (head.pool, head.fc.out_features) == ("avg", 7)  # as before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (dict(drop_rate=-0.1), r"drop_rate must be at least 0 and below 1, not -0\.1"),
+        (dict(drop_rate=1), "drop_rate must be at least 0 and below 1, not 1"),
+        (dict(num_classes=2.5), r"num_classes must be a whole number, not 2\.5"),
+        (dict(num_classes=-1), "num_classes must be 0 or more, not -1"),
+        (dict(hidden_fields=-1), "hidden_fields must be 0 or more, not -1"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        InvariantHead(**{"fields": 5, "num_classes": 3, "group": group("c4"), **arguments})
 
 
 def test_unknown_pool() -> None:

@@ -8,10 +8,17 @@ import torch
 from torch import Tensor
 
 from gcsa.groups import group as make_group
-from gcsa.layers.relative_self_attention import ENCODINGS, LiftingSelfAttention, RelativeSelfAttention, SpatialEncoding
+from gcsa.layers.relative_self_attention import (
+    ENCODINGS,
+    LiftingSelfAttention,
+    RelativeSelfAttention,
+    SpatialEncoding,
+    grid,
+    wave_phases,
+)
 from gcsa.testing import act, assert_equivariant, equivariance_error, randomize, relative_error
 
-GROUPS = {"c1": 1, "d1": 2, "c4": 4, "c6": 6, "c8": 8, "d4": 8}
+GROUPS = {"d1": 2, "c4": 4, "c6": 6, "c8": 8, "d4": 8}
 
 
 def layer(group: str, encoding: str = "corrected", radius: int | None = None, **kwargs: Any) -> RelativeSelfAttention:
@@ -59,7 +66,7 @@ def literal(m: RelativeSelfAttention, x: Tensor, radius: int | None) -> Tensor:
 @pytest.mark.parametrize(("group", "radius"), [("c4", None), ("d2", 1), ("d1", 2), ("c3", 1), ("c1", 1)])
 def test_group_layer_is_its_definition(encoding: str, group: str, radius: int | None) -> None:
     m = layer(group, encoding, radius).double()
-    m.spatial.reset_buffers()  # the turns of c3 were rounded to float32
+    m.spatial.init_non_persistent_buffers()  # the turns of c3 were rounded to float32
     x = torch.randn(1, 2 if radius is None else radius + 1, 3, m.group.order, 4, dtype=torch.float64)
     with torch.no_grad():
         assert relative_error(m(x), literal(m, x, radius)) < 1e-12
@@ -205,6 +212,9 @@ def test_large_logits(size: float) -> None:
         (dict(heads=3), r"heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
         (dict(heads=0), "heads=0 does not divide"),
         (dict(waves=0), "waves must be 1 or more, not 0"),
+        (dict(waves=1.5), r"waves must be a whole number, not 1\.5"),
+        (dict(heads=1.5), r"heads must be a whole number, not 1\.5"),
+        (dict(radius=1.5), r"radius must be 0 or more positions, or 'all'.*not 1\.5"),
         (dict(group="x4"), "unknown group 'x4'"),
         (dict(proj_drop=1.0), "below 1, not 1.0"),
     ],
@@ -228,9 +238,38 @@ def test_bad_arguments_of_the_lifting(arguments: dict[str, Any], named: str) -> 
 
 
 def test_radius_larger_than_the_map() -> None:
-    named = r"radius 5 is larger than a map of 4 x 6 positions: use at most 4"
+    named = r"radius 7 is larger than a map of 4 x 6 positions: use at most 5, or 'all'"
     with pytest.raises(ValueError, match=named):
-        layer("c4", radius=5)(torch.randn(1, 4, 6, 4, 4))
+        layer("c4", radius=7)(torch.randn(1, 4, 6, 4, 4))
     with pytest.raises(ValueError, match=named):
-        LiftingSelfAttention(1, 4, 2, "c4", radius=5)(torch.randn(1, 1, 4, 6))
-    assert layer("c4", radius=4)(torch.randn(1, 4, 6, 4, 4)).isfinite().all()
+        LiftingSelfAttention(1, 4, 2, "c4", radius=7)(torch.randn(1, 1, 4, 6))
+    assert layer("c4", radius=6)(torch.randn(1, 4, 6, 4, 4)).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("radius", ["all", 2])
+@pytest.mark.parametrize("encoding", ["corrected", "gevit"])
+def test_autocast(encoding: str, radius: int | str, dtype: torch.dtype) -> None:
+    """Also for waves of a short length and maps of many positions, where phases reach a hundred radians."""
+    m, x = layer("c4", encoding, radius), torch.randn(2, 3, 64, 4, 4)
+    lift, image = randomize(LiftingSelfAttention(2, 4, 2, "c4")), torch.randn(2, 2, 6, 40)
+    for module, input in ((m, x), (lift, image)):
+        with torch.no_grad():
+            module.spatial.waves.weight.normal_(std=2)
+        expected = module(input)
+        with torch.autocast("cpu", dtype=dtype):
+            out = module(input)
+        assert relative_error(out.float(), expected) < 0.03
+        out.float().square().mean().backward()
+        assert all(p.grad.isfinite().all() for p in module.parameters())
+
+
+def test_phases_are_computed_in_full_precision() -> None:
+    """A negative control for the test above: phases of bfloat16 are other phases."""
+    positions, waves = grid(1, 200, torch.zeros(1)), torch.randn(1, 3, 2)
+    exact = wave_phases(positions, waves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(wave_phases(positions, waves), exact)
+        assert (positions @ waves.transpose(1, 2) - exact).abs().max() > 0.1
+    m = layer("c4").bfloat16()
+    assert {x.dtype for x in m.spatial()[1:]} == {torch.float32}

@@ -6,7 +6,7 @@ import torch
 from gcsa.layers.self_attention import GroupConvSelfAttention
 from gcsa.testing import assert_equivariant, randomize
 
-GROUPS = {"c1": 1, "c4": 4, "c6": 6, "c8": 8, "d1": 2, "d4": 8}
+GROUPS = {"c4": 4, "c6": 6, "c8": 8, "d1": 2, "d4": 8}
 MODES: list[dict[str, Any]] = [
     dict(attention="group"),
     dict(attention="group", radius=1),
@@ -77,6 +77,14 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
         (dict(features=0, attention="linear"), "must be 1 or more, not 0"),
         (dict(radius=1, kv_stride=2), "radius=1.*kv_stride=1, not 2"),
         (dict(kv_stride=0), "kv_stride must be 1 or more, not 0"),
+        (dict(kv_stride=True), "kv_stride must be a whole number, not True"),
+        (dict(heads=2.0), r"heads must be a whole number, not 2\.0"),
+        (dict(heads="2"), "heads must be a whole number, not '2'"),
+        (dict(heads=True), "heads must be a whole number, not True"),
+        (dict(kernel_size=99), "kernel_size must be 32 or less, not 99"),
+        (dict(radius=1, attention="linear"), "it takes features$"),
+        (dict(features=8), "it takes radius, shape$"),
+        (dict(circular=True), "does not take 'circular'"),
         (dict(shape="ring", radius=1), "square or disc"),
         (dict(proj_drop=1.0), "below 1, not 1.0"),
         (dict(padding_mode="reflect"), "zeros or circular"),
@@ -86,3 +94,11 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         GroupConvSelfAttention(**{"fields": 4, "heads": 2, "group": "c4", **arguments})
+
+
+def test_all_positions_by_name() -> None:
+    """`all` may stand beside a stride of the keys, which a neighbourhood may not."""
+    for options in (dict(kv_stride=2), dict(padding_mode="circular")):
+        layer = GroupConvSelfAttention(4, 2, "c4", radius="all", **options)
+        assert layer.attend.radius is None
+        assert layer(torch.randn(1, 4, 4, 4, 4)).isfinite().all()

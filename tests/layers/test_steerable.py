@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_model, save_model
+from timm.models._manipulate import reinit_non_persistent_buffers
+from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from gcsa.groups import group
 from gcsa.layers.steerable import SteerableConv2d, check_exact
 from gcsa.testing import assert_equivariant, randomize
 
-GROUPS = ("c1", "c2", "c4", "c6", "c8", "d1", "d2", "d4", "d6")
+GROUPS = ("c2", "c4", "c6", "c8", "d1", "d2", "d4", "d6")
 
 
 def image(order: int, *size: int, fields: int = 3) -> torch.Tensor:
@@ -133,6 +135,10 @@ def test_forward_is_conv2d_with_the_filter(options: dict[str, Any]) -> None:
         ((3, 6, 3, "c4", False, 1, None, "zeros", True), "depthwise.*3 to 6"),
         ((3, 3, 3, "c4", True, 1, None, "zeros", True), "no lifting"),
         ((3, 3, 3, "c0"), "unknown group 'c0'"),
+        ((3, 3, 3, "c100000"), "1 to 64 rotations, not 100000"),
+        ((3, 3, 99, "c4"), "kernel_size must be 32 or less, not 99"),
+        ((3, 3, 3.0, "c4"), r"kernel_size must be a whole number, not 3\.0"),
+        ((True, 3, 3, "c4"), "in_fields must be a whole number, not True"),
     ],
 )
 def test_bad_arguments(arguments: tuple[Any, ...], named: str) -> None:
@@ -217,10 +223,56 @@ def test_meta_device() -> None:
     source = randomize(SteerableConv2d(3, 3, 3, "d4"))
     layer = SteerableConv2d(3, 3, 3, "d4", device="meta")
     assert layer(image(8, 5, 5).to("meta")).shape == (2, 5, 5, 8, 3)
-    layer.to_empty(device="cpu").reset_buffers()
+    layer.to_empty(device="cpu")
     layer.load_state_dict(source.state_dict())
     x = image(8, 5, 5)
     assert torch.equal(layer(x), source(x))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("assign", [True, False])
+def test_loading_fills_the_tables(assign: bool, strict: bool) -> None:
+    """From the meta device, and from memory that holds anything."""
+    source, x = randomize(SteerableConv2d(3, 3, 3, "d4", dtype=torch.float64)), image(8, 5, 5).double()
+    state = source.state_dict() if strict else dict(source.named_parameters())
+    for layer in (
+        SteerableConv2d(3, 3, 3, "d4", device="meta", dtype=None if assign else torch.float64),
+        SteerableConv2d(3, 3, 3, "d4", dtype=torch.float64).to_empty(device="cpu"),
+    ):
+        if layer.tables.is_meta and not assign:
+            layer.to_empty(device="cpu")
+        else:
+            layer.tables = torch.full_like(layer.tables, float("nan"))
+        layer.load_state_dict(state, strict=strict, assign=assign)
+        assert torch.equal(layer(x), source(x))
+
+
+def test_timm_fills_the_tables() -> None:
+    layer = SteerableConv2d(3, 3, 3, "d4")
+    expected = layer.tables.clone()
+    layer.tables.fill_(float("nan"))
+    assert reinit_non_persistent_buffers(nn.Sequential(layer)) == ["0"]
+    assert torch.equal(layer.tables, expected)
+
+
+@pytest.mark.parametrize("wrong", [0.0, float("nan"), 1e9])
+def test_the_fingerprint_is_of_the_tables_as_they_are(wrong: float) -> None:
+    layer = SteerableConv2d(3, 3, 3, "c4")
+    good = layer.state_dict()["_extra_state"]
+    layer.tables[2, 1] = wrong
+    state = layer.state_dict()
+    assert state["_extra_state"] != good
+    with pytest.raises(ValueError, match="another kernel basis"):
+        layer.load_state_dict(state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_the_fingerprint_does_not_depend_on_the_precision(dtype: torch.dtype) -> None:
+    layer = SteerableConv2d(3, 3, 7, "d4")
+    good = layer.state_dict()["_extra_state"]
+    assert layer.to(dtype).state_dict()["_extra_state"] == good
+    assert layer.float().state_dict()["_extra_state"] == good
+    assert layer.to("meta").state_dict()["_extra_state"] == good
 
 
 def test_precision_of_one_layer_leaves_others_alone() -> None:

@@ -1,5 +1,7 @@
 """Sizes, budgets and wrong arguments of the registered models."""
 
+import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,6 +109,32 @@ def test_good_image_size() -> None:
         (dict(stem_strides=(2, 0)), r"stem_strides must .* not \(2, 0\)"),
         (dict(stem_strides=()), "stem_strides must"),
         (dict(no_such_argument=1), "no_such_argument"),
+        (dict(group="c100000"), "1 to 64 rotations, not 100000"),
+        (dict(fields=8.0), r"fields must be a whole number, not 8\.0"),
+        (dict(fields=True), "fields must be a whole number, not True"),
+        (dict(depth="3"), "depth must be a whole number, not '3'"),
+        (dict(heads=1.5), r"heads must be a whole number, not 1\.5"),
+        (dict(heads="2"), "heads must be a whole number, not '2'"),
+        (dict(heads=True), "heads must be a whole number, not True"),
+        (dict(kernel_size=99), "kernel_size must be 32 or less, not 99"),
+        (dict(stem_strides=2), "stem_strides must be one or more whole numbers from 1 on, not 2"),
+        (dict(stem_strides=(2.0, 2)), "stem_strides must be"),
+        (dict(head_fields=-1), "head_fields must be 0 or more, not -1"),
+        (dict(drop_rate=-0.1), r"drop_rate must be at least 0 and below 1, not -0\.1"),
+        (dict(drop_rate=1), "drop_rate must be at least 0 and below 1, not 1"),
+        (dict(drop_rate=float("nan")), "drop_rate must be at least 0 and below 1, not nan"),
+        (dict(drop_path_rate=2), "drop_path_rate must be at least 0 and below 1, not 2"),
+        (dict(drop_path_rate="0.1"), r"drop_path_rate must be at least 0 and below 1, not '0\.1'"),
+        (dict(proj_drop_rate=-1), "proj_drop must be at least 0 and below 1, not -1"),
+        (dict(layer_scale=-1e-4), "layer_scale must be a number of 0 or more, not -0.0001"),
+        (dict(mlp_ratio=0), "mlp_ratio must be a number above 0, not 0"),
+        (dict(mlp_ratio=0.01), r"mlp_ratio=0\.01 of 12 fields leaves none: use 0\.09 or more"),
+        (dict(radius="3"), "radius must be 0 or more positions, or 'all'.*not '3'"),
+        (dict(radius=100, img_size=28), "radius 100 is larger than a map of 7 x 7 positions: use at most 6, or 'all'"),
+        (dict(global_pool=""), "which has no classes: set num_classes=0, not 10"),
+        (dict(num_classes=2.5), r"num_classes must be a whole number, not 2\.5"),
+        (dict(img_size="28"), "img_size must be a whole number, not '28'"),
+        (dict(img_size=(28, 28, 1)), r"img_size must be one number or a height and a width, not \(28, 28, 1\)"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
@@ -137,6 +165,23 @@ def test_bad_arguments_of_the_convolutional_network(arguments: dict[str, Any], n
         timm.create_model("gcnn_tiny", **arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (dict(depths=2), "depths must be one or more whole numbers from 1 on, not 2"),
+        (dict(depths=(1, 1, 1, -1)), r"depths must be one or more whole numbers from 1 on, not \(1, 1, 1, -1\)"),
+        (dict(fields=(8, 16, 32.0, 64)), "fields must be one or more whole numbers from 1 on"),
+        (dict(heads="1248"), "heads must be one or more whole numbers from 1 on, not '1248'"),
+        (dict(radii=(3, 3, "most", "all")), "radius must be 0 or more positions, or 'all'.*not 'most'"),
+        (dict(radii=(60, 3, "all", "all"), img_size=224), "radius 60 is larger than a map of 56 x 56 positions"),
+        (dict(drop_path_rate=1), "drop_path_rate must be at least 0 and below 1, not 1"),
+    ],
+)
+def test_bad_arguments_of_the_pyramid(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        timm.create_model("gcsa_pyramid_tiny", **arguments)
+
+
 def test_pyramid_needs_an_entry_for_each_stage() -> None:
     with pytest.raises(ValueError, match="one entry a stage each, not 4, 3, 4 and 4"):
         timm.create_model("gcsa_pyramid_tiny", depths=(1, 1, 1))
@@ -145,3 +190,43 @@ def test_pyramid_needs_an_entry_for_each_stage() -> None:
 def test_unknown_model() -> None:
     with pytest.raises(RuntimeError, match="Unknown model"):
         timm.create_model("gcsa_tiny_c5")
+
+
+def test_a_radius_larger_than_the_map_is_refused_before_anything_is_allocated() -> None:
+    """51 GB, were the meta device not free."""
+    model = timm.create_model("gcsa_tiny", attention="group", radius=100, device="meta")
+    for call in (
+        lambda: model(torch.empty(1, 1, 28, 28, device="meta")),
+        lambda: model.check_input_size(28, 28),
+    ):
+        with pytest.raises(ValueError, match="radius 100 is larger than a map of 7 x 7 positions: use at most 6"):
+            call()
+
+
+def test_values_that_timm_does_not_drop() -> None:
+    """timm leaves out arguments that are None, which keeps the default of the size; these say what None would."""
+    for name, options in (("gsa_small", {}), ("gcsa_tiny", dict(attention="group"))):
+        everywhere = timm.create_model(name, radius="all", **options)
+        assert {m.radius for m in everywhere.stages.modules() if hasattr(m, "radius")} <= {None, -1}
+    assert timm.create_model("gsa_small", radius=None).stages[0].attn.radius == 2
+    unscaled = timm.create_model("gcsa_pyramid_tiny", layer_scale=0, radii=(2, "all", None, "all"), device="meta")
+    assert [stage[-1].attn.attend.radius for stage in unscaled.stages] == [2, None, None, None]
+    assert not any("scale" in name for name, _ in unscaled.named_parameters())
+    assert any("scale" in name for name, _ in timm.create_model("gcsa_pyramid_tiny", device="meta").named_parameters())
+
+
+@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_linear_tiny", "gcsa_pyramid_tiny", "gcnn_tiny", "gsa_tiny"])
+def test_no_images_give_no_logits(name: str) -> None:
+    model = timm.create_model(name, num_classes=5)
+    x = torch.zeros(0, model.in_chans, 64, 64)
+    for mode in (True, False):
+        assert model.train(mode)(x).shape == (0, 5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_entry_points_can_be_found_in_their_file(name: str) -> None:
+    """As in timm: by an editor, by grep, and with a sentence of help."""
+    entry_point = timm.model_entrypoint(name)
+    source = Path(inspect.getsourcefile(entry_point)).read_text()
+    assert f"@register_model\ndef {name}(pretrained: bool = False, **kwargs: Any)" in source
+    assert entry_point.__doc__

@@ -78,6 +78,13 @@ def test_as_wide_deep_and_fine_as_gcsa() -> None:
         (dict(lift_heads=5), "heads=5 does not divide fields=16"),
         (dict(depth=0), "depth must be 1 or more, not 0"),
         (dict(stride=0), "stride must be 1 or more, not 0"),
+        (dict(stride=2.0), r"stride must be a whole number, not 2\.0"),
+        (dict(waves=1.5), r"waves must be a whole number, not 1\.5"),
+        (dict(lift_radius=1.5), r"radius must be a whole number, not 1\.5"),
+        (dict(lift_radius=40, img_size=28), "radius 40 is larger than a map of 28 x 28"),
+        (dict(mlp_ratio=-1), "mlp_ratio must be a number above 0, not -1"),
+        (dict(drop_path_rate=2), "drop_path_rate must be at least 0 and below 1, not 2"),
+        (dict(global_pool=""), "set num_classes=0, not 10"),
         (dict(in_chans=0), "in_chans must be 1 or more, not 0"),
         (dict(img_size=30), "multiples of 4; resize 30 to 28 or 32"),
     ],
@@ -87,8 +94,20 @@ def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
         timm.create_model("gsa_tiny", **arguments)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("encoding", ["corrected", "gevit"])
+def test_autocast(encoding: str, dtype: torch.dtype) -> None:
+    model, x = create(encoding=encoding, num_classes=4).train(), torch.randn(2, 1, 28, 28)
+    expected = model(x)
+    with torch.autocast("cpu", dtype=dtype):
+        out = model(x)
+    assert relative_error(out.float(), expected) < 0.05
+    out.float().square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
 def test_radius_larger_than_the_map() -> None:
-    with pytest.raises(ValueError, match="radius 3 is larger than a map of 2 x 2 positions"):
+    with pytest.raises(ValueError, match="radius 3 is larger than a map of 2 x 2 positions: use at most 1, or 'all'"):
         create(radius=3)(torch.randn(1, 1, 8, 8))
 
 

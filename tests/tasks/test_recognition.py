@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from PIL import Image, ImageDraw, ImageFont
 
 from gcsa import adapters
 from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.tasks.recognition import Recognizer
+from gcsa.tasks.recognition import Recognition, Recognizer
 from gcsa.testing import relative_error
 from tests.runs import composed, train
 
@@ -62,7 +62,7 @@ def test_results_say_how_lines_are_read(finished: Path) -> None:
 def test_checkpoint_and_weights_are_one_model(finished: Path) -> None:
     best = finished / "checkpoints/best.ckpt"
     module = Recognizer.load_from_checkpoint(best, map_location="cpu", weights_only=True).eval()
-    opened = CTCRecognizer.from_pretrained(finished / "weights")
+    opened = load_recognizer(finished / "weights")
     images = torch.rand(2, 1, 40, 120)
     assert torch.equal(opened(images), module(images))
     assert opened.charset.characters == " abcd"
@@ -83,7 +83,7 @@ def test_the_crnn_is_compared_in_the_same_way(lines: Path, tmp_path: Path) -> No
         (("data.height=42",), "height=42 must be a multiple of step=8"),
         (("data.step=4", "data.height=44"), "height must be a multiple of 8, the stride of gcsa_ocr_tiny, not 44"),
         (("data.step=4",), "data.step=4 must be a multiple of 8, the encoder's stride"),
-        (("+model.colour=1",), "does not take 'colour'"),
+        (("+model.colour=1",), "unknown model option 'colour'"),
         (("monitor.metric=val/accuracy",), "monitor.metric=val/accuracy"),
     ],
 )
@@ -91,6 +91,28 @@ def test_wrong_choices(lines: Path, tmp_path: Path, overrides: tuple[str, ...], 
     with pytest.raises(ValueError, match=message):
         train(composed(tmp_path, *SMALL, f"data.path={lines}", *overrides), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("upsample", [1, 2])
+def test_lines_are_left_out_where_the_recogniser_has_too_few_steps(tmp_path: Path, upsample: int) -> None:
+    """Each of these lines needs 14 to 27 of the steps that it has: 13 with one in 8 pixels, 26 with one in 4."""
+    folder = draw_lines(tmp_path / "lines", "abcd", 3)
+    for i, text in enumerate(("abcdabcdabcdab", "abababababababab", "abcabcabcabcabcabca")):
+        Image.open(folder / f"{i:05d}.png").resize((104, 40)).save(folder / f"{i:05d}.png")
+        (folder / f"{i:05d}.gt.txt").write_text(text)
+    cfg = OmegaConf.to_container(
+        composed(tmp_path / "run", *SMALL, f"data.path={folder}", f"model.upsample={upsample}"), resolve=True
+    )
+    task = Recognition()
+    data = task.build_data(cfg)
+    module = task.build_module(cfg, data)
+    steps = module(torch.zeros(1, 1, 40, 104)).shape[1]
+    assert data.pixels_per_step == 104 / steps
+    if upsample == 1:
+        with pytest.raises(ValueError, match="every text is too long for its image, one character in 8 pixels"):
+            data.setup("fit")
+    else:
+        data.setup("fit")
 
 
 def test_classes_and_lines_are_not_mixed_up(tmp_path: Path) -> None:
@@ -153,9 +175,9 @@ def test_a_base_of_other_options(finished: Path, other_lines: Path, tmp_path: Pa
 def test_files_that_hold_no_recogniser(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.ckpt").write_bytes(b"PK")
     for source, adapter, error, message in (
-        (tmp_path / "bad.ckpt", None, ValueError, "bad.ckpt is damaged or not a recogniser"),
+        (tmp_path / "bad.ckpt", None, ValueError, "bad.ckpt is damaged or not a checkpoint"),
         (tmp_path / "none.ckpt", None, FileNotFoundError, "there is no checkpoint"),
-        (finished / "weights", finished, FileNotFoundError, "there is no .*charset.txt"),
+        (finished / "weights", finished, FileNotFoundError, "there is no .*adapter_config.json"),
     ):
         with pytest.raises(error, match=message):
             load_recognizer(source, adapter)

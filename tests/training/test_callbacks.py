@@ -1,5 +1,7 @@
 """Averaging, stopping on NaN, and checkpoints that a kill leaves whole."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +14,26 @@ from gcsa.training import EMA, run
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from tests.runs import TINY, composed, train
 
+State = dict[str, torch.Tensor]
+
 
 class Recorder(pl.Callback):
-    """The parameters before each validation and in it, and after each step."""
+    """Parameters and buffers after each step, and in validation."""
 
     def __init__(self) -> None:
-        self.steps: list[torch.Tensor] = []
-        self.validated: torch.Tensor
+        self.steps: list[State] = []
+        self.validated: State
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        self.steps.append(torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone())
+        self.steps.append({name: tensor.clone() for name, tensor in module.state_dict().items()})
 
     def on_validation_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        self.validated = torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone()
+        self.validated = {name: tensor.clone() for name, tensor in module.state_dict().items()}
 
 
-def test_best_checkpoint_and_validation_hold_the_average(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """In every run of the test, in front of the other callbacks."""
     recorder, build = Recorder(), run.build_trainer
 
     def recorded(*args: Any) -> pl.Trainer:
@@ -36,20 +42,46 @@ def test_best_checkpoint_and_validation_hold_the_average(tmp_path: Path, monkeyp
         return trainer
 
     monkeypatch.setattr(run, "build_trainer", recorded)
-    train(composed(tmp_path, *TINY, "trainer.max_epochs=1", "callbacks.ema.decay=0.3"), tmp_path)
+    return recorder
 
-    average = recorder.steps[0].double()
-    for update, weights in enumerate(recorder.steps[1:], 1):
-        average = average.lerp(weights.double(), 1 - min(0.3, (1 + update) / (10 + update)))
+
+def averages(steps: list[State], decay: float) -> dict[str, torch.Tensor]:
+    """The mean that the class EMA describes, in float64."""
+    mean = {name: tensor.double() for name, tensor in steps[0].items()}
+    for update, state in enumerate(steps[1:], 1):
+        share = 1 - min(decay, (1 + update) / (10 + update))
+        mean = {name: before.lerp(state[name].double(), share) for name, before in mean.items()}
+    return mean
+
+
+def test_best_checkpoint_and_validation_hold_the_average(tmp_path: Path, recorder: Recorder) -> None:
+    """Of weights and of batch norm's statistics, which Lightning would leave those of the last weights."""
+    train(composed(tmp_path, *TINY, "trainer.max_epochs=1", "callbacks.ema.decay=0.3"), tmp_path)
     stored = torch.load(tmp_path / "checkpoints/best.ckpt", weights_only=True)
-    names = [name for name in stored["state_dict"] if "running" not in name and "num_batches" not in name]
-    best = torch.cat([stored["state_dict"][name].flatten() for name in names])
-    torch.testing.assert_close(recorder.validated.double(), average, rtol=0, atol=1e-6)
-    assert torch.equal(best, recorder.validated)
-    assert not torch.equal(best, recorder.steps[-1])
-    buffers = stored["state_dict"].keys() - set(names)
-    assert len(buffers) > 0
-    assert all(torch.equal(stored["state_dict"][n], stored["current_model_state"][n]) for n in buffers)
+    statistics = {name for name in recorder.steps[0] if "running" in name}
+    counted = {name for name in recorder.steps[0] if "num_batches" in name}
+    assert len(statistics) > 0
+    assert len(counted) > 0
+    for name, mean in averages(recorder.steps, 0.3).items():
+        expected = recorder.steps[-1][name].double() if name in counted else mean
+        torch.testing.assert_close(stored["state_dict"][name].double(), expected, rtol=1e-5, atol=1e-6)
+        assert torch.equal(stored["state_dict"][name], recorder.validated[name])
+        assert torch.equal(stored["current_model_state"][name], recorder.steps[-1][name])
+    differ = {
+        name for name, tensor in stored["state_dict"].items() if not torch.equal(tensor, recorder.steps[-1][name])
+    }
+    assert statistics <= differ
+    assert not counted & differ
+
+
+def test_random_features_are_not_averaged(tmp_path: Path, recorder: Recorder) -> None:
+    """Each draw is orthogonal, which no mean of two is; the Performer redraws after three steps here."""
+    model = ("model=performer_tiny", "model.redraw_interval=3", "model.depth=1", "callbacks.ema.decay=0.9")
+    train(composed(tmp_path, *TINY[3:], *model, "trainer.max_epochs=1", "data.limit_train=128"), tmp_path)
+    stored = torch.load(tmp_path / "checkpoints/best.ckpt", weights_only=True)["state_dict"]
+    (name,) = (name for name in stored if name.endswith("projection"))
+    assert not torch.equal(recorder.steps[0][name], recorder.steps[-1][name])
+    assert torch.equal(stored[name], recorder.steps[-1][name])
 
 
 def test_ema_refuses_a_decay_of_one() -> None:
@@ -74,6 +106,22 @@ def test_nan_loss_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         train(composed(tmp_path, *TINY), tmp_path)
     last = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
     assert all(torch.isfinite(tensor).all() for tensor in last["current_model_state"].values())
+
+
+def test_no_room_for_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "last.ckpt"
+    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(
+        OSError, match=r"cannot write the checkpoint .*last\.ckpt \(No space left on device\), the earlier"
+    ):
+        AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
+    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
+    assert torch.load(path, weights_only=True) == {"step": 1}
 
 
 def test_a_failed_write_keeps_the_old_checkpoint(tmp_path: Path) -> None:

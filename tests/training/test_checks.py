@@ -1,71 +1,17 @@
-"""What cannot work is refused in one sentence before any data is read."""
+"""Checkpoints to resume: damaged ones, those of other models or other options, and what may change."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from gcsa.data import create_datamodule
 from gcsa.tasks.classification import Classification
+from gcsa.training.checkpoint_io import CONFIG
 from gcsa.training.checks import resolve_checkpoint
 from tests.runs import TINY, composed, train
-
-
-@pytest.fixture(autouse=True)
-def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(*_: object) -> None:
-        pytest.fail("data was read")
-
-    monkeypatch.setattr("gcsa.data.sets.digits.Digits._read", read)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("data.batch_size=0", r"data\.batch_size must be a whole number above 0, got 0"),
-        ("trainer.devices=1000", r"trainer\.devices=1000, but this machine has \d+ CPU cores"),
-        ("trainer.devices=0", r"trainer\.devices must be a whole number above 0, got 0"),
-        ("trainer.accelerator=tpu", r"must be cpu, gpu or auto, got 'tpu'"),
-        ("trainer.max_epochs=-2", r"trainer\.max_epochs must be a whole number above 0, got -2"),
-        ("seed=-1", r"seed must be a whole number, 0 or more, got -1"),
-        ("threads=0", r"threads must be a whole number above 0, got 0"),
-        ("label_smoothing=1.5", r"label_smoothing must be at least 0 and below 1, got 1\.5"),
-        ("monitor.metric=val/f1", r"unknown monitor\.metric 'val/f1': choose one of val/accuracy"),
-        ("monitor.metric=val/auroc", r"needs two classes, but digits has 10"),
-        ("monitor.mode=up", r"monitor\.mode must be max or min, got 'up'"),
-        ("model.name=gcsa_tinny", r"unknown model 'gcsa_tinny': choose one of .*gcsa_tiny"),
-        ("+model.widht=3", r"test_efficientnet' does not take .*widht=3"),
-        ("optimizer.opt=adamm", r"unknown optimizer 'adamm': .*such as adamw?"),
-        ("optimizer.lr=-1", r"[Ll]earning rate"),
-        ("optimizer.lr=fast", r"optimizer adamw does not take .*fast"),
-        ("optimizer.schedule.warmup=2", r"warmup is a fraction between 0 and 1, got 2"),
-        ("data.name=digitz", r"unknown data set 'digitz': choose one of digits"),
-        ("data.limit_train=0", r"limit_train=0"),
-        ("data.augment.degrees=-5", r"augment degrees=-5"),
-        ("+data.augment.wobble=1", r"unknown augment option 'wobble'"),
-        ("ckpt_path=last", r"there is no checkpoint .*last\.ckpt: give the folder of the run"),
-        ("ckpt_path=nowhere.ckpt", r"there is no checkpoint nowhere\.ckpt"),
-    ],
-)
-def test_bad_values(tmp_path: Path, override: str, message: str) -> None:
-    with pytest.raises((ValueError, FileNotFoundError), match=message) as error:
-        train(composed(tmp_path, *TINY, override), tmp_path)
-    assert "\n" not in str(error.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("model.group=x4", r"unknown group 'x4'"),
-        ("model.attention=global", r"unknown attention 'global': choose one of"),
-        ("model.fields=7", r"heads=\d+ does not divide fields=7"),
-        ("model.stem_strides=[2,2,2]", r"28 x 28 .*multiples of 8; resize 28 to 24 or 32"),
-    ],
-)
-def test_bad_models(tmp_path: Path, override: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        train(composed(tmp_path, "model=gcsa_tiny", *TINY[3:], override), tmp_path)
 
 
 def test_bad_checkpoints(tmp_path: Path) -> None:
@@ -93,3 +39,61 @@ def test_an_earlier_run_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "checkpoints/best.ckpt").touch()
     with pytest.raises(ValueError, match="holds an earlier run: resume it with ckpt_path=last"):
         train(composed(tmp_path, *TINY), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one step."""
+    folder = tmp_path_factory.mktemp("finished")
+    train(composed(folder, *TINY, *SHORT), folder)
+    return folder
+
+
+SHORT = ("data.limit_train=32", "trainer.max_epochs=1")
+
+
+def resume(finished: Path, folder: Path, *overrides: str) -> float:
+    last = finished / "checkpoints/last.ckpt"
+    return train(composed(folder, *TINY, *SHORT, f"ckpt_path={last}", *overrides), folder)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["optimizer.lr=0.5"], ["optimizer.lr=0.5 (it was 0.002)"]),
+        (["optimizer=sgd"], ["optimizer.momentum=0.9 (it was not given)", "optimizer.opt=sgd (it was adamw)"]),
+        (["callbacks=no_ema"], ["callbacks.ema._target_=not given (it was gcsa.training.EMA)"]),
+        (["data.batch_size=16", "seed=1"], ["data.batch_size=16 (it was 32)", "seed=1 (it was 0)"]),
+        (["monitor.mode=min"], ["monitor.mode=min (it was max)"]),
+        (["model.drop_rate=0.3"], ["model.drop_rate=0.3 (it was 0.2)"]),
+        (["trainer.gradient_clip_val=null"], ["trainer.gradient_clip_val=null (it was 1.0)"]),
+    ],
+)
+def test_other_options_are_not_mixed(finished: Path, tmp_path: Path, overrides: list[str], words: list[str]) -> None:
+    with pytest.raises(ValueError, match="belongs to a run with other options than") as error:
+        resume(finished, tmp_path, *overrides)
+    assert all(word in str(error.value) for word in words)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore:The dirpath has changed")  # Lightning, of the best checkpoint's folder
+def test_what_may_change(finished: Path, tmp_path: Path) -> None:
+    allowed = ("trainer.max_epochs=2", "trainer.log_every_n_steps=3", "logger=csv", "threads=2", "data.root=elsewhere")
+    assert resume(finished, tmp_path, *allowed, "checkpoint_every_n_steps=5", "matmul_precision=highest") > 0
+    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 2
+
+
+def test_a_checkpoint_that_does_not_say_its_options(finished: Path, tmp_path: Path) -> None:
+    stored: dict[str, Any] = torch.load(finished / "checkpoints/last.ckpt", weights_only=True)
+    del stored[CONFIG]
+    torch.save(stored, tmp_path / "old.ckpt")
+    with pytest.raises(ValueError, match=r"old\.ckpt does not say with which configuration it was made"):
+        train(composed(tmp_path, *TINY, *SHORT, f"ckpt_path={tmp_path / 'old.ckpt'}"), tmp_path)
+
+
+def test_the_configuration_is_kept_without_its_folder(finished: Path) -> None:
+    stored = torch.load(finished / "checkpoints/best.ckpt", weights_only=True)[CONFIG]
+    assert stored == json.loads((finished / "results.json").read_text())["config"]
+    assert stored["output_dir"] == "."
+    assert stored["callbacks"]["best"]["dirpath"] == "./checkpoints"
+    assert str(finished) not in json.dumps(stored)

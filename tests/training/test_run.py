@@ -9,9 +9,9 @@ import timm
 import torch
 from PIL import Image
 
+from gcsa.checkpoints import save_classifier
 from gcsa.data import create_datamodule
 from gcsa.tasks.classification import Classifier, scores
-from gcsa.training.export_weights import save_pretrained_timm
 from tests.runs import TINY, composed, train
 
 
@@ -62,7 +62,7 @@ def test_lightning_and_timm_open_the_same_model(finished: Path) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["trainer.precision=bf16-mixed", "optimizer/schedule=one_cycle"],
+        ["trainer.precision=bf16-mixed", "optimizer/schedule=one_cycle", "trainer.enable_progress_bar=false"],
         ["callbacks=early_stopping", "monitor.metric=val/loss", "monitor.mode=min"],
         ["callbacks=no_ema", "optimizer=sgd", "trainer.accumulate_grad_batches=2"],
     ],
@@ -84,12 +84,12 @@ def test_scores() -> None:
 
 def test_export_replaces_whole_or_not_at_all(tmp_path: Path) -> None:
     model = timm.create_model("test_efficientnet", num_classes=3, in_chans=2)
-    folder = save_pretrained_timm(model, tmp_path / "weights", input_size=(2, 32, 32), mean=(0.5,) * 2, std=(0.5,) * 2)
+    folder = save_classifier(model, tmp_path / "weights", input_size=(2, 32, 32), mean=(0.5,) * 2, std=(0.5,) * 2)
     before = sorted(path.name for path in folder.iterdir())
     assert before == ["config.json", "model.safetensors"]
     model._model_args["unserialisable"] = object()
     with pytest.raises(ValueError, match="unserialisable"):
-        save_pretrained_timm(model, folder)
+        save_classifier(model, folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["weights"]
     assert timm.create_model(f"local-dir:{folder}", pretrained=True).num_classes == 3
 
@@ -101,7 +101,7 @@ def test_weights_of_either_number_of_channels(name: str, tmp_path: Path) -> None
     size = dict(img_size=32) if name.endswith("former_tiny") else {}
     for in_chans in (1, 3):
         model = timm.create_model(name, num_classes=3, in_chans=in_chans, **size)
-        folder = save_pretrained_timm(model, tmp_path / "weights", input_size=(in_chans, 32, 32))
+        folder = save_classifier(model, tmp_path / "weights", input_size=(in_chans, 32, 32))
         assert timm.create_model(f"local-dir:{folder}", pretrained=True).pretrained_cfg["input_size"][0] == in_chans
 
 

@@ -45,6 +45,24 @@ def read_idx(path: Path, shape: tuple[int, ...], name: str) -> Tensor:
     return torch.from_numpy(np.frombuffer(data, np.uint8, offset=len(header)).reshape(shape).copy())
 
 
+def check_idx(path: Path, shape: tuple[int, ...], name: str) -> None:
+    """Raise the ValueError of `read_idx` where the ends of the file show it already; the values are not read."""
+    header = struct.pack(f">BBBB{len(shape)}I", 0, 0, 8, len(shape), *shape)
+    expected = len(header) + int(np.prod(shape))
+    try:
+        with path.open("rb") as file:
+            length = file.seek(0, 2)
+            if path.suffix == ".gz":  # whose last four bytes are the length of what it holds
+                file.seek(max(0, length - 4))
+                length = int.from_bytes(file.read(4), "little")
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            start = file.read(len(header))
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(path, error, name) from error
+    if start != header or length != expected:
+        raise damaged(path, f"it is not a file of uint8 values of shape {shape}", name)
+
+
 def read_idx_pair(images: Path, labels: Path, count: int, name: str) -> tuple[Tensor, Tensor]:
     """Images uint8 (count, 1, 28, 28) and labels int64 (count,)."""
     return read_idx(images, (count, 28, 28), name).unsqueeze(1), read_idx(labels, (count,), name).long()

@@ -68,6 +68,17 @@ class ImageFolder(GCSADataModule):
         self.class_names, self._files = list_splits(self.path)
         self.num_classes = len(self.class_names)
 
+    def check_test(self) -> None:
+        """Opens every image of the split as far as its header."""
+        from PIL import Image
+
+        for file in self._files["test"][0]:
+            try:
+                with Image.open(file):
+                    pass
+            except (OSError, SyntaxError, ValueError) as error:
+                raise ValueError(f"{file} cannot be read as an image ({error}): remove or replace it") from error
+
     def read_fit(self) -> tuple[Split, Split]:
         return self._read("train"), self._read("val")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gcsa.data.base import GCSADataModule, Split
-from gcsa.data.sets.idx import find_idx, read_idx_pair
+from gcsa.data.sets.idx import check_idx, find_idx, read_idx_pair
 from gcsa.data.splits import hold_out
 
 
@@ -31,6 +31,11 @@ class MNIST(GCSADataModule):
         from torchvision import datasets
 
         getattr(datasets, self.folder)(folder, download=True)
+
+    def check_test(self) -> None:
+        super().check_test()
+        for path, shape in zip(self._files("t10k"), ((28, 28), ()), strict=True):
+            check_idx(path, (self.counts["t10k"], *shape), self.name)
 
     def read_fit(self) -> tuple[Split, Split]:
         part = self._read("train")

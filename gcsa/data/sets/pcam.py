@@ -79,6 +79,12 @@ class PCam(GCSADataModule):
                 shutil.copyfileobj(source, unpacked)
             os.remove(packed)
 
+    def check_test(self) -> None:
+        super().check_test()
+        images, labels = H5Images(self._file("test", "x")), _read_labels(self._file("test", "y"))
+        if len(images) != len(labels):
+            raise damaged(images.path, f"{len(images)} images with {len(labels)} labels", self.name)
+
     def read_fit(self) -> tuple[Split, Split]:
         return self._read("train"), self._read("valid")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gcsa.data.base import GCSADataModule, Split
 from gcsa.data.files import damaged, log
-from gcsa.data.sets.idx import find_idx, read_idx_pair
+from gcsa.data.sets.idx import check_idx, find_idx, read_idx_pair
 
 ADDRESS = "http://www.iro.umontreal.ca/~lisa/icml2007data/mnist_rotation_new.zip"
 MD5 = "0f9a947ff3d30e95cd685462cbf3b847"
@@ -65,6 +65,12 @@ class RotMNIST(GCSADataModule):
         for part in self.counts:
             np.save(target / f"{AMAT.format(part)}.npy", self._parse(target / ARCHIVE, part))
         (target / ARCHIVE).unlink()
+
+    def check_test(self) -> None:
+        super().check_test()
+        if self.required_files()[0] == self._idx("train_valid")[0]:
+            for path, shape in zip(self._idx("test"), ((28, 28), ()), strict=True):
+                check_idx(path, (self.counts["test"], *shape), self.name)
 
     def read_fit(self) -> tuple[Split, Split]:
         whole = self._read("train_valid")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from PIL import Image
 from torch import Tensor
 
 from gcsa.data.arguments import check_loading, check_switch, check_whole
@@ -21,7 +22,7 @@ from gcsa.ocr.data.line_image import Line, fit_line, read_line
 from gcsa.ocr.data.lines import list_lines
 
 STRIDE = 4
-"""Pixels of width a time step of the recogniser."""
+"""Pixels of width a time step of our recognisers, unless `LinesDataModule.pixels_per_step` says otherwise."""
 MAX_HEIGHT = 512
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class LinesDataModule(pl.LightningDataModule):
     """Text lines in three splits; batches are `LineBatch`es of one width.
 
     The charset is that of the training texts, behind the characters of a given one. Training lines whose text is too
-    long for CTC to align with W // 4 time steps are left out; characters of other splits outside the charset stay in
+    long for CTC to align with the recogniser's time steps, one in `pixels_per_step`, are left out; characters of other splits outside the charset stay in
     their texts, where they count as errors. Both are logged. The test split is read only for `setup("test")` or
     `setup(None)`.
 
@@ -92,6 +93,7 @@ class LinesDataModule(pl.LightningDataModule):
         self.limit_train, self.short_first, self.any_image = limit_train, short_first, any_image
         self.augment = None if augment is None else LineAugment.from_config(augment)
         self._given = Charset(charset) if isinstance(charset, str) else charset or Charset("")
+        self.pixels_per_step: float = STRIDE
         self._splits: dict[str, LineSet] = {}
 
     @cached_property
@@ -106,6 +108,16 @@ class LinesDataModule(pl.LightningDataModule):
             self._splits["val"] = self._held_out("val")
         if stage in ("test", None) and "test" not in self._splits:
             self._splits["test"] = self._held_out("test")
+
+    def check_test(self) -> None:
+        """Opens the transcriptions and, as far as their headers, the images of the test split, so that a long training
+        does not end on a damaged one. Raises as `setup`."""
+        for image in {line.image for line in self._list("test")}:
+            try:
+                with Image.open(image):
+                    pass
+            except (OSError, SyntaxError, ValueError) as error:
+                raise ValueError(f"{image} cannot be read as an image ({error}): remove or replace it") from error
 
     def lines(self, split: str) -> LineSet:
         """The split "train", "val" or "test", after `setup`."""
@@ -155,17 +167,19 @@ class LinesDataModule(pl.LightningDataModule):
 
     def _alignable(self, whole: LineSet) -> LineSet:
         needed = map(steps_needed, whole.targets)
-        rows = [row for row, steps in enumerate(needed) if steps <= whole.widths[row] // STRIDE]
+        rows = [row for row, steps in enumerate(needed) if steps * self.pixels_per_step <= whole.widths[row]]
         if not rows:
-            raise ValueError(f"{self.folder}: every text is too long for its image, one character in {STRIDE} pixels")
+            raise ValueError(
+                f"{self.folder}: every text is too long for its image, one character in {self.pixels_per_step:g} pixels"
+            )
         if len(rows) < len(whole):
             log.warning(
-                "%s: %d of %d training lines hold more text than CTC can align with one step in %d pixels of width "
+                "%s: %d of %d training lines hold more text than CTC can align with one step in %g pixels of width "
                 "and are left out",
                 self.folder,
                 len(whole) - len(rows),
                 len(whole),
-                STRIDE,
+                self.pixels_per_step,
             )
         images, lines = [whole.images[row] for row in rows], [whole.lines[row] for row in rows]
         return LineSet(images, lines, self.charset, whole.augment)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from gcsa.checkpoints import save_recognizer
+from gcsa.checkpoints.files import CHARSET
 from gcsa.groups import group as make_group
 from gcsa.layers.head import from_nchw
+from gcsa.models.backbone import Backbone
+from gcsa.models.create import check_options, is_whole
 from gcsa.ocr.data.charset import Charset, display_order
 from gcsa.ocr.reading import Reading, frames, in_frame
 from gcsa.ocr.recognizers.decoding import beam_search, greedy
 from gcsa.ocr.recognizers.encoder import create_encoder
-
-FILES = ("config.json", "model.safetensors")
-CHARSET_FILE = "charset.txt"
 
 
 class CTCHead(nn.Module):
@@ -67,36 +65,41 @@ class CTCRecognizer(nn.Module):
         options: the arguments other than `characters`, so that a recogniser can be made again.
     """
 
+    defaults: ClassVar[dict[str, Any]] = dict(height=40, hidden=256, upsample=2, drop_rate=0.1)
+
     def __init__(
         self,
         characters: str,
         encoder: str = "gcsa_ocr_tiny",
-        height: int = 40,
-        hidden: int = 256,
-        upsample: int = 2,
-        drop_rate: float = 0.1,
+        height: int = defaults["height"],
+        hidden: int = defaults["hidden"],
+        upsample: int = defaults["upsample"],
+        drop_rate: float = defaults["drop_rate"],
         **options: Any,
     ) -> None:
         super().__init__()
-        for name, value in (("height", height), ("hidden", hidden), ("upsample", upsample)):
-            if value < 1:
-                raise ValueError(f"{name} must be 1 or more, not {value}")
+        check_options({"hidden": hidden, "drop_rate": drop_rate})
+        for name, value in (("height", height), ("upsample", upsample)):
+            if not is_whole(value, 1, 1024):
+                raise ValueError(f"{name} must be a whole number from 1 to 1024, not {value!r}")
         self.charset = Charset(characters)
         self.options: dict[str, Any] = dict(
             encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate, **options
         )
-        made: Any = create_encoder(encoder, height, **options)
-        self.group = make_group(getattr(made, "group", "c1"))
+        network: Any = create_encoder(encoder, height, **options)
+        self.group = make_group(getattr(network, "group", "c1"))
         self.order = self.group.order  # which TorchScript understands
-        self.stride = getattr(made, "multiple", None) or made.feature_info[-1]["reduction"]
+        self.stride = getattr(network, "multiple", None) or network.feature_info[-1]["reduction"]
         if height % self.stride != 0:
             raise ValueError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
         self.height = height
-        with torch.no_grad():
-            _, _, self.rows, columns = made.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
+        self.rows, columns = height // self.stride, 1
+        if not isinstance(network, Backbone):  # of which the map's size is not told by its stride
+            with torch.no_grad():
+                _, _, self.rows, columns = network.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
         self.steps = columns * upsample
-        self.encoder = made.train()
-        self.head = CTCHead(made.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
+        self.encoder = network.train()
+        self.head = CTCHead(network.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
 
     def features(self, images: Tensor) -> Tensor:
         """(B, 1, H, W) to feature maps (B, h, w, N, C); N = 1 for encoders without a group."""
@@ -135,33 +138,11 @@ class CTCRecognizer(nn.Module):
 
     def save_charset(self, folder: Path) -> None:
         """Writes charset.txt beside an adapter, whose classifier may know more characters than its base."""
-        (folder / CHARSET_FILE).write_text(self.charset.characters, encoding="utf-8")
+        (folder / CHARSET).write_text(self.charset.characters, encoding="utf-8")
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Writes config.json and model.safetensors into `folder`, for `from_pretrained`. Returns it."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file({name: tensor.contiguous() for name, tensor in self.state_dict().items()}, folder / FILES[1])
-        config = {"characters": self.charset.characters, **self.options}
-        (folder / FILES[0]).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        return folder
-
-    @classmethod
-    def from_pretrained(cls, folder: str | Path) -> CTCRecognizer:
-        """The recogniser that `save_pretrained` wrote, in eval mode.
-
-        Raises FileNotFoundError for a missing file and ValueError for a damaged one.
-        """
-        folder = Path(folder)
-        for file in FILES:
-            if not (folder / file).is_file():
-                raise FileNotFoundError(f"there is no {folder / file}: name a folder of weights as train.py writes it")
-        try:
-            model = cls(**json.loads((folder / FILES[0]).read_text(encoding="utf-8")))
-            model.load_state_dict(load_file(folder / FILES[1]))
-        except (OSError, ValueError, TypeError, RuntimeError, SafetensorError) as error:
-            raise ValueError(f"{folder} does not hold a whole recogniser: {' '.join(str(error).split())}") from error
-        return model.eval()
+        """Writes config.json and model.safetensors into `folder`, for `gcsa.ocr.load.load_recognizer`. Returns it."""
+        return save_recognizer(self, folder)
 
     def text(self, classes: Iterable[int]) -> str:
         """What classes from left to right say, in logical order."""
@@ -184,9 +165,9 @@ class CTCRecognizer(nn.Module):
         return [self._best({turn: scores[i] for turn, scores in read.items()}, beams) for i in range(len(images))]
 
     def _best(self, read: dict[int, Tensor], beams: int) -> Reading:
-        found = {turn: greedy(log_probs) for turn, log_probs in read.items()}
-        turn = max(found, key=lambda turn: found[turn][1])
-        classes, confidence = found[turn]
+        readings = {turn: greedy(log_probs) for turn, log_probs in read.items()}
+        turn = max(readings, key=lambda turn: readings[turn][1])
+        classes, confidence = readings[turn]
         if beams > 1:
             classes = beam_search(read[turn], beams)
         return Reading(self.text(classes), confidence, turn)

@@ -8,6 +8,7 @@ import timm
 from torch import Tensor, nn
 
 from gcsa.baselines.crnn import CRNN
+from gcsa.models.create import check_options, create_model
 
 
 class NoHead(nn.Identity):
@@ -18,18 +19,20 @@ class NoHead(nn.Identity):
 
 
 def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
-    """The timm model called `name` without its classifier, for grey images; or "crnn". Options that are None are left
+    """The model that timm calls `name` without its classifier, for grey images; or "crnn". Options that are None are left
     out. Raises ValueError for an unknown name and for options that it does not take."""
-    given = {key: value for key, value in options.items() if value is not None}
-    if name != "crnn" and not timm.is_model(name):
-        choices = ", ".join(["crnn", *timm.list_models("gcsa_ocr_*")])
-        raise ValueError(f"unknown encoder {name!r}: choose one of {choices} or any of timm.list_models()")
+    if name != "crnn":
+        if not timm.is_model(str(name)):
+            choices = ", ".join(["crnn", *timm.list_models("gcsa_ocr_*")])
+            raise ValueError(
+                f"unknown encoder {str(name)[:60]!r}: choose one of {choices} or any of timm.list_models()"
+            )
+        encoder = create_model(name, in_chans=1, num_classes=0, **options)
+        # Only features are used, and parameters that get no gradient stop distributed training.
+        encoder.head = NoHead()
+        return encoder
+    given = check_options(options)
     try:
-        if name == "crnn":
-            return CRNN(height, **given)
-        encoder = timm.create_model(name, in_chans=1, num_classes=0, **given)
+        return CRNN(height, **given)
     except TypeError as error:
-        raise ValueError(f"encoder {name!r} does not take {given}: {error}") from error
-    # Only features are used, and parameters that get no gradient stop distributed training.
-    encoder.head = NoHead()
-    return encoder
+        raise ValueError(f"encoder 'crnn' does not take {given}: {error}") from error

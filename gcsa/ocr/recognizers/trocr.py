@@ -204,7 +204,7 @@ class TrOCRRecognizer:
         read = [
             self._write(encoder.tokens(in_frame(features, encoder.group, g)), beams, turn) for turn, g in turns.items()
         ]
-        return [max(found, key=lambda reading: reading.confidence) for found in zip(*read, strict=True)]
+        return [max(readings, key=lambda reading: reading.confidence) for readings in zip(*read, strict=True)]
 
     def _write(self, tokens: Tensor, beams: int, turn: int) -> list[Reading]:
         """The texts of lines given as tokens (B, T, hidden_size); a line has at most T of its own."""

@@ -91,10 +91,10 @@ class GcsaOcrModel(PreTrainedModel):
         """What no checkpoint holds. transformers builds on the meta device and guards loaded parameters."""
         super()._init_weights(module)
         if isinstance(module, SteerableConv2d):
-            module.reset_buffers()
+            module.init_non_persistent_buffers()
             module.reset_parameters()
         elif isinstance(module, LowPass):
-            module.reset_buffers()
+            module.init_non_persistent_buffers()
         elif isinstance(module, FieldNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)

@@ -1,0 +1,1 @@
+"""Measurements, each a module: `python -m benchmarks.ROOM.NAME` from the repository writes benchmarks/results/NAME.json."""

@@ -1,0 +1,1 @@
+"""Equivariance errors, and what shifts do."""

@@ -1,0 +1,51 @@
+"""Invariance and equivariance error of every registered model, float32: `python -m benchmarks.equivariance.invariance`.
+
+Biases, norms and scales are random. Small images (two positions a side at the last stage, 16 pixels at least). The
+45 degrees are on smooth images of the model's own size, relative to the spread of the logits over the images.
+"""
+
+from __future__ import annotations
+
+import timm
+import torch
+
+import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import arguments, save
+from gcsa.evaluation import smooth_turn_error
+from gcsa.models.backbone import Backbone
+from gcsa.testing import act, randomize, relative_error
+
+AT_45 = ("gcsa_tiny_c4", "gcsa_tiny_c8", "gcsa_small_c4", "gcsa_small_c8")
+
+
+@torch.no_grad()
+def errors(model: Backbone, image: torch.Tensor) -> dict[str, float]:
+    """The largest relative error of logits and features over the exact elements, all in one forward pass."""
+    exact = model.group.exact_elements
+    turned = torch.cat([act(image, model.group, g, "image") for g in exact])
+    features = model.forward_features(turned)
+    logits = model.forward_head(features)
+    upright = [act(features[:1], model.group, g, "regular") for g in exact]
+    return {
+        "logits": max(relative_error(logits[i], logits[0]) for i in range(len(exact))),
+        "features": max(relative_error(features[i], upright[i][0]) for i in range(len(exact))),
+    }
+
+
+def main() -> None:
+    arguments(__doc__)
+    content = {}
+    for name in timm.list_models(["gcsa*", "gcnn*", "gsa*"]):
+        model = randomize(timm.create_model(name)).eval()
+        channels, size, _ = model.default_cfg["input_size"]
+        side = max(2 * model.multiple, 16)
+        row = {"elements": len(model.group.exact_elements), **errors(model, torch.randn(1, channels, side, side))}
+        if name in AT_45:
+            row["at_45_degrees"] = smooth_turn_error(model, channels, size)
+        content[name] = row
+        print(name, row, flush=True)
+    save("invariance", content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Ours and other systems, side by side."""

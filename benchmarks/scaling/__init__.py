@@ -1,0 +1,1 @@
+"""Time and memory as images, maps and networks grow."""

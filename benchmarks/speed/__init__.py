@@ -1,0 +1,1 @@
+"""How fast models and layers are, start and export."""

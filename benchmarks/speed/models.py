@@ -1,0 +1,122 @@
+"""Registered models as a user meets them, and two of timm's beside them: `python -m benchmarks.speed.models`.
+
+Images a second in evaluation, as created and folded, and in training (forward and backward), GFLOP an image, the share
+of the measured rate of float32 matrix products that evaluation reaches, and the peak memory of a training step in a fresh
+process. On a GPU also bfloat16 autocast, alone and compiled (CUDA graphs).
+`--model FILE.py:FUNCTION` adds a model of another project: FUNCTION() gives an nn.Module for images of 3 x 96 x 96.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+
+import gcsa  # noqa: F401  (registers the models)
+from benchmarks.common import DEVICE, alone, arguments, forward_and_step, machine_rates, save, step_megabytes
+from gcsa.evaluation.cost import count_flops
+from gcsa.export import fold
+from gcsa.models.backbone import Backbone
+
+# Name to batch on a CPU; a GPU takes 16 times as many.
+MODELS = {
+    "gcsa_tiny": 32,
+    "gcsa_small": 16,
+    "gcsa_small_c8": 16,
+    "gcsa_linear_small": 16,
+    "gcnn_small": 16,
+    "gcsa_pyramid_small": 2,
+    "gcsa_base": 2,
+    "resnet18": 16,
+    "vit_tiny_patch16_224": 2,
+}
+
+
+class Autocast(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(DEVICE.type, torch.bfloat16):
+            return self.model(x)
+
+
+def load(path: str) -> nn.Module:
+    """The model of `FILE.py:FUNCTION`; raises SystemExit, naming what is missing."""
+    file, _, function = path.rpartition(":")
+    if not Path(file).is_file():
+        raise SystemExit(f"error: --model {path}: there is no file {file or path!r}; write FILE.py:FUNCTION")
+    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(Path(file).resolve().parent))
+    spec.loader.exec_module(module)
+    if not hasattr(module, function):
+        raise SystemExit(f"error: --model {path}: {file} has no function {function!r}")
+    return getattr(module, function)()
+
+
+def build(name: str) -> tuple[nn.Module, Tensor]:
+    """The model and a batch of images of its own size; a path gives that of `load`."""
+    if ":" in name:
+        model, size, batch = load(name), (3, 96, 96), 16
+    else:
+        model, batch = timm.create_model(name, num_classes=10), MODELS[name]
+        size = (3, 96, 96) if name == "resnet18" else model.default_cfg["input_size"]
+    return model, torch.randn(batch if DEVICE.type == "cpu" else 16 * batch, *size)
+
+
+def variants(model: nn.Module) -> dict[str, nn.Module]:
+    sides = {"as created": model}
+    if isinstance(model, Backbone):
+        sides["folded"] = fold(model)
+    if DEVICE.type == "cuda":
+        sides["bf16"] = Autocast(model)
+        sides["bf16, compiled"] = torch.compile(Autocast(model), mode="reduce-overhead")
+    return sides
+
+
+def measure(name: str, rates: dict[str, float], repeats: int, threads: int) -> dict[str, Any]:
+    torch.manual_seed(0)
+    model, x = build(name)
+    flops = count_flops(model, x[0])
+    sides = {side: (module, x) for side, module in variants(model).items()}
+    timings = forward_and_step(sides, repeats, modes=("forward",))
+    sides.pop("folded", None)
+    timings |= forward_and_step(sides, repeats, modes=("forward_backward",))
+    best = min(side["median_ms"] for side in timings["forward"].values())
+    return {
+        **timings,
+        "batch": len(x),
+        "size": list(x.shape[1:]),
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "gflop an image": flops / 1e9,
+        "of_matmul_rate": flops * len(x) / best / 1e6 / rates["matmul_gflops"],
+        "training_megabytes": alone(step_megabytes, partial(build, name), True, threads),
+    }
+
+
+def main() -> None:
+    add: Callable[[Any], object] = lambda parser: parser.add_argument(
+        "--model", help="FILE.py:FUNCTION, a model to add"
+    )
+    args = arguments(__doc__, add)
+    if args.model:
+        load(args.model)  # an error before minutes of work
+    rates = machine_rates()
+    names = [*MODELS, *([args.model] if args.model else [])]
+    rows = {Path(name).name: measure(name, rates, args.repeats, args.threads) for name in names}
+    save("models", {"rates": rates, "models": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Text recognition: adapters, transcription, TrOCR."""

@@ -1,0 +1,7 @@
+"""The program that writes the tables of README.md and docs/imagenet.md and the figures of docs/results/.
+
+`python docs/report` writes them, `python docs/report --check` compares them with the results and exits with 1 where they
+differ. Every number comes from a JSON file under docs/results/ or benchmarks/results/, which holds seed, configuration,
+machine and commit. A training result is the results.json of a run, copied into the folder of its comparison:
+docs/results/ itself, `systems/`, `shares/SHARE/`, `performers/DATA/` or `ocr/SCRIPT/`.
+"""

@@ -1,0 +1,79 @@
+"""Which part stands in which document, and the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+
+from report import equivariance, exports, imagenet, speed, text, training
+from report.figures import outdated_figures, write_figures
+from report.results import ROOT
+
+START, END = "<!-- results: {name} -->", "<!-- end -->"
+"""The lines around a generated part, which is named as the function that writes it."""
+
+Part = Callable[[], str]
+
+DOCUMENTS: dict[str, tuple[Part, ...]] = {
+    "README.md": (
+        training.training,
+        training.systems,
+        training.shares,
+        training.performers,
+        training.shifts,
+        text.text,
+        text.adapters,
+        text.adapter_step,
+        text.transcription,
+        text.trocr,
+        equivariance.invariance,
+        equivariance.precision,
+        speed.models,
+        speed.layers,
+        speed.tax,
+        speed.speed,
+        speed.poster,
+        speed.linear,
+        speed.neighbourhood,
+        speed.large_images,
+        speed.startup,
+        exports.exports,
+        exports.fold,
+    ),
+    "docs/imagenet.md": (imagenet.imagenet_costs, imagenet.imagenet, imagenet.memory),
+}
+
+
+def update(document: str, parts: Iterable[Part]) -> str:
+    """The text of a document with each part between its markers written anew.
+
+    Raises ValueError where the start of a part does not stand there exactly once or has no end.
+    """
+    for part in parts:
+        start = START.format(name=part.__name__)
+        if document.count(start) != 1 or END not in document.partition(start)[2]:
+            raise ValueError(f"the document must hold {start!r} once, and {END!r} behind it")
+        before, _, rest = document.partition(start)
+        document = f"{before}{start}\n{part()}\n{END}{rest.partition(END)[2]}"
+    return document
+
+
+def main(arguments: list[str]) -> int:
+    """Writes documents and figures, or with "--check" compares them; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python docs/report", description="Writes tables and figures of the results.")
+    parser.add_argument(
+        "--check", action="store_true", help="compare, write nothing, and exit with 1 where they differ"
+    )
+    check = parser.parse_args(arguments).check
+    old = {name: (ROOT / name).read_text() for name in DOCUMENTS}
+    new = {name: update(old[name], parts) for name, parts in DOCUMENTS.items()}
+    if check:
+        outdated = [name for name in DOCUMENTS if new[name] != old[name]]
+        outdated += [f"docs/results/{name}" for name in outdated_figures()]
+        for name in outdated:
+            print(f"{name} differs from the results: run python docs/report")
+        return int(bool(outdated))
+    for name, document in new.items():
+        (ROOT / name).write_text(document)
+    write_figures()
+    return 0

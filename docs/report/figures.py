@@ -1,0 +1,83 @@
+"""The figures of docs/results/. Each PNG carries a checksum of its title and numbers, by which `--check` compares."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from gcsa.evaluation import Curve, cost_figure, scaling_figure, share_figure, shift_figure
+from report.results import ROOT, accuracy, load_benchmark, measured
+from report.training import shares_runs, systems_runs
+
+Plan = tuple[Callable[[Any, str], Figure], dict[str, Any], str]
+"""What draws a figure, with which numbers, under which title."""
+
+CHECKSUM = "numbers-sha256"
+"""The PNG text entry."""
+
+
+def shift_curves(data: str) -> dict[str, Curve]:
+    """System to curve of a data set."""
+    return {name: Curve(**curve) for name, curve in load_benchmark("shifts")[data]["curves"].items()}
+
+
+def scaling_lines() -> dict[str, dict[int, float]]:
+    """Milliseconds by tokens of attention everywhere, by random features, and to a neighbourhood."""
+    lines = {
+        name: {int(count): row["median_ms"] for count, row in times.items()}
+        for name, times in load_benchmark("linear")["times by tokens"].items()
+    }
+    neighbourhood = {
+        int(key.split()[0]) ** 2: row["tiles"]["median_ms"]
+        for key, row in measured("neighbourhood").items()
+        if "positions" in key
+    }
+    return {**lines, "neighbourhood of radius 3": neighbourhood}
+
+
+def plans() -> dict[str, Plan]:
+    """File name in docs/results/ to what stands in it."""
+    costs = {name: (run["flops"], accuracy(run), run["parameters"]) for name, run in systems_runs().items()}
+    lines = {name: {share: accuracy(run) for share, run in runs.items()} for name, runs in shares_runs().items()}
+    mnist, fashion = shift_curves("mnist"), shift_curves("fashion_mnist")
+    return {
+        "accuracy_flops.png": (cost_figure, costs, 'Rotated MNIST, 6 epochs but for "same_minutes"'),
+        "equivariance_augmentation.png": (share_figure, lines, "Rotated MNIST: equivariance against augmentation"),
+        "scaling.png": (scaling_figure, scaling_lines(), "Attention as the map grows"),
+        "shifts_mnist.png": (shift_figure, mnist, "MNIST, digit 1, shifted along x"),
+        "shifts_fashion_mnist.png": (shift_figure, fashion, "Fashion-MNIST, trousers, shifted"),
+    }
+
+
+def checksum(numbers: dict[str, Any], title: str) -> str:
+    """SHA-256 of the title and the numbers."""
+    return hashlib.sha256(json.dumps([title, numbers], default=asdict).encode()).hexdigest()
+
+
+def write_figures() -> None:
+    """Draws every figure."""
+    for name, (draw, numbers, title) in plans().items():
+        draw(numbers, title).savefig(ROOT / "docs/results" / name, metadata={CHECKSUM: checksum(numbers, title)})
+
+
+def drawn_from(path: Path) -> str | None:
+    """The checksum that a PNG carries, None where it carries none."""
+    with Image.open(path) as image:
+        return image.info.get(CHECKSUM)
+
+
+def outdated_figures() -> list[str]:
+    """Names of the figures that are missing or were drawn from other numbers."""
+    outdated = []
+    for name, (_, numbers, title) in plans().items():
+        path = ROOT / "docs/results" / name
+        if not path.is_file() or drawn_from(path) != checksum(numbers, title):
+            outdated.append(name)
+    return outdated

@@ -1,0 +1,55 @@
+"""Reads results and lays out tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+"""The repository."""
+
+Run = dict[str, Any]
+"""The results.json of a training run."""
+
+
+def load_runs(folder: str) -> dict[str, Run]:
+    """File name without ending to content, for the JSON files of a folder of docs/results/ ("": of itself)."""
+    files = sorted((ROOT / "docs/results" / folder).glob("*.json"))
+    return {path.stem: json.loads(path.read_text()) for path in files}
+
+
+def load_benchmark(name: str) -> dict[str, Any]:
+    """The content of benchmarks/results/NAME.json."""
+    return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+
+
+def measured(name: str) -> dict[str, Any]:
+    """The same without commit and machine, for files with one entry for each thing that was measured."""
+    return {key: row for key, row in load_benchmark(name).items() if key not in ("commit", "machine")}
+
+
+def accuracy(run: Run) -> float:
+    """The accuracy on the test set, between 0 and 1."""
+    return float(run["results"]["test/accuracy"])
+
+
+def thousands(count: int) -> str:
+    """Such as "97k"."""
+    return f"{count / 1e3:,.0f}k"
+
+
+def budget_cells(run: Run) -> list[str]:
+    """Minutes, epochs, seed and commit."""
+    epochs = str(run["config"]["trainer"]["max_epochs"])
+    return [f"{run['fit_seconds'] / 60:.0f}", epochs, str(run["seed"]), run["commit"][:8]]
+
+
+BUDGET = ("minutes", "epochs", "seed", "commit")
+"""The header of `budget_cells`."""
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A table in Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,80 @@
+"""Tables and sentences of text recognition."""
+
+from __future__ import annotations
+
+from report.results import BUDGET, ROOT, Run, budget_cells, load_benchmark, load_runs, table, thousands
+
+
+def error_rate(run: Run, rate: str) -> str:
+    """An error rate ("cer" or "wer") of the test lines in percent, and its 95 % interval."""
+    low, high = run["results"][f"test/{rate}_interval"]
+    return f"{100 * run['results'][f'test/{rate}']:.2f} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def text() -> str:
+    """Recognisers of one script from scratch, with one budget."""
+    rows = []
+    for name, run in load_runs("ocr/fr17_roman_print").items():
+        results = run["results"]
+        cells = [f"`{name}`", thousands(run["parameters"]), f"{run['flops'] / 1e6:,.0f}M"]
+        cells += [f"{100 * results['val/cer']:.2f}", error_rate(run, "cer"), error_rate(run, "wer")]
+        if "test/same_when_turned" in results:
+            cells += [f"{results[f'test/{key}']:.2%}" for key in ("same_when_turned", "turn_found")]
+            cells.append(f"{100 * results['test/cer_any']:.2f}")
+        else:
+            cells += ["no", "no", f"{100 * results['test/cer_upside_down']:.1f}"]
+        rows.append([*cells, *budget_cells(run)])
+    header = ["recogniser", "parameters", "FLOPs a line of 480 px", "validation CER %", "test CER % (95 %)"]
+    header += ["test WER % (95 %)", "same text at 0, 90, 180, 270 degrees", "turn found", "CER % of turned lines"]
+    return table([*header, *BUDGET], rows)
+
+
+def adapters() -> str:
+    """Adapters of the French base to other scripts beside the whole base fine-tuned for as many steps."""
+    rows = []
+    for folder in sorted((ROOT / "docs/results/ocr").glob("*")):
+        for name, run in load_runs(f"ocr/{folder.name}").items():
+            if run["config"].get("adapter") is None:
+                continue
+            size = "" if run["adapter_bytes"] is None else f"{run['adapter_bytes'] / 1024:.0f} KiB"
+            cells = [folder.name, name, f"{run['trainable'] / run['parameters']:.1%}", size]
+            cells += [f"{100 * run['results']['val/cer']:.2f}", error_rate(run, "cer")]
+            rows.append([*cells, *budget_cells(run)])
+    header = ["script", "trained", "of the parameters", "file", "validation CER %", "test CER % (95 %)"]
+    return table([*header, *BUDGET], rows)
+
+
+def adapter_step() -> str:
+    """Time and memory of a training step of adapters."""
+    results = load_benchmark("adapters")
+    whole, *adapters = results["step"]
+    parts = []
+    for side in adapters:
+        time = results["step"][side]["median_ms"] / results["step"][whole]["median_ms"]
+        memory = results["peak_megabytes"][side] / results["peak_megabytes"][whole]
+        share = results["trainable"][side] / results["parameters"]
+        parts.append(f"{side} ({share:.1%} trained) {time:.0%} of the time and {memory:.0%} of the memory")
+    return f"A training step ({results['shape']}) takes, against that of the {whole}: " + "; ".join(parts) + "."
+
+
+def transcription() -> str:
+    """Lines a second from file to text."""
+    results = load_benchmark("transcribe")
+    sides = ("gcsa_ocr_tiny, upright", "gcsa_ocr_tiny, any", "crnn, upright", "kraken")
+    speeds = "; ".join(f"{name} {results[name]['lines_per_second']:.0f}" for name in sides)
+    return (
+        f"From file to text, lines a second ({results['lines']} printed lines, batches of {results['batch']}, "
+        f"{results['threads']} threads): {speeds}. The last is kraken {results['kraken']['version']} with its default "
+        f"network ({results['kraken']['parameters'] / 1e6:.1f}M parameters, lines 120 pixels high), random weights."
+    )
+
+
+def trocr() -> str:
+    """TrOCR on the equivariant encoder, which learns a few lines by heart."""
+    results = load_benchmark("trocr_overfit")
+    return (
+        f"TrOCR with our encoder, both from scratch, learns {results['lines']} lines by heart in {results['steps']} steps: "
+        f"loss {results['loss']['first epoch']:.1f} to {results['loss']['last epoch']:.4f}, character error rate "
+        f"{results['cer']['greedy']:.1%} by `generate` in a fresh process, the same text for "
+        f"{min(results['turned_lines_that_read_the_same'].values())} of the lines at every quarter turn."
+    )

@@ -1,0 +1,86 @@
+"""Tables of classifiers: training runs, systems on the same data, shares of the training set, Performers, shifts."""
+
+from __future__ import annotations
+
+from report.results import BUDGET, ROOT, Run, accuracy, budget_cells, load_benchmark, load_runs, table, thousands
+
+
+def training() -> str:
+    """One row a training run: the best validation epoch, and the test set read once with it."""
+    rows = []
+    for name, run in load_runs("").items():
+        results, config = run["results"], run["config"]
+        cells = [f"{100 * results['val/accuracy']:.2f}"]
+        for key in ("test/accuracy", "test/auroc"):
+            cells.append(f"{100 * results[key]:.2f}" if key in results else "")
+        minutes = run["fit_seconds"] / 60
+        budget = f"{config['trainer']['max_epochs']} epochs, {minutes:.0f} min on {run['machine']['threads']} thread(s)"
+        rows.append([name, thousands(run["parameters"]), *cells, budget, str(run["seed"]), run["commit"][:8]])
+    return table(["run", "parameters", "validation %", "test %", "test AUROC %", "budget", "seed", "commit"], rows)
+
+
+def systems_runs() -> dict[str, Run]:
+    """The runs on rotated MNIST with one budget, the most accurate first."""
+    return dict(sorted(load_runs("systems").items(), key=lambda item: -accuracy(item[1])))
+
+
+def systems() -> str:
+    """The systems of the literature on rotated MNIST."""
+    rows = []
+    for name, run in systems_runs().items():
+        cells = [f"`{name}`", thousands(run["parameters"]), f"{run['flops'] / 1e6:,.0f}M"]
+        cells += [f"{100 * run['results'][key]:.2f}" for key in ("val/accuracy", "test/accuracy")]
+        rows.append([*cells, f"{run['results']['invariance_error']:.0e}", *budget_cells(run)])
+    header = ["system", "parameters", "FLOPs an image", "validation %", "test %", "invariance error"]
+    return table([*header, *BUDGET], rows)
+
+
+def shares_runs() -> dict[str, dict[float, Run]]:
+    """System to share of the training set to run; the whole set is the run of `systems_runs`."""
+    folders = sorted((ROOT / "docs/results/shares").glob("*"), key=lambda folder: float(folder.name))
+    runs = {float(folder.name): load_runs(f"shares/{folder.name}") for folder in folders} | {1.0: systems_runs()}
+    names = sorted(set.intersection(*(set(by_name) for by_name in runs.values())))
+    return {name: {share: by_name[name] for share, by_name in runs.items()} for name in names}
+
+
+def shares() -> str:
+    """Test accuracy by the share of the training set."""
+    systems = shares_runs()
+    rows = [[f"`{name}`", *(f"{100 * accuracy(run):.2f}" for run in runs.values())] for name, runs in systems.items()]
+    columns = []
+    for share, run in next(iter(systems.values())).items():
+        columns.append(f"{share:.0%} of the training set, {run['config']['trainer']['max_epochs']} epochs: test %")
+    return table(["system", *columns], rows)
+
+
+def performers() -> str:
+    """Performers and other baselines, one column a data set."""
+    data_sets = {
+        data: runs for data in ("mnist", "fashion_mnist", "cifar10") if (runs := load_runs(f"performers/{data}"))
+    }
+    rows = []
+    for name in sorted(set().union(*data_sets.values())):
+        cells = [by_name.get(name) for by_name in data_sets.values()]
+        parameters = next(f"{run['parameters'] / 1e6:.2f}M" for run in cells if run)
+        rows.append([f"`{name}`", parameters, *(f"{100 * accuracy(run):.2f}" if run else "not run" for run in cells)])
+    columns = []
+    for data, runs in data_sets.items():
+        config = next(iter(runs.values()))["config"]
+        images, epochs = config["data"]["limit_train"], config["trainer"]["max_epochs"]
+        columns.append(f"{data}, {images} images, {epochs} epochs: test %")
+    return table(["system", "parameters", *columns], rows)
+
+
+def shifts() -> str:
+    """Accuracy under shifts along x."""
+    results = load_benchmark("shifts")
+    rows = []
+    for data in ("mnist", "fashion_mnist"):
+        for name, curve in results[data]["curves"].items():
+            accuracies = curve["accuracy"]
+            in_place = accuracies[curve["positions"].index(0)]
+            cells = [f"{100 * value:.1f}" for value in (in_place, accuracies[0], accuracies[-1])]
+            spread = f"{100 * (max(accuracies) - min(accuracies)):.1f}"
+            rows.append([data, f"`{name}`", str(curve["images"]), *cells, spread])
+    header = ["data", "system", "images", "in place %", "8 px to the left %", "8 px to the right %", "range, points"]
+    return table(header, rows)

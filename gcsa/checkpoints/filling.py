@@ -1,0 +1,61 @@
+"""Tensors into models: compared on the meta device first, so that no file decides how much memory is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from gcsa.checkpoints.reading import Weights, read
+from gcsa.checkpoints.tensors import check_tensors
+from gcsa.models.create import create_model, in_short
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def load_classifier(source: str | Path) -> nn.Module:
+    """The classifier of images in `source`, in eval mode, with timm's `pretrained_cfg` telling the normalisation.
+
+    Raises what `read` does, and ValueError for weights of text recognition or of another architecture than they name.
+    """
+    weights = read(source)
+    if weights.characters is not None:
+        raise ValueError(f"{source} reads text lines: give it to transcribe.py, or name a classifier of images")
+    return make_classifier(weights)
+
+
+def make_classifier(weights: Weights) -> nn.Module:
+    """The classifier that `weights`, as read, describe; see `load_classifier`."""
+    model = fill(lambda: create_model(weights.architecture, **weights.options), weights)
+    vars(model)["pretrained_cfg"] = {**vars(model).get("pretrained_cfg", {}), **weights.preprocessing}
+    return model
+
+
+def fill(create: Callable[[], Model], weights: Weights) -> Model:
+    """`create()` with the tensors of `weights`, in eval mode.
+
+    Raises ValueError for tensors that are not those of the model, which is told on the meta device, before any memory
+    is asked for.
+    """
+    try:
+        with torch.device("meta"):
+            wanted = create().state_dict()
+    except NotImplementedError as error:  # a model that computes with numbers as it is made
+        raise ValueError(f"{weights.source}: {weights.architecture} cannot be read back ({in_short(error)})") from error
+    except (RuntimeError, MemoryError, OverflowError) as error:  # sizes that multiply to more than there is
+        raise ValueError(f"{weights.source} describes no model that can be made ({in_short(error)})") from error
+    check_tensors(weights.source, weights.tensors, wanted)
+    model = create()
+    load_tensors(model, weights.tensors, weights.source)
+    return model.eval()
+
+
+def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str | Path, strict: bool = True) -> None:
+    """`model.load_state_dict`, of which errors, such as another kernel basis, become a ValueError naming `source`."""
+    try:
+        model.load_state_dict(tensors, strict=strict)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"{source} does not fit the model that it names: {in_short(error)}") from error

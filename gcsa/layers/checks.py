@@ -1,0 +1,84 @@
+"""Checks of arguments, for everything that is built from numbers that a person or a file gives: each raises ValueError
+in one sentence, before any work."""
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+import torch.fx
+from timm.layers import register_notrace_function
+
+
+def check_whole(least: int = 1, **values: Any) -> None:
+    """Raises ValueError, naming the argument, for a value that is no whole number or is below `least`."""
+    for name, value in values.items():
+        if not _is_whole(value):
+            raise ValueError(f"{name} must be a whole number, not {value!r}")
+        if value < least:
+            raise ValueError(f"{name} must be {least} or more, not {value}")
+
+
+def check_rate(**values: Any) -> None:
+    """Raises ValueError, naming the argument, for a value that is no probability below 1."""
+    for name, value in values.items():
+        if not _is_number(value) or not 0 <= value < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1, not {value!r}")
+
+
+def check_heads(fields: int, heads: int, name: str = "fields") -> None:
+    """Raises ValueError, naming the choices, unless `heads` divides `fields`."""
+    check_whole(**{name: fields})
+    if not _is_whole(heads):
+        raise ValueError(f"heads must be a whole number, not {heads!r}")
+    if heads < 1 or fields % heads != 0:
+        divisors = [n for n in range(1, fields + 1) if fields % n == 0]
+        raise ValueError(f"heads={heads} does not divide {name}={fields}: choose one of {divisors}")
+
+
+def check_radius(radius: int | str | None) -> int | None:
+    """The radius of a neighbourhood in positions; None for "all" or None, which stand for all positions.
+
+    Raises ValueError for anything else.
+    """
+    if radius is None or radius == "all":
+        return None
+    if not _is_whole(radius) or int(radius) < 0:
+        raise ValueError(f"radius must be 0 or more positions, or 'all' for all positions, not {radius!r}")
+    return int(radius)
+
+
+@torch.fx.wrap
+@register_notrace_function
+def check_reach(radius: int, height: int, width: int) -> None:
+    """Raises ValueError for a neighbourhood larger than the map, which would cost more than all positions do."""
+    if radius > max(height, width):
+        raise ValueError(
+            f"radius {radius} is larger than a map of {height} x {width} positions: use at most "
+            f"{max(height, width) - 1}, or 'all' for all positions"
+        )
+
+
+def check_positive(or_zero: bool = False, **values: Any) -> None:
+    """Raises ValueError, naming the argument, for a value that is no finite number above 0 (or, `or_zero`, 0)."""
+    for name, value in values.items():
+        if not _is_number(value) or not 0 <= value < math.inf or (value == 0 and not or_zero):
+            raise ValueError(f"{name} must be a number {'of 0 or more' if or_zero else 'above 0'}, not {value!r}")
+
+
+def check_sequence(**values: Any) -> None:
+    """Raises ValueError, naming the argument, for a value that is not one or more whole numbers from 1 on."""
+    for name, value in values.items():
+        entries = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
+        if not entries or any(not _is_whole(n) or n < 1 for n in entries):
+            shown = tuple(value) if entries else value
+            raise ValueError(f"{name} must be one or more whole numbers from 1 on, not {shown!r}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,28 @@
+"""What comes with gcsa beside its code: conf/ and weights/ of a checkout, which an installed wheel has in the package."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+CONFIGS = ("config.json", "adapter_config.json")
+"""A folder of weights has the first, one of an adapter the second."""
+
+
+def shipped(folder: str) -> Path:
+    """Where "conf" or "weights" is: in the package if that was installed from a wheel, else beside it."""
+    # The wheel's first: beside an installed package lie the folders of others.
+    inside = PACKAGE / folder
+    return inside if inside.is_dir() else PACKAGE.parent / folder
+
+
+def list_published() -> list[str]:
+    """The names of the trained weights and adapters that come with gcsa, in the order of the alphabet."""
+    return sorted(_folders())
+
+
+def published(name: str) -> Path | None:
+    """The folder of the weights or the adapter called `name`, one of `list_published()`; None for any other name."""
+    return _folders().get(name)
+
+
+def _folders() -> dict[str, Path]:
+    return {file.parent.name: file.parent for config in CONFIGS for file in shipped("weights").glob(f"*/{config}")}

@@ -1,0 +1,35 @@
+"""Running the commands in this process, in an empty folder."""
+
+import runpy
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra.core.config_store import ConfigStore
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Runs `NAME.py ARGUMENTS` in an empty folder: its exit code, and what it printed on stdout and stderr."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+
+    def run_command(name: str, *arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments)])
+        code: object = 0
+        try:
+            runpy.run_path(str(ROOT / f"{name}.py"), run_name="__main__")
+        except SystemExit as stop:
+            code = stop.code
+        assert code is None or isinstance(code, int)
+        return code or 0, *capsys.readouterr()
+
+    yield run_command
+    # What evaluate.py registers with Hydra would hide conf/ from the tests of train.py.
+    for name in ("evaluate.yaml", "data"):
+        ConfigStore.instance().repo.pop(name, None)

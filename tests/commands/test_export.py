@@ -1,0 +1,40 @@
+"""The command that writes a model in another format."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+
+from gcsa.commands.export import main
+from gcsa.ocr.load import load_recognizer
+
+from ..export.small import recognizer
+
+
+def test_a_recogniser_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = recognizer().save_pretrained(tmp_path / "lines"), tmp_path / "m.pt"
+    assert main([str(folder), "--format", "folded", "--output", str(file)]) == 0
+    x = torch.rand(1, 1, 8, 16)
+    assert torch.allclose(torch.load(file, weights_only=False)(x), load_recognizer(folder)(x), atol=1e-5)
+    assert "differs from the model by" in capsys.readouterr().out
+
+
+def test_published_weights_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["gcsa_tiny.rotmnist", "--format", "folded", "--output", "m.pt"]) == 0
+    assert os.listdir() == ["m.pt"]
+
+
+def test_a_device_stays_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Root may replace /dev/full by a file, and once did; here it is a device of the test's own, where that is allowed."""
+    device = tmp_path / "full"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+    except PermissionError:
+        device.symlink_to("/dev/full")
+    with pytest.raises(SystemExit, match="2"):
+        main(["gcsa_tiny", "--format", "folded", "--output", str(device)])
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert "is a device or a pipe, not a file: name a file" in capsys.readouterr().err

@@ -1,0 +1,153 @@
+"""Thousands of damaged and hostile weights: each is read, or refused in one sentence, and nothing else happens."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import peft
+import pytest
+import torch
+
+from gcsa import adapters, checkpoints
+from gcsa.models.create import create_model
+from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from tests.fuzzing import as_json, json_mutations, mutations, sealed
+
+TINY: dict[str, Any] = dict(depth=1, fields=4, group="c4")
+FEW, MANY = 30, 500
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """weights/, recognizer/, adapter/ and the checkpoints of the first two."""
+    folder = tmp_path_factory.mktemp("good")
+    torch.manual_seed(0)
+    model = classifier()
+    checkpoints.save_classifier(model, folder / "weights", input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
+    recognizer = CTCRecognizer("ab c", hidden=8, **TINY)
+    checkpoints.save_recognizer(recognizer, folder / "recognizer")
+    torch.save(stored(model, HYPER), folder / "weights.ckpt")
+    torch.save(stored(recognizer, TEXT_HYPER), folder / "recognizer.ckpt")
+    peft.get_peft_model(model, adapters.lora_config(model, 2)).save_pretrained(str(folder / "adapter"))
+    # What escnn and PEFT import late is imported here, not in the sealed room.
+    adapters.load(classifier(), folder / "adapter")
+    return folder
+
+
+def classifier() -> Any:
+    return create_model("gcsa_tiny", num_classes=3, in_chans=1, **TINY)
+
+
+HYPER = {"model": {"name": "gcsa_tiny", **TINY, "radius": None}, "num_classes": 3, "in_chans": 1, "adapter": None}
+TEXT_HYPER = {"model": {"encoder": "gcsa_ocr_tiny", "hidden": 8, **TINY}, "characters": "ab c", "adapter": None}
+
+
+def stored(model: Any, hyper: Any) -> dict[str, Any]:
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    return {"state_dict": tensors, "hyper_parameters": hyper}
+
+
+def hyperparameters(name: str, hyper: dict[str, Any], good: Path, room: Path, count: int) -> Iterator[Path]:
+    """Checkpoints of which the hyperparameters were changed."""
+    whole = torch.load(good / f"{name}.ckpt", weights_only=True)
+    for changed in json_mutations(hyper, count, seed=1):
+        torch.save({**whole, "hyper_parameters": changed}, room / "x.ckpt")
+        yield room / "x.ckpt"
+
+
+def files(folder: str, name: str, good: Path, room: Path, count: int) -> Iterator[Path]:
+    """Folders of which one file was changed, as bytes and, where it is JSON, as values."""
+    for file in (good / folder).iterdir():
+        (room / file.name).write_bytes(file.read_bytes())
+    content = (good / folder / name).read_bytes()
+    if name.endswith(".json"):
+        variations = [as_json(value) for value in json_mutations(json.loads(content), count * 3 // 4, seed=2)]
+        variations += mutations(content, count - len(variations), seed=3)
+    else:
+        header = 8 + int.from_bytes(content[:8], "little")
+        variations = [mutated + content[header:] for mutated in mutations(content[:header], count * 3 // 4, seed=4)]
+        variations += mutations(content, count - len(variations), seed=5)
+    for changed in variations:
+        (room / name).write_bytes(changed)
+        yield room
+
+
+def checkpoint_bytes(good: Path, room: Path, count: int) -> Iterator[Path]:
+    for changed in mutations((good / "weights.ckpt").read_bytes(), count, seed=6):
+        (room / "x.ckpt").write_bytes(changed)
+        yield room / "x.ckpt"
+
+
+def read_classifier(source: Path) -> None:
+    model = checkpoints.load_classifier(source)
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+def read_recognizer(source: Path) -> None:
+    model = load_recognizer(source)
+    assert all(p.isfinite().all() for p in model.parameters())
+
+
+def read_adapter(source: Path) -> None:
+    adapters.load(classifier(), source)
+
+
+TARGETS: dict[str, tuple[Callable[[Path], None], Callable[[Path, Path, int], Iterator[Path]]]] = {
+    "config.json of a classifier": (read_classifier, lambda *a: files("weights", "config.json", *a)),
+    "config.json of a recogniser": (read_recognizer, lambda *a: files("recognizer", "config.json", *a)),
+    "hyperparameters of a classifier": (read_classifier, lambda *a: hyperparameters("weights", HYPER, *a)),
+    "hyperparameters of a recogniser": (read_recognizer, lambda *a: hyperparameters("recognizer", TEXT_HYPER, *a)),
+    "bytes of a checkpoint": (read_classifier, checkpoint_bytes),
+    "safetensors": (read_classifier, lambda *a: files("weights", "model.safetensors", *a)),
+    "adapter_config.json": (read_adapter, lambda *a: files("adapter", "adapter_config.json", *a)),
+    "safetensors of an adapter": (read_adapter, lambda *a: files("adapter", "adapter_model.safetensors", *a)),
+}
+
+
+def deeply(sources: Iterator[Path]) -> Iterator[Path]:
+    """The same sources, made with more recursion than they are read with, which is what their author would allow."""
+    limit = sys.getrecursionlimit()
+    while True:
+        sys.setrecursionlimit(50_000)
+        source = next(sources, None)
+        sys.setrecursionlimit(limit)
+        if source is None:
+            return
+        yield source
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel tables of a group that a file asks for are kept in the room."""
+    monkeypatch.setenv("GCSA_CACHE", str(tmp_path))
+
+
+def fuzz(target: str, good: Path, room: Path, count: int) -> int:
+    """How many of `count` variations were refused. Fails for an undocumented exception, a leak or a long message."""
+    read, variations = TARGETS[target]
+    refused = 0
+    for source in deeply(variations(good, room, count)):
+        try:
+            with sealed(room, readable=[good]):
+                read(source)
+        except (ValueError, FileNotFoundError) as error:
+            if type(error) not in (ValueError, FileNotFoundError) or "\n" in str(error) or len(str(error)) > 2000:
+                raise
+            refused += 1
+    written = {path.name for path in room.iterdir()} - {path.name for path in good.rglob("*")} - {"x.ckpt"}
+    assert all(name.startswith("tables-v") for name in written), written
+    return refused
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_few(target: str, good: Path, tmp_path: Path) -> None:
+    assert fuzz(target, good, tmp_path, FEW) >= FEW // 4
+
+
+@pytest.mark.slow  # minutes: each of the files is read, and some of them give a model
+@pytest.mark.parametrize("target", TARGETS)
+def test_many(target: str, good: Path, tmp_path: Path) -> None:
+    assert fuzz(target, good, tmp_path, MANY) >= MANY // 4

@@ -1,0 +1,31 @@
+"""Small models, and their images, for the tests of folding and of formats."""
+
+from typing import Any
+
+import timm
+import torch
+from torch import Tensor, nn
+
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.testing import randomize
+
+SMALL: dict[str, dict[str, Any]] = {
+    "gcsa_tiny": dict(fields=4, depth=1, group="c4"),
+    "gcsa_linear_tiny": dict(fields=4, depth=1, group="d2"),
+    "gcsa_pyramid_tiny": dict(fields=(4, 4), depths=(1, 1), heads=(1, 1), radii=(1, None)),
+    "gcnn_tiny": dict(fields=4, depth=1, padding_mode="circular"),
+    "gsa_tiny": dict(fields=4, depth=1),
+    "performer_tiny": dict(dim=8, depth=1, features=8),
+}
+
+
+def create(name: str, **kwargs: Any) -> nn.Module:
+    return randomize(timm.create_model(name, in_chans=1, num_classes=3, **{**SMALL[name], **kwargs}).eval())
+
+
+def recognizer() -> CTCRecognizer:
+    return CTCRecognizer("ab", height=8, hidden=8, fields=4, depth=1, heads=1).eval()
+
+
+def images(batch: int = 2) -> Tensor:
+    return torch.randn(batch, 1, 16, 16)

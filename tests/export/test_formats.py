@@ -1,0 +1,165 @@
+"""Formats: what is written runs alone, on other sizes than traced, and appears whole or not at all."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+
+from gcsa.export import FORMATS, export, formats
+
+from .small import SMALL, create, images, recognizer
+
+torchscript = pytest.mark.filterwarnings("ignore:.*torch.jit")  # deprecated by torch, still part of timm's contract
+warns = pytest.mark.filterwarnings("ignore")  # torch's exporters and compilers warn of their own deprecations
+
+
+def check_program(model: nn.Module, file: Path) -> None:
+    assert export(model, file, "pt2", (1, 40, 40), any_size=True) <= 1e-5
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    # Not a square, and one that the tiles of neighbourhoods fill, while those traced were not.
+    run, x = torch.export.load(file).module(), torch.randn(4, 1, 48, 32)
+    assert torch.allclose(run(x), model(x), atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "options"), [("gcsa_tiny", dict(radius=1)), ("gsa_tiny", {})])
+def test_torch_export_takes_any_batch_and_exact_sizes(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    check_program(create(name, **options), tmp_path / "m.pt2")
+    with pytest.raises((RuntimeError, AssertionError)):
+        torch.export.load(tmp_path / "m.pt2").module()(torch.randn(2, 1, 41, 40))
+
+
+@pytest.mark.slow  # a minute and a half; what these families share with those above is exported there
+@pytest.mark.parametrize("name", sorted(SMALL.keys() - {"gsa_tiny"}))
+def test_torch_export_of_every_family(name: str, tmp_path: Path) -> None:
+    check_program(create(name), tmp_path / "m.pt2")
+
+
+@torchscript
+@pytest.mark.parametrize("format", ["torchscript", "folded"])
+def test_other_formats(format: str, tmp_path: Path) -> None:
+    assert export(create("gcsa_tiny"), tmp_path / "model", format, (1, 16, 16), any_size=True) <= 1e-5
+
+
+@warns
+@pytest.mark.slow  # as long as the recogniser below, which goes the same way
+def test_onnx_takes_any_batch_and_size(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    model, file = create("gcsa_tiny"), tmp_path / "m.onnx"
+    assert export(model, file, "onnx", (1, 16, 16), any_size=True) <= 1e-5
+    session, x = runtime.InferenceSession(file), torch.randn(1, 1, 32, 24)
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    assert torch.allclose(torch.from_numpy(found), model(x), atol=1e-5)
+
+
+@warns
+@pytest.mark.parametrize("format", ["onnx", "torchscript"])
+def test_recognizer_takes_lines_of_any_length(format: str, tmp_path: Path) -> None:
+    """Longer than traced: `export` compares them on another length."""
+    pytest.importorskip("onnxruntime")
+    assert export(recognizer(), tmp_path / "m", format, (1, 8, 32), any_size=True) <= 1e-5
+
+
+@warns
+@pytest.mark.slow  # the C++ compiler of AOTInductor takes most of a minute
+def test_compiled_package(tmp_path: Path) -> None:
+    model, file = create("gcsa_tiny"), tmp_path / "m.pt2"
+    assert export(model, file, "aoti", (1, 16, 16), any_size=True) <= 1e-5
+    run, x = torch._inductor.aoti_load_package(str(file)), torch.randn(1, 1, 32, 24)
+    assert torch.allclose(run(x), model(x), atol=1e-5)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.pt2"]
+
+
+def test_wrong_export_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "m"
+    file.write_text("older")
+    monkeypatch.setitem(FORMATS, "folded", lambda model, x, any_size, part: lambda image: model(image) + 1)
+    with pytest.raises(ValueError, match="was not written"):
+        export(create("gcsa_tiny"), file, "folded", (1, 16, 16))
+    assert file.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_unknown_format() -> None:
+    with pytest.raises(ValueError, match="unknown format 'tflite': choose one of onnx"):
+        export(create("gcsa_tiny"), "m", "tflite", (1, 16, 16))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(size=(1, 17, 16)), "GCSA takes no images of 1 x 17 x 16: .* resize 17 to 16 or 20"),
+        (dict(size=(1, 0, 16)), "images of 1 x 0 x 16 are empty"),
+        (dict(size=(3, 16, 16)), "GCSA takes no images of 3 x 16 x 16: "),
+        (dict(file="missing/m"), "there is no folder .*missing to write m into: create it first"),
+        (dict(file="."), "is a folder: name a file"),
+        (dict(format="aoti"), "the name of an AOTInductor package must end in .pt2: m does not"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
+    given = {"file": "m", "format": "folded", "size": (1, 16, 16), **arguments}
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        export(create("gcsa_tiny"), tmp_path / given.pop("file"), **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_recognizer_of_another_height(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="reads lines 8 pixels high, not 16"):
+        export(recognizer(), tmp_path / "m", "folded", (1, 16, 32))
+
+
+def test_one_size_is_not_any_size(tmp_path: Path) -> None:
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
+    with pytest.raises(ValueError, match="takes no images of 3 x 33 x 33, so any_size is not for it"):
+        export(model, tmp_path / "m", "pt2", (3, 32, 32), any_size=True)
+
+
+def test_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile._os, "mkdir", refuse)  # for root may write everywhere
+    with pytest.raises(ValueError, match=r"takes no files \(Permission denied\): write elsewhere"):
+        export(create("gcsa_tiny"), tmp_path / "m", "folded", (1, 16, 16))
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_missing_package(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"ONNX needs the package '{package}': install gcsa\[export\]"):
+        export(create("gcsa_tiny"), tmp_path / "m", "onnx", (1, 16, 16))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupted_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> None:
+        file.write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(FORMATS, "folded", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        export(create("gcsa_tiny"), tmp_path / "m", "folded", (1, 16, 16))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parity_error_of_nan() -> None:
+    assert formats.parity_error(nn.Identity(), lambda x: x * float("nan"), images()) == float("inf")
+
+
+NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*"])
+ALIASES = [name for name in NAMES if name.rpartition("_")[0] in NAMES]
+"""The same model under the name of another group; one of them is exported for all."""
+
+
+@pytest.mark.slow  # builds and exports registered models, some of tens of millions of parameters
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ALIASES or name == "gcsa_tiny_d8"])
+def test_every_registered_model(name: str, tmp_path: Path) -> None:
+    model = timm.create_model(name).eval()
+    side = max(4 * getattr(model, "multiple", 4), 16)
+    size = (model.default_cfg["input_size"][0], side, side)
+    for format in ("folded", "pt2"):
+        assert export(model, tmp_path / format, format, size) <= 1e-4

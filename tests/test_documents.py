@@ -1,0 +1,115 @@
+"""docs/report: tables from small results, and `--check` on a copy of the documents that somebody edited."""
+
+import importlib
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of documents, results and the program, from which `report` is imported."""
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    shutil.copy(ROOT / "README.md", tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "docs")
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] == "report"]:
+        del sys.modules[name]
+
+
+def program(name: str) -> ModuleType:
+    return importlib.import_module(f"report.{name}")
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) >= 1
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_the_documents_say_what_the_results_say(copy: Path) -> None:
+    assert program("documents").main(["--check"]) == 0
+
+
+def test_check_names_an_edited_document(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cell = program("training").systems().splitlines()[2].split(" | ")[4]
+    edit(copy / "README.md", f"| {cell} |", "| 99.99 |")
+    assert program("documents").main(["--check"]) == 1
+    assert capsys.readouterr().out == "README.md differs from the results: run python docs/report\n"
+    assert "| 99.99 |" in (copy / "README.md").read_text()
+
+
+def test_check_names_figures_and_tables_of_changed_results(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = copy / "benchmarks/results/shifts.json"
+    results = json.loads(path.read_text())
+    results["mnist"]["curves"]["gcsa_tiny"]["accuracy"][0] = 0.5
+    path.write_text(json.dumps(results))
+    assert program("documents").main(["--check"]) == 1
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["README.md", "docs/results/shifts_mnist.png"]
+
+
+def test_writing_repairs_what_check_names(copy: Path) -> None:
+    edit(copy / "docs/imagenet.md", "| A100 |", "| A1000 |")
+    (copy / "docs/results/scaling.png").unlink()
+    documents = program("documents")
+    assert documents.main(["--check"]) == 1
+    assert documents.main([]) == 0
+    assert documents.main(["--check"]) == 0
+    assert (copy / "docs/imagenet.md").read_text() == (ROOT / "docs/imagenet.md").read_text()
+
+
+def test_a_missing_marker_is_named(copy: Path) -> None:
+    edit(copy / "README.md", "<!-- results: tax -->", "")
+    with pytest.raises(ValueError, match="'<!-- results: tax -->' once"):
+        program("documents").main(["--check"])
+
+
+def test_large_images(copy: Path) -> None:
+    results = {
+        "times by side": {
+            "near": {"128": {"median_ms": 8.6}, "256": {"median_ms": 1068.2}},
+            "far": {"128": {"median_ms": 1}},
+        },
+        "megabytes by side": {"near": {"128": 24.6, "256": 45}, "far": {"128": 2}},
+    }
+    (copy / "benchmarks/results/large_images.json").write_text(json.dumps(results))
+    assert program("speed").large_images() == (
+        "| attention | 128 x 128 | 256 x 256 |\n"
+        "| --- | --- | --- |\n"
+        "| near | 9 ms, 25 MB | 1,068 ms, 45 MB |\n"
+        "| far | 1 ms, 2 MB |  |"
+    )
+
+
+def test_a_run_without_a_test_set_has_empty_cells(copy: Path) -> None:
+    for path in (copy / "docs/results").glob("*.json"):
+        path.unlink()
+    run = {
+        "results": {"val/accuracy": 0.5, "test/accuracy": 0.25},
+        "config": {"trainer": {"max_epochs": 3}},
+        "parameters": 97_400,
+        "fit_seconds": 90,
+        "machine": {"threads": 2},
+        "seed": 7,
+        "commit": "0123456789",
+    }
+    (copy / "docs/results/one.json").write_text(json.dumps(run))
+    row = program("training").training().splitlines()[2]
+    assert row == "| one | 97k | 50.00 | 25.00 |  | 3 epochs, 2 min on 2 thread(s) | 7 | 01234567 |"
+
+
+@pytest.mark.parametrize(
+    ("results", "shown"),
+    [([], ""), ([0.0, 0.0], "0"), ([2e-7, 0.0], "2e-07"), (["broken"], "no"), (["broken", 0.0], "no (1 of 2)")],
+)
+def test_export_cells(copy: Path, results: list[float | str], shown: str) -> None:
+    assert program("exports").cell(results) == shown

@@ -1,0 +1,107 @@
+"""The wheel, installed into a bare environment elsewhere: the commands work there, with the published weights and no net."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+IMAGES = ROOT / "tests" / "weights"
+NO_PY3NJ = "py3nj ; sys_platform == 'never'\n"
+"""As [tool.uv] in pyproject.toml has it, which an installed wheel does not bring along."""
+NO_HOME = """
+import os, pwd, sys
+def unknown(number):
+    raise KeyError(number)
+pwd.getpwuid = unknown
+from gcsa.commands.train import main
+sys.exit(main())
+"""
+
+pytestmark = pytest.mark.slow  # builds a wheel, installs torch and starts each command: minutes
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("uv") is None:
+        pytest.skip("needs uv")
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run(["uv", "build", "-q", "--wheel", "--out-dir", str(folder)], cwd=ROOT, check=True)
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands."""
+    folder = tmp_path_factory.mktemp("bare")
+    overrides = folder / "overrides.txt"
+    overrides.write_text(NO_PY3NJ)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    subprocess.run(["uv", "venv", "-q", "--python", version, str(folder / "venv")], cwd=folder, check=True)
+    target = ["--python", str(folder / "venv" / "bin" / "python"), "--overrides", str(overrides)]
+    subprocess.run(["uv", "pip", "install", "-q", *target, f"gcsa[ocr] @ {wheel.as_uri()}"], cwd=folder, check=True)
+    return folder / "venv" / "bin"
+
+
+def start(command: list[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Starts a command in an empty folder, far from the checkout and from any network."""
+    left_out = ("PYTHONPATH", "HOME", "GCSA_DATA", "VIRTUAL_ENV", "HYDRA_FULL_ERROR", "GCSA_FULL_ERROR")
+    nowhere = {name: "http://127.0.0.1:9" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+    clean = {name: value for name, value in os.environ.items() if name not in left_out}
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, env=clean | nowhere | environment, capture_output=True, text=True, timeout=900
+    )
+
+
+def test_what_is_in_the_wheel(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"gcsa", next(name.split("/")[0] for name in names if "-" in name)}
+    for folder in ("conf", "weights"):
+        files = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file()}
+        assert {name.removeprefix("gcsa/") for name in names if name.startswith(f"gcsa/{folder}/")} == files
+
+
+def test_train_runs_the_main_job_without_a_home(installed: Path, tmp_path: Path) -> None:
+    options = ["trainer.max_epochs=1", "data.limit_train=128", "threads=1"]
+    done = start([installed / "python", "-c", NO_HOME, *options], tmp_path)
+    assert done.returncode == 0, done.stderr
+    (results,) = tmp_path.glob("outputs/*/*/results.json")
+    assert json.loads(results.read_text())["data"] == "digits"
+    assert (results.parent / "weights" / "model.safetensors").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["outputs"]
+
+
+def test_train_says_what_the_user_types(installed: Path, tmp_path: Path) -> None:
+    done = start([installed / "gcsa-train", "data=mnist"], tmp_path)
+    assert done.returncode == 2
+    assert "run `gcsa-train data=mnist data.download=true`" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_transcribe_reads_by_published_weights(installed: Path, tmp_path: Path) -> None:
+    expected = json.loads((IMAGES / "expected.json").read_text(encoding="utf-8"))
+    for names, file in (
+        (["gcsa_ocr_tiny.fr17"], "fr17_1.png"),
+        (["gcsa_ocr_tiny.fr17", "gcsa_ocr_tiny.fr17.la09"], "la09.png"),
+    ):
+        done = start([installed / "gcsa-transcribe", *names, IMAGES / file], tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == expected[names[-1]][file]["text"] + "\n"
+
+
+def test_evaluate_and_export_published_weights(installed: Path, tmp_path: Path) -> None:
+    done = start(
+        [installed / "gcsa-evaluate", "model=gcsa_tiny.rotmnist", "limit=20", "curve_images=2", "output_dir=out"],
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["trained"]
+    done = start([installed / "gcsa-export", "gcsa_tiny.rotmnist", "--format", "pt2", "--output", "m.pt2"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.pt2", "out"]

@@ -1,0 +1,161 @@
+"""What cannot work is refused in one sentence that names it, before any data is read and with nothing left behind."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gcsa.commands.composition import task_errors
+from tests.runs import TINY, composed, train
+
+ROWS = [
+    ("trainer.accelerator=tpu", "trainer.accelerator must be cpu, gpu, cuda or auto, got 'tpu'"),
+    ("trainer.devices=0", "trainer.devices must be a whole number above 0, got 0"),
+    ("trainer.devices=1.5", "trainer.devices must be a whole number above 0, got 1.5"),
+    ("trainer.devices=1000", "trainer.devices=1000, but this machine has"),
+    ("trainer.num_nodes=0", "trainer.num_nodes must be a whole number above 0, got 0"),
+    ("trainer.strategy=dpp", "invalid strategy name: `strategy='dpp'`"),
+    ("trainer.max_epochs=0", "trainer.max_epochs must be a whole number above 0, got 0"),
+    ("trainer.max_epochs=-2", "trainer.max_epochs must be a whole number above 0, got -2"),
+    ("trainer.max_epochs=1.5", "trainer.max_epochs must be a whole number above 0, got 1.5"),
+    ("trainer.max_epochs=null", "trainer.max_epochs must be a whole number above 0, got None"),
+    ("trainer.max_steps=0", "trainer.max_steps must be a whole number above 0, got 0"),
+    ("trainer.max_steps=2.5", "trainer.max_steps must be a whole number above 0, got 2.5"),
+    ("trainer.precision=foo", "Precision 'foo' is invalid"),
+    ("trainer.precision=16-true", "16-true cannot be averaged"),
+    ("trainer.gradient_clip_val=-1", "trainer.gradient_clip_val must be a number, 0 or more, got -1"),
+    ("trainer.gradient_clip_val=nan", "trainer.gradient_clip_val must be a number, 0 or more, got nan"),
+    ("trainer.gradient_clip_val=abc", "trainer.gradient_clip_val must be a number, 0 or more, got 'abc'"),
+    ("trainer.accumulate_grad_batches=0", "trainer.accumulate_grad_batches must be a whole number above 0, got 0"),
+    ("trainer.check_val_every_n_epoch=0", "trainer.check_val_every_n_epoch must be a whole number above 0, got 0"),
+    (
+        "trainer.check_val_every_n_epoch=null",
+        "trainer.check_val_every_n_epoch must be a whole number above 0, got None",
+    ),
+    ("trainer.check_val_every_n_epoch=4", "trainer.check_val_every_n_epoch=4 is more than trainer.max_epochs=3"),
+    ("trainer.log_every_n_steps=0", "trainer.log_every_n_steps must be a whole number above 0, got 0"),
+    ("trainer.limit_train_batches=0", "trainer.limit_train_batches must be a share above 0 and up to 1.0"),
+    ("trainer.limit_train_batches=1.5", "trainer.limit_train_batches must be a share above 0 and up to 1.0"),
+    ("trainer.limit_val_batches=0", "trainer.limit_val_batches must be a share above 0 and up to 1.0"),
+    ("trainer.limit_val_batches=0.0", "trainer.limit_val_batches must be a share above 0 and up to 1.0"),
+    ("trainer.limit_val_batches=-1", "trainer.limit_val_batches must be a share above 0 and up to 1.0"),
+    ("+trainer.fast_dev_run=true", "trainer.fast_dev_run keeps no checkpoint"),
+    ("+trainer.max_epoch=3", "unexpected keyword argument 'max_epoch'"),
+    ("seed=-1", "seed must be a whole number, 0 or more and at most 4294967295, got -1"),
+    ("seed=4294967296", "seed must be a whole number, 0 or more and at most 4294967295, got 4294967296"),
+    ("seed=one", "seed must be a whole number, 0 or more and at most 4294967295, got 'one'"),
+    ("threads=0", "threads must be a whole number above 0, got 0"),
+    ("threads=all", "threads must be a whole number above 0, got 'all'"),
+    ("checkpoint_every_n_steps=0", "checkpoint_every_n_steps must be a whole number above 0, got 0"),
+    ("test=maybe", "test must be true or false, got 'maybe'"),
+    ("compile=maybe", "compile must be true or false, got 'maybe'"),
+    ("checkpoint_activations=2", "checkpoint_activations must be true or false, got 2"),
+    ("matmul_precision=foo", "matmul_precision must be highest, high or medium, got 'foo'"),
+    ("label_smoothing=abc", "label_smoothing must be at least 0 and below 1, got abc"),
+    ("label_smoothing=1.5", "label_smoothing must be at least 0 and below 1, got 1.5"),
+    ("label_smoothing=nan", "label_smoothing must be at least 0 and below 1, got nan"),
+    ("label_smoothing=-0.1", "label_smoothing must be at least 0 and below 1, got -0.1"),
+    ("monitor.metric=val/f1", "monitor.metric=val/f1 is not measured with data=digits: choose one of val/accuracy"),
+    ("monitor.metric=val/auroc", "monitor.metric=val/auroc needs two classes, but digits has 10"),
+    ("monitor.mode=maximum", "monitor.mode must be max or min, got 'maximum'"),
+    ("callbacks.ema.decay=2", "the EMA decay must be at least 0 and below 1, got 2"),
+    ("callbacks.ema.decay=slow", "the EMA decay must be at least 0 and below 1, got slow"),
+    ("~callbacks.best", "the first checkpoint callback must have a monitor: keep callbacks.best"),
+    ("model.name=gcsa_tinny", "unknown model 'gcsa_tinny': choose one of"),
+    ("+model.widht=3", "widht"),
+    ("optimizer.opt=adamm", "unknown optimizer 'adamm'"),
+    ("optimizer.lr=-1", "optimizer.lr must be a number above 0 and at most 1000, got -1"),
+    ("optimizer.lr=0", "optimizer.lr must be a number above 0 and at most 1000, got 0"),
+    ("optimizer.lr=nan", "optimizer.lr must be a number above 0 and at most 1000, got nan"),
+    ("optimizer.lr=1e300", "optimizer.lr must be a number above 0 and at most 1000, got 1e+300"),
+    ("optimizer.lr=inf", "optimizer.lr must be a number above 0 and at most 1000, got inf"),
+    ("optimizer.lr=abc", "optimizer.lr must be a number above 0 and at most 1000, got 'abc'"),
+    ("optimizer.weight_decay=-0.1", "optimizer.weight_decay must be a number, 0 or more, got -0.1"),
+    ("optimizer.weight_decay=nan", "optimizer.weight_decay must be a number, 0 or more, got nan"),
+    ("+optimizer.momentum=-1", "optimizer.momentum must be a number, 0 or more, got -1"),
+    ("+optimizer.nesterow=1", "optimizer adamw does not take"),
+    ("optimizer.schedule.warmup=2", "optimizer.schedule.warmup is a fraction between 0 and 1, got 2"),
+    ("optimizer.schedule.warmup=nan", "optimizer.schedule.warmup is a fraction between 0 and 1, got nan"),
+    ("optimizer.schedule.final=-1", "optimizer.schedule.final is a fraction between 0 and 1, got -1"),
+    ("optimizer.schedule.name=linear", "unknown schedule 'linear': choose one of cosine, one_cycle, constant"),
+    ("+optimizer.schedule.peak=1", "unknown option optimizer.schedule.peak: there are name, warmup and final"),
+    ("data.name=digitz", "unknown data set 'digitz': choose one of digits"),
+    ("data.batch_size=0", "data.batch_size must be a whole number above 0, got 0"),
+    ("data.batch_size=1.5", "data.batch_size must be a whole number above 0, got 1.5"),
+    ("data.num_workers=-1", "num_workers=-1 must be a whole number from 0 to 512"),
+    ("data.limit_train=0", "limit_train=0"),
+    ("data.augment.degrees=-5", "augment degrees=-5"),
+    ("+data.augment.wobble=1", "wobble"),
+    ("ckpt_path=5", "ckpt_path must be last, a .ckpt of train.py or null, got 5"),
+    ("ckpt_path=last", "last.ckpt: give the folder of the run to resume as output_dir=..."),
+    ("ckpt_path=nowhere.ckpt", "there is no checkpoint nowhere.ckpt"),
+]
+
+
+@pytest.fixture
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object) -> None:
+        pytest.fail("data was read")
+
+    monkeypatch.setattr("gcsa.data.sets.digits.Digits._read", read)
+
+
+@pytest.mark.parametrize(("override", "message"), ROWS, ids=[row[0] for row in ROWS])
+@pytest.mark.usefixtures("no_data")
+def test_bad_values(tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, message: str) -> None:
+    with pytest.raises(SystemExit) as end, task_errors(tmp_path):
+        train(composed(tmp_path, *TINY, override), tmp_path)
+    printed = capsys.readouterr().err
+    assert (end.value.code, printed.count("\n")) == (2, 1)
+    assert printed.startswith("error: ")
+    assert message in printed
+    assert not tmp_path.exists() or list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.group=x4", r"group='x4' must be c or d and a number of rotations"),
+        ("model.attention=global", r"attention='global' must be one of spatial, group, linear"),
+        ("model.fields=7", r"heads=\d+ does not divide fields=7"),
+        ("model.stem_strides=[2,2,2]", r"28 x 28 .*multiples of 8; resize 28 to 24 or 32"),
+    ],
+)
+@pytest.mark.usefixtures("no_data")
+def test_bad_models(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        train(composed(tmp_path, "model=gcsa_tiny", *TINY[3:], override), tmp_path)
+
+
+def test_one_class(tmp_path: Path) -> None:
+    (tmp_path / "images/cat").mkdir(parents=True)
+    for i in range(30):
+        Image.new("RGB", (8, 8), (i, 0, 0)).save(tmp_path / f"images/cat/{i}.png")
+    own = ("data=image_folder", f"data.path={tmp_path / 'images'}", "data.image_size=32", "data.in_chans=1")
+    with pytest.raises(ValueError, match=r"one class.*cat"):
+        train(composed(tmp_path / "run", *TINY[:2], "trainer.max_epochs=1", *own), tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.parametrize("override", ["trainer.max_steps=7", "trainer.max_steps=9 trainer.check_val_every_n_epoch=2"])
+def test_a_run_too_short_for_a_validation(tmp_path: Path, override: str) -> None:
+    """With 8 batches an epoch, which only the data tell."""
+    with pytest.raises(ValueError, match=r"ends the run before its first validation, after (8|16) steps"):
+        train(composed(tmp_path, *TINY, *override.split()), tmp_path)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_test_files_are_opened_before_training(tmp_path: Path) -> None:
+    """A damaged image of the test split, which training does not read."""
+    for split in ("train", "val", "test"):
+        for name in ("cat", "dog"):
+            (tmp_path / "images" / split / name).mkdir(parents=True)
+            Image.new("L", (32, 32), 90).save(tmp_path / "images" / split / name / "1.png")
+    bad = tmp_path / "images/test/dog/1.png"
+    bad.write_bytes(bad.read_bytes()[:20])
+    small = ("trainer.max_epochs=1", "data.batch_size=2", "logger=none", "threads=1")
+    own = ("data=image_folder", f"data.path={tmp_path / 'images'}", "data.image_size=32", "data.in_chans=1")
+    run = tmp_path / "run"
+    with pytest.raises(ValueError, match=r"test/dog/1\.png cannot be read"):
+        train(composed(run, *TINY[:2], *small, *own), run)
+    assert not (run / "checkpoints").exists()
