@@ -210,43 +210,48 @@ def fuzz(kind: str, folder: Path, count: int, seed: int) -> int:
     return refused
 
 
-COUNTS = [
-    pytest.param(FEW, 0, id="few"),
-    pytest.param(MANY, 1, id="many", marks=pytest.mark.slow),  # thousands of files take minutes
-]
+MANY_FILES = pytest.mark.slow  # thousands of files take minutes
 
 
-@pytest.mark.parametrize(("count", "seed"), COUNTS)
+@pytest.mark.parametrize(
+    ("count", "seed"), [pytest.param(FEW, 0, id="few"), pytest.param(MANY, 1, id="many", marks=MANY_FILES)]
+)
 @pytest.mark.parametrize("kind", [*XML, "manifest", *IMAGES, *MORE_IMAGES, *TABLES])
 def test_mutated_files(kind: str, count: int, seed: int, tmp_path: Path) -> None:
-    inner = folder_for(kind, tmp_path / "good")
-    path = inner / name_for(kind, 9999)
+    check(kind, tmp_path, count, seed)
+
+
+@pytest.mark.parametrize("kind", H5)
+def test_mutated_h5_files(kind: str, tmp_path: Path) -> None:
+    check(kind, tmp_path, FEW, 0)
+
+
+def check(kind: str, folder: Path, count: int, seed: int) -> None:
+    """The good file can be read, also in a sealed room, and of the mutated ones every fifth at least is refused."""
+    inner = folder_for(kind, folder / "good")
+    path = inner / name_for(kind, count)
     path.write_bytes(good(kind))
     with sealed(inner, memory=MEMORY, write=False):
         read(kind, path)
-    assert fuzz(kind, tmp_path / "bad", count, seed) > 0.2 * count, "much of the damage is noticed"
+    assert fuzz(kind, folder / "bad", count, seed) > 0.2 * count
 
 
 H5_PROGRAM = """
 import sys, warnings
 from pathlib import Path
-from tests.contracts.test_fuzz_files import fuzz
+from tests.contracts.test_fuzz_files import H5, MANY, check
 warnings.simplefilter("error")
-folder, count, seed, *kinds = sys.argv[1:]
-for kind in kinds:
-    print(fuzz(kind, Path(folder, kind), int(count), int(seed)))
+for kind in H5:
+    check(kind, Path(sys.argv[1], kind), MANY, 1)
 """
 
 
-@pytest.mark.parametrize(("count", "seed"), COUNTS)
-def test_mutated_h5_files(count: int, seed: int, tmp_path: Path) -> None:
+@MANY_FILES
+def test_many_mutated_h5_files(tmp_path: Path) -> None:
     """In a process of its own: the HDF5 library is in C, and some of its versions crash on damaged files."""
-    command = [sys.executable, "-c", H5_PROGRAM, str(tmp_path), str(count), str(seed), *H5]
+    command = [sys.executable, "-c", H5_PROGRAM, str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=1200)
     assert done.returncode == 0, done.stderr[-3000:]
-    refused = list(map(int, done.stdout.split()))
-    assert len(refused) == 3
-    assert min(refused) > 0.2 * count
 
 
 # What was found, by name.
@@ -258,8 +263,8 @@ def test_a_png_that_asks_for_4_gib(tmp_path: Path) -> None:
     start = data.index(b"IDAT") - 4
     data[start : start + 4] = b"\xff\xff\xff\xff"
     (tmp_path / "1.png").write_bytes(bytes(data))
-    with pytest.raises(ValueError, match=r"1\.png cannot be read"), sealed(tmp_path, memory=1 << 28):
-        read_image(tmp_path / "1.png", 3)
+    with sealed(tmp_path, memory=1 << 28):
+        assert np.array_equal(read_levels(tmp_path / "1.png"), picture()), "its pixels are whole"
 
 
 def test_a_tiff_of_100_million_floats_in_6_kb(tmp_path: Path) -> None:
@@ -277,3 +282,11 @@ def test_a_tiff_of_100_million_floats_in_6_kb(tmp_path: Path) -> None:
         sealed(tmp_path, memory=1 << 28),
     ):
         read_levels(tmp_path / "1.tif")
+
+
+def test_an_array_whose_header_is_half_an_expression(tmp_path: Path) -> None:
+    """NumPy reads the header with Python's tokenizer, whose TokenError is no ValueError."""
+    path = tmp_path / "1.npy"
+    path.write_bytes(good("npy").replace(b"}", b"(", 1))
+    with pytest.raises(ValueError, match=r"1\.npy is damaged"), sealed(tmp_path):
+        read("npy", path)

@@ -1,4 +1,3 @@
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -180,7 +179,7 @@ def test_images_elsewhere_are_not_read(write: Write, image: str, kind: str, tmp_
     assert str(error.value).count(" any_image=true ") == (image != "link.png")
 
 
-@pytest.mark.parametrize("image", OUTSIDE[:7])
+@pytest.mark.parametrize("image", [image for image in OUTSIDE[:7] if "\\" not in image])
 def test_any_image_is_read_where_that_is_wanted(write: Write, image: str, tmp_path: Path) -> None:
     image = image.format(root=tmp_path, name=tmp_path.name)
     (tmp_path / "1.png").rename(tmp_path / "secret.png")
@@ -188,8 +187,6 @@ def test_any_image_is_read_where_that_is_wanted(write: Write, image: str, tmp_pa
     path = write(PAGE, name="export/page/1.xml", **page(image=image))
     (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
     (path.parent / "linked").symlink_to(tmp_path)
-    if "\\" in image and os.name != "nt":
-        pytest.skip("backslashes part folders on Windows only")
     assert read_page(path, any_image=True)[0].image.resolve() == tmp_path / "secret.png"
 
 
@@ -244,8 +241,9 @@ def test_bounds(write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         ("<PcGts>" + "<a>" * 200_000, r"is not XML that can be read safely .*within each other"),
         (PAGE.replace('"200"', '"1"').format(**page(points="1,1 200,2 99999,999")), r"page of 1 x 100, far too small"),
     ):
+        path = write(content)
         with pytest.raises(ValueError, match=rf"1\.xml.*{reason}"), sealed(tmp_path, memory=1 << 28, write=False):
-            read_page(write(content))
+            read_page(path)
     monkeypatch.setattr(page_xml, "MAX_ELEMENTS", 10)
     with pytest.raises(ValueError, match=r"1\.xml is not XML that can be read safely .*more than 10 elements"):
         read_page(write(PAGE, **page()))
