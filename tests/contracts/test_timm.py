@@ -418,7 +418,7 @@ def test_from_the_meta_device(name: str) -> None:
     assert torch.equal(model(x), expected)
     assigned = copy.deepcopy(source).to("meta")
     assigned.load_state_dict(source.state_dict(), assign=True)
-    assert torch.equal(assigned(x), expected)
+    assert torch.allclose(assigned(x), expected, atol=1e-5)
     for name, buffer in model.named_buffers():
         if name not in source.state_dict():
             buffer.fill_(float("nan"))

@@ -251,7 +251,7 @@ def test_bases_that_are_damaged_or_adapted(base: Path, finished: Path, tmp_path:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"base\.ckpt is damaged or not a checkpoint of train\.py"):
             adapt(classifier(), options(path))
-    with pytest.raises(ValueError, match=r"has an adapter already: give the merged model, the weights folder"):
+    with pytest.raises(ValueError, match=r"has an adapter: give local-dir:.*, the weights folder of its run, merged"):
         adapt(classifier(), options(finished / "checkpoints/best.ckpt"))
     module = classifier()
     adapt(module, options(f"local-dir:{finished / 'weights'}"))
