@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "tests" / "weights"
 NO_PY3NJ = "py3nj ; sys_platform == 'never'\n"
 """As [tool.uv] in pyproject.toml has it, which an installed wheel does not bring along."""

@@ -25,7 +25,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_in_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shipped("conf") == Path(__file__).parents[1] / "conf"
+    assert shipped("conf") == Path(__file__).parents[2] / "conf"
     assert program("train") == "python train.py"
     monkeypatch.setattr(sys, "argv", ["/somewhere/bin/gcsa-evaluate"])
     assert program("train") == "gcsa-train"
