@@ -29,7 +29,8 @@ from gcsa.ocr.data.line_image import fit_line, read_line
 from gcsa.ocr.data.lines import list_lines
 from gcsa.ocr.data.page_xml import read_page
 from gcsa.ocr.transcribe import Transcript, find_lines
-from tests.fuzzing import ROOT, mutations, sealed, xml_mutations
+from tests.fuzzing import mutations, xml_mutations
+from tests.sealed import ROOT, sealed
 
 MEMORY = 2 << 30
 """Bytes that reading one file may take: pictures may have 150 million pixels."""

@@ -23,7 +23,7 @@ from tests.runs import composed, train
 
 from .two_processes import record
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SMALL = (
     "model=gcsa_tiny",
     "model.group=c4",
