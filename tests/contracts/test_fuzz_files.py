@@ -1,6 +1,6 @@
 """Damaged and hostile files of data: a documented error or a picture, never anything else.
 
-Each of the thousands of mutations (`tests/fuzzing.py`) is read in a sealed room: no socket, no program, no file outside
+Each of the thousands of mutations (`tests/fuzzing/`) is read in a sealed room: no socket, no program, no file outside
 of its folder, bounded memory and time. A documented error is a ValueError or FileNotFoundError of one line that names
 the file. A few of each kind run always, all with `-m slow`. What they brought to light stands below by name.
 """
@@ -29,8 +29,7 @@ from gcsa.ocr.data.line_image import fit_line, read_line
 from gcsa.ocr.data.lines import list_lines
 from gcsa.ocr.data.page_xml import read_page
 from gcsa.ocr.transcribe import Transcript, find_lines
-from tests.fuzzing import mutations, xml_mutations
-from tests.sealed import ROOT, sealed
+from tests.fuzzing import ROOT, mutations, sealed, xml_mutations
 
 MEMORY = 2 << 30
 """Bytes that reading one file may take: pictures may have 150 million pixels."""
@@ -167,7 +166,7 @@ def read(kind: str, path: Path) -> None:
 
 def folder_for(kind: str, folder: Path) -> Path:
     """The folder of the mutated file, with the good ones that it needs."""
-    inner = folder / ("pcam" if kind in H5 else "files")
+    inner = folder / "above" / ("pcam" if kind in H5 else "files")  # a page may name images of the folder above
     inner.mkdir(parents=True)
     Image.fromarray(np.full((32, 48), SECRET, np.uint8)).save(folder / "secret.png")
     if kind in H5:
@@ -291,3 +290,13 @@ def test_an_array_whose_header_is_half_an_expression(tmp_path: Path) -> None:
     path.write_bytes(good("npy").replace(b"}", b"(", 1))
     with pytest.raises(ValueError, match=r"1\.npy is damaged"), sealed(tmp_path):
         read("npy", path)
+
+
+def test_an_array_whose_header_is_32_kb(tmp_path: Path) -> None:
+    """NumPy's own warning is of three lines, and recommends to trust the file."""
+    data = bytearray(good("npy"))
+    data[8:10] = (32_768).to_bytes(2, "little")
+    (tmp_path / "1.npy").write_bytes(bytes(data))
+    with pytest.raises(ValueError, match=r"1\.npy is damaged") as error, sealed(tmp_path):
+        read("npy", tmp_path / "1.npy")
+    assert "\n" not in str(error.value)

@@ -14,8 +14,7 @@ from gcsa import adapters, checkpoints
 from gcsa.models.create import create_model
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from tests.fuzzing import as_json, json_mutations, mutations
-from tests.sealed import sealed
+from tests.fuzzing import as_json, json_mutations, mutations, sealed
 
 TINY: dict[str, Any] = dict(depth=1, fields=4, group="c4")
 FEW, MANY = 30, 500

@@ -11,7 +11,7 @@ from PIL import Image
 
 from gcsa.data import images
 from gcsa.data.images import image_size, levels, read_image, read_levels
-from tests.sealed import sealed
+from tests.fuzzing import sealed
 
 GREY = np.arange(12 * 20, dtype=np.uint8).reshape(12, 20)  # from black to nearly white
 

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILES = 12
 LINES = 400
-OF_NO_ROOM = {"contracts", "repository"}
+OF_NO_ROOM = {"fuzzing", "contracts", "repository"}
 """Folders of tests/ that belong to no room of gcsa: what other libraries expect of it, and what lies beside it."""
 
 

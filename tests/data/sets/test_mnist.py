@@ -10,7 +10,7 @@ from torchvision import datasets
 
 from gcsa.data import create_datamodule
 from gcsa.data.sets.mnist import MNIST
-from tests.sealed import sealed
+from tests.fuzzing import sealed
 
 RNG = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ from torchvision.datasets import PCAM, utils
 
 from gcsa.data import create_datamodule
 from gcsa.data.sets.pcam import FILE, H5Images
-from tests.sealed import sealed
+from tests.fuzzing import sealed
 
 RNG = np.random.default_rng(0)
 IMAGES = {

@@ -10,7 +10,7 @@ from torchvision.datasets import utils
 
 from gcsa.data import create_datamodule
 from gcsa.data.sets.rotmnist import AMAT, ARCHIVE, RotMNIST
-from tests.sealed import sealed
+from tests.fuzzing import sealed
 
 COUNTS = {"train_valid": 12, "test": 10}
 RNG = np.random.default_rng(0)

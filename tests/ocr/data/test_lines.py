@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from gcsa.ocr.data.lines import list_lines
-from tests.sealed import sealed
+from tests.fuzzing import sealed
 
 
 def write(folder: Path, *names: str, text: str | None = "a text") -> None:

@@ -10,7 +10,7 @@ from gcsa.ocr.data import page_xml
 from gcsa.ocr.data.line_image import read_line
 from gcsa.ocr.data.lines import list_lines
 from gcsa.ocr.data.page_xml import read_page
-from tests.sealed import sealed
+from tests.fuzzing import sealed
 
 PAGE = """<?xml version="1.0" encoding="UTF-8"?>
 <PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/{version}">

@@ -1,11 +1,4 @@
-"""A room to read damaged and hostile files in.
-
-Within `sealed(folder)`, a socket, another program, a file outside of `folder`, more memory or more time than allowed is a
-`Leak`, also where the code under test catches it and calls it something else:
-
-    with suppress(ValueError, FileNotFoundError), sealed(tmp_path):
-        read(path)
-"""
+"""A room to read files in that is sealed."""
 
 import os
 import re
@@ -20,7 +13,7 @@ from typing import Any
 if sys.platform != "win32":
     import resource
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 READABLE = (sys.prefix, sys.base_prefix, *(str(ROOT / name) for name in ("gcsa", "tests", "conf")), "/dev", "/proc")
 """What modules that are imported late are read from, and what the system is asked through."""
 

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.fuzzing import as_json, json_mutations, mutations, xml_mutations
-from tests.sealed import Leak, sealed
+from tests.fuzzing import Leak, as_json, json_mutations, mutations, sealed, xml_mutations
 
 XML = '<?xml version="1.0"?><a width="12"><b id="x">text</b><c points="1,2 3,4"/></a>'
 CONFIG = {"name": "a", "sizes": [1, 2, 3], "options": {"group": "c4", "drop": 0.1}}
