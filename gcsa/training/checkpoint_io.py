@@ -108,6 +108,8 @@ class LastCheckpoint(Checkpoint):
         self._save_if(trainer, due, batch_idx)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        # Reduces the epoch's metrics in all processes; a progress bar has asked for them in the first, which waits.
+        _ = trainer.callback_metrics
         self._save_if(trainer, True, -1)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
