@@ -79,6 +79,6 @@ def test_a_figure_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match="missing"):
         save(polar_figure({"one": CURVE}), tmp_path / "missing" / "turns.png")
     (tmp_path / "turns.png").mkdir()
-    with pytest.raises(OSError, match=r"turns\.png"):
+    with pytest.raises(ValueError, match=r"turns\.png is a folder: name a file"):
         save(polar_figure({"one": CURVE}), tmp_path / "turns.png")
     assert [p.name for p in tmp_path.iterdir()] == ["turns.png"]
