@@ -19,12 +19,6 @@ from gcsa.layers.checks import check_radius, check_reach, check_whole
 SHAPES = ("square", "disc")
 
 
-def width_for_kernels(dim: int) -> int:
-    """The width to which heads of `dim` numbers are padded: a multiple of 8, which the fused kernels of GPUs need, and
-    at least 16, for the fused kernel of CPUs is slower with 8 (ADR 13)."""
-    return max(dim + -dim % 8, 16)
-
-
 def to_tokens(x: Tensor, heads: int, fibre: bool) -> Tensor:
     """(B, H, W, N, C) to (B, heads, H, W, T, D): T = N tokens a position of D = C / heads numbers, or, where `fibre`
     is true, T = 1 token of D = N * C / heads."""
@@ -41,10 +35,14 @@ def from_tokens(x: Tensor, order: int) -> Tensor:
 @torch.fx.wrap
 @register_notrace_function
 def attend_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Softmax attention of every token to every token, on tensors from `to_tokens`."""
+    """Softmax attention of every token to every token, on tensors from `to_tokens`.
+
+    Heads are padded to a multiple of 8 numbers, which the fused kernels of GPUs need, and to 16 at least, for that of
+    CPUs is slower with 8 (ADR 13).
+    """
     shape, dim = q.shape, q.shape[-1]
     q, k, v = q.flatten(2, 4), k.flatten(2, 4), v.flatten(2, 4)
-    more = width_for_kernels(dim) - dim
+    more = max(dim + -dim % 8, 16) - dim
     if more == 0:
         return F.scaled_dot_product_attention(q, k, v).reshape(shape)
     q, k, v = (F.pad(x, (0, more)) for x in (q, k, v))
@@ -83,7 +81,7 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circ
     # Smaller tiles have more border to compute, larger ones more masked pairs.
     tile = min(max(2 * radius, 4), 16)
     bottom, right = -height % tile, -width % tile
-    more = width_for_kernels(dim) - dim
+    more = -dim % 8  # which the fused kernels of GPUs need
     q = F.pad(q, (0, more, 0, 0, 0, right, 0, bottom))
     k, v = (_border(x, radius, bottom, right, circular, more) for x in (k, v))
     q_tiles = _tiles(q, tile, tile)
