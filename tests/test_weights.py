@@ -82,6 +82,7 @@ def test_rotated_mnist() -> None:
     assert accuracy >= 0.98
 
 
+@pytest.mark.slow  # reads some dozen lines in four orientations each: most of a minute
 @pytest.mark.parametrize(
     ("adapter", "script", "most"),
     [(None, "fr17_roman_print", 0.05), ("gcsa_ocr_tiny.fr17.la09", "la09_12_caroline_manuscript", 0.28)],

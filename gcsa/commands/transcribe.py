@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
@@ -151,6 +152,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.output != "-":
             check_writable(args.output)
         _check_inputs(args.inputs)
+        if args.adapter is not None and find_spec("peft") is None:
+            raise ImportError("an adapter needs PEFT, which is not installed: pip install gcsa[ocr]")
         device = _device(args.device)
         model = load_recognizer(args.model, args.adapter).to(device)
         orientation = args.orientation or ("any" if model.group.rotations % 4 == 0 else "upright")

@@ -77,7 +77,8 @@ def missing(path: Path, name: str, size: str) -> FileNotFoundError:
 
 def damaged(path: Path, why: object, name: str) -> ValueError:
     """The error for a file that is there but cannot be what it should be."""
-    return ValueError(f"{path} is damaged ({why}): remove it and run `{fetch_command(name)}`")
+    reason = " ".join(str(why).split())[:300]
+    return ValueError(f"{path} is damaged ({reason}): remove it and run `{fetch_command(name)}`")
 
 
 def check_readable(path: Path, name: str) -> None:

@@ -6,6 +6,7 @@ of Pillow are refused, since some run programs (EPS). The size in the header is 
 
 import os
 import warnings
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif", ".ppm", ".pgm")
+DEEP = ("I", "F")
+"""How the names of Pillow's modes of more than 8 bits start."""
 MAX_PIXELS = 150_000_000
-"""Of a picture: a sheet of A2 scanned at 600 dpi has 139 million."""
+"""Of a picture: a sheet of A2 scanned at 600 dpi has 139 million. Colour takes up to 20 bytes for each while it is read."""
+MAX_DEEP_PIXELS = MAX_PIXELS // 2
+"""Of a picture of more than 8 bits."""
 
 Array = np.ndarray[Any, Any]
 
@@ -63,8 +68,8 @@ def decode(image: Image.Image) -> Image.Image:
     Raises:
         ValueError: values that are not finite or negative, or colours that Pillow does not convert (LAB).
     """
-    if image.mode.startswith(("I", "F")):  # Pillow itself would clip these at 255
-        values = np.asarray(image).astype(np.float32)
+    if image.mode.startswith(DEEP):  # Pillow itself would clip these at 255
+        values = np.asarray(image).astype(np.float32, copy=False)
         top = float(values.max())
         if not np.isfinite(values).all() or values.min() < 0:
             raise ValueError(f"its values lie in {values.min():g}..{top:g}, not between 0 and a finite number")
@@ -82,10 +87,11 @@ def _read(path: Path, *, upright: bool, decoded: bool = True) -> Image.Image:
             raise ValueError("not a regular file")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, about size and metadata, without the name of the file
-            with Image.open(path, formats=FORMATS) as image:
+            with _Bounded(path) as file, Image.open(file, formats=FORMATS) as image:
                 width, height = image.size
-                if width * height > MAX_PIXELS:
-                    raise Image.DecompressionBombError(f"{width} x {height} pixels, above {MAX_PIXELS:,}")
+                most = MAX_DEEP_PIXELS if image.mode.startswith(DEEP) else MAX_PIXELS
+                if width * height > most:
+                    raise ValueError(f"{width} x {height} pixels, above {most:,}")
                 if not decoded:
                     return image
                 if upright:
@@ -96,6 +102,19 @@ def _read(path: Path, *, upright: bool, decoded: bool = True) -> Image.Image:
         raise
     except Exception as error:  # Pillow's decoders raise what they stumble over: KeyError, struct.error, zlib.error ...
         raise ValueError(f"{path} cannot be read as an image ({_reason(error)}): remove or replace it") from error
+
+
+class _Bounded(BufferedReader):
+    """A file opened for reading. Python allocates what is asked for before it reads, and a damaged file may make its
+    decoder ask for 4 GiB: no more is asked for than there is."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(FileIO(path))
+        self.length = path.stat().st_size
+
+    def read(self, size: int | None = -1) -> bytes:
+        there = max(0, self.length - self.tell())
+        return super().read(there if size is None or size < 0 else min(size, there))
 
 
 def _reason(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,13 +46,22 @@ def to_program(model: nn.Module, image: Tensor, any_size: bool = False) -> Expor
         return torch.export.export(model.eval(), (image,), dynamic_shapes=(shapes,))
 
 
+def _write(file: Path, save: Callable[[io.BytesIO], object]) -> None:
+    """By way of memory: where a disk is full, torch's own writer ends the process."""
+    buffer = io.BytesIO()
+    save(buffer)
+    file.write_bytes(buffer.getbuffer())
+
+
 def write_folded(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    torch.save(fold(model).eval(), file)
+    folded = fold(model).eval()
+    _write(file, lambda buffer: torch.save(folded, buffer))
     return torch.load(file, weights_only=False)
 
 
 def write_pt2(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    torch.export.save(to_program(fold(model), image, any_size), file)
+    program = to_program(fold(model), image, any_size)
+    _write(file, lambda buffer: torch.export.save(program, buffer))
     return torch.export.load(file).module()
 
 
@@ -64,7 +74,8 @@ def write_aoti(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> R
 
 def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     with set_scriptable(True):
-        torch.jit.script(fold(model).eval()).save(file)
+        script = torch.jit.script(fold(model).eval())
+    _write(file, lambda buffer: torch.jit.save(script, buffer))
     return torch.jit.load(file)
 
 

@@ -83,6 +83,10 @@ class ComputedBuffers(nn.Module):
     state dict does so; `init_non_persistent_buffers` is what timm's `reinit_non_persistent_buffers` calls.
     """
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.register_load_state_dict_post_hook(fill_buffers)
+
     def init_non_persistent_buffers(self) -> None:
         """Fills the buffers in place."""
         raise NotImplementedError
@@ -94,13 +98,18 @@ class ComputedBuffers(nn.Module):
             self.init_non_persistent_buffers()
         return self
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        for name in self._non_persistent_buffers_set:
-            buffer, parameter = getattr(self, name), next(self.parameters(), None)
-            if buffer is not None and buffer.is_meta and parameter is not None:  # load_state_dict(assign=True)
-                setattr(self, name, torch.empty_like(buffer, device=parameter.device, dtype=parameter.dtype))
-        self.init_non_persistent_buffers()
+
+def fill_buffers(model: nn.Module, _: Any = None) -> None:
+    """Fills the buffers of all `ComputedBuffers` in `model`, as a hook behind `load_state_dict`: those still on the meta
+    device, where weights were assigned instead of copied, are made anew where the first parameter is."""
+    like = next(model.parameters(), None)
+    for module in model.modules():
+        if isinstance(module, ComputedBuffers):
+            for name in module._non_persistent_buffers_set:
+                buffer = getattr(module, name)
+                if buffer is not None and buffer.is_meta and like is not None:
+                    setattr(module, name, torch.empty_like(buffer, device=like.device, dtype=like.dtype))
+            module.init_non_persistent_buffers()
 
 
 @cache

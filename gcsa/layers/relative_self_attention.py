@@ -178,6 +178,18 @@ def relative_attention(
     return join(out.permute(0, 2, 3, 4, 1, 5), rows, columns, height, width)
 
 
+@torch.fx.wrap
+@register_notrace_function
+def turned_waves(vectors: Tensor, phases: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
+    """Wave vectors (M, 2) turned by the matrices (N, 2, 2) of the group, (N, M, 2), and the phases (M) as they are.
+
+    In float32 or wider, and, as in `wave_phases`, by no matrix product.
+    """
+    wide = torch.float64 if vectors.dtype == torch.float64 else torch.float32
+    turned = (turns.to(wide)[:, None] * vectors.to(wide)[:, None]).sum(-1)  # <omega, h^-1 x> = <h omega, x>
+    return turned, phases.to(wide)
+
+
 class SpatialEncoding(ComputedBuffers):
     """rho_x(h^-1 x) = W sin(Omega h^-1 x + phase), `fields` numbers, for each h and x in positions."""
 
@@ -201,14 +213,9 @@ class SpatialEncoding(ComputedBuffers):
             self.turns.copy_(torch.from_numpy(np.stack([self.group.matrix(g) for g in range(self.group.order)])))
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M).
-
-        Vectors and phases in float32 or wider, by sums that autocast leaves alone.
-        """
-        weight, bias = self.waves.weight, self.waves.bias
-        wide = torch.float64 if weight.dtype == torch.float64 else torch.float32
-        vectors = (self.turns.to(wide)[:, None] * weight.to(wide)[:, None]).sum(-1)  # <omega, h^-1 x> = <h omega, x>
-        return self.amplitudes.weight.T, vectors, bias.to(wide)
+        """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M), as `turned_waves` has them."""
+        vectors, phases = turned_waves(self.waves.weight, self.waves.bias, self.turns)
+        return self.amplitudes.weight.T, vectors, phases
 
 
 class RelativeSelfAttention(ComputedBuffers):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group
 from gcsa.layers.attend import GroupAttention
+from gcsa.layers.basis import fill_buffers
 from gcsa.layers.checks import check_rate, check_sequence, check_whole
 from gcsa.layers.head import POOLS, InvariantHead, check_classes, to_nchw
 from gcsa.layers.norm import FieldNorm
@@ -92,6 +93,7 @@ class Backbone(nn.Module):
         self.norm = norm
         self.head = InvariantHead(fields, num_classes, group, head_fields, global_pool, drop_rate, **factory)
         self.head_hidden_size = self.head.num_features
+        self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
         if img_size is not None:
             self.check_input_size(*height_and_width(img_size))
 

@@ -12,6 +12,7 @@ import timm
 import torch
 
 from gcsa.files import replacing
+from gcsa.published import PACKAGE
 
 
 def machine() -> dict[str, Any]:
@@ -36,9 +37,11 @@ def machine() -> dict[str, Any]:
 
 def git_commit() -> str | None:
     """The checked-out commit of this file's repository, "-dirty" if files differ; None outside git."""
+    if not (PACKAGE.parent / ".git").exists():  # installed, where any repository around it is another one
+        return None
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        run = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10)
+        run = subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return run.stdout.strip() or None

@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, ProgressBar
 
 from gcsa.checkpoints import annotate
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
@@ -57,6 +57,8 @@ def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = N
             callback.signals = signals
     if not loggers:  # the learning rate then has nowhere to go, which Lightning would refuse
         callbacks = [callback for callback in callbacks if not isinstance(callback, LearningRateMonitor)]
+    if not cfg.trainer.enable_progress_bar:  # Lightning would refuse the bar that conf/callbacks asks for
+        callbacks = [callback for callback in callbacks if not isinstance(callback, ProgressBar)]
     return instantiate(
         cfg.trainer,
         callbacks=callbacks,

@@ -14,6 +14,8 @@ from gcsa.commands.composition import composition_errors
 from gcsa.commands.errors import user_errors
 from gcsa.groups import group
 
+from .conftest import Run
+
 
 def stopped(
     run: Callable[[], object], capsys: pytest.CaptureFixture[str], folder: Path | None = None
@@ -121,3 +123,9 @@ def test_the_request_reaches_the_processes_that_a_command_starts(wish: str, monk
     with composition_errors():
         in_child = runpy.run_path(str(errors.__file__))
     assert in_child["TRACEBACK_WANTED"] == (wish == "1")
+
+
+def test_an_adapter_without_peft(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gcsa.commands.transcribe.find_spec", lambda name: None)
+    code, _, err = run("transcribe", "gcsa_ocr_tiny.fr17", "gcsa_ocr_tiny.fr17.la09", "line.png")
+    assert (code, err) == (2, "error: an adapter needs PEFT, which is not installed: pip install gcsa[ocr]\n")

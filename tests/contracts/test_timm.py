@@ -10,14 +10,12 @@ import torch
 from timm.layers import set_scriptable
 from timm.models import FeatureInfo, group_parameters, load_checkpoint, save_for_hf
 from timm.models._features_fx import get_notrace_functions, get_notrace_modules
-from timm.models._manipulate import reinit_non_persistent_buffers
 from timm.optim import param_groups_layer_decay, param_groups_weight_decay
 from timm.utils import ModelEmaV2, ModelEmaV3
 from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from gcsa.layers.head import to_nchw
-from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.backbone import Backbone
 from gcsa.testing import relative_error
 
@@ -112,14 +110,14 @@ def test_default_cfg(name: str) -> None:
 
     model.reset_classifier(0)
     assert model.num_classes == 0
-    assert model(x).shape == (2, model.head_hidden_size)
+    assert model.forward_head(features).shape == (2, model.head_hidden_size)
     model.reset_classifier(0, "")
-    assert model(x).shape == (2, model.num_features, *pool)
+    assert model.forward_head(features).shape == (2, model.num_features, *pool)
     model.reset_classifier(7, "max")
-    assert model(x).shape == (2, 7)
+    assert model.forward_head(features).shape == (2, 7)
     assert model.get_classifier().weight.shape == (7, model.head_hidden_size)
     bare = create(name, num_classes=0, global_pool="", device="meta")
-    assert bare(x).shape == (2, model.num_features, *pool)
+    assert bare.forward_head(features).shape == (2, model.num_features, *pool)
 
 
 @every_name
@@ -366,71 +364,3 @@ def test_damaged_weights(safe: bool, tmp_path: Path) -> None:
 def test_state_dict_is_the_same_in_train_and_eval() -> None:
     model = timm.create_model("gcsa_tiny")
     assert list(model.train().state_dict()) == list(model.eval().state_dict())
-
-
-@pytest.mark.parametrize(
-    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcnn_tiny", "gsa_tiny", "performer_tiny", "vgg16_small"]
-)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_a_new_classifier_is_as_the_model(name: str, dtype: torch.dtype) -> None:
-    model = timm.create_model(name, **({} if name in ("performer_tiny", "vgg16_small") else shallow(name))).to(dtype)
-    model.reset_classifier(5)
-    model.eval()
-    x = torch.randn(1, model.in_chans, 64, 64, dtype=dtype)
-    assert model(x).shape == (1, 5)
-    assert model(x).dtype == dtype
-    with torch.device("meta"):
-        model.to("meta").reset_classifier(3)
-    assert model.get_classifier().weight.is_meta
-
-
-@pytest.mark.parametrize(
-    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcnn_tiny", "gsa_tiny", "performer_tiny", "alexnet_small"]
-)
-def test_an_unpooled_map_has_no_classes(name: str) -> None:
-    """As in timm, whose create_classifier asserts it."""
-    named = "global_pool='' leaves a map, which has no classes: set num_classes=0, not 4"
-    with pytest.raises(ValueError, match=named):
-        timm.create_model(name, num_classes=4, global_pool="")
-    model = timm.create_model(name, num_classes=6).eval()
-    with pytest.raises(ValueError, match=named):
-        model.reset_classifier(4, "")
-    assert model.num_classes == model.get_classifier().out_features == 6
-    x = torch.randn(1, model.in_chans, 64, 64)
-    assert model(x).shape == (1, 6)
-    model.reset_classifier(0, "")
-    assert torch.equal(model(x), model.forward_features(x))
-    with pytest.raises(ValueError, match=named):
-        model.reset_classifier(4)
-
-
-@pytest.mark.parametrize("name", [*BARE, "performer_tiny", "linformer_tiny", "alexnet_small"])
-def test_from_the_meta_device(name: str) -> None:
-    """What `to_empty` leaves in tables that no state dict holds is filled with the weights, and by timm's own hook."""
-    options = {} if name in ("performer_tiny", "linformer_tiny", "alexnet_small") else shallow(name)
-    source = create(name, **options)
-    x = torch.randn(1, *source.default_cfg["input_size"]) if "tiny" in name else torch.randn(1, source.in_chans, 64, 64)
-    expected = source(x)
-    model = copy.deepcopy(source).to("meta").to_empty(device="cpu")
-    for buffer in model.buffers():
-        buffer.fill_(float("nan") if buffer.is_floating_point() else 0)
-    model.load_state_dict(source.state_dict())
-    assert torch.equal(model(x), expected)
-    assigned = copy.deepcopy(source).to("meta")
-    assigned.load_state_dict(source.state_dict(), assign=True)
-    assert torch.equal(assigned(x), expected)
-    for name, buffer in model.named_buffers():
-        if name not in source.state_dict():
-            buffer.fill_(float("nan"))
-    reinit_non_persistent_buffers(model)
-    assert torch.equal(model(x), expected)
-
-
-def test_a_state_dict_of_garbage_is_refused() -> None:
-    """Tables that were never filled give no fingerprint that another model would trust."""
-    model = create("gcsa_tiny")
-    for layer in model.modules():
-        if isinstance(layer, SteerableConv2d):
-            layer.tables.zero_()
-    with pytest.raises(ValueError, match="another kernel basis"):
-        create("gcsa_tiny").load_state_dict(model.state_dict())

@@ -1,5 +1,6 @@
 """Formats: what is written runs alone, on other sizes than traced, and appears whole or not at all."""
 
+import resource
 import sys
 import tempfile
 from pathlib import Path
@@ -80,6 +81,23 @@ def test_wrong_export_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(FORMATS, "folded", lambda model, x, any_size, part: lambda image: model(image) + 1)
     with pytest.raises(ValueError, match="was not written"):
         export(create("gcsa_tiny"), file, "folded", (1, 16, 16))
+    assert file.read_text() == "older"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@torchscript
+@pytest.mark.parametrize("format", ["folded", "pt2", "torchscript"])
+def test_a_full_disk_leaves_the_older_file(format: str, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for the full disk, where torch's own writer ended the process."""
+    file = tmp_path / "m.pt2"
+    file.write_text("older")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            export(create("gcsa_tiny"), file, format, (1, 16, 16))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert file.read_text() == "older"
     assert list(tmp_path.iterdir()) == [file]
 

@@ -1,6 +1,7 @@
 """Every line that can be read is, in order, whatever lies beside it; the rest is listed."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -131,6 +132,49 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
     good, empty = map(json.loads, capsys.readouterr().out.splitlines())
     assert good["text"] == expected[0]
     assert empty.keys() == {"file", "error"}
+
+
+def test_one_page_of_no_size_does_not_end_a_batch(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended the batch with a traceback, after half of the output."""
+    Image.new("L", (200, 100), "white").save(tmp_path / "1.png")
+    content = PAGE.format(version="2019-07-15", image="1.png", points="10,10 110,10 110,45 10,45")
+    for name, size in (("nan", "nan"), ("inf", "inf"), ("tiny", "1e-320"), ("minus", "-5")):
+        (tmp_path / f"{name}.xml").write_text(content.replace('imageWidth="200"', f'imageWidth="{size}"'))
+    pages = [str(tmp_path / f"{name}.xml") for name in ("nan", "inf", "tiny", "minus")]
+    assert main([str(weights), "--format=json", *pages, str(folder / "0.png")]) == 1
+    *errors, good = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [error["file"] for error in errors] == pages
+    assert all("is not a size of a page" in error["error"] for error in errors)
+    assert good["text"]
+
+
+def test_images_elsewhere_need_a_flag(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Image.new("L", (200, 100), "white")
+    page.paste(Image.open(folder / "0.png"), (10, 50))
+    page.save(tmp_path / "secret.png")
+    (tmp_path / "export" / "page").mkdir(parents=True)
+    path = tmp_path / "export" / "page" / "1.xml"
+    content = PAGE.format(version="2019-07-15", image=tmp_path / "secret.png", points="10,50 105,50 105,89 10,89")
+    path.write_text(content.replace("10,50 190,50 190,90 10,90", "10,50 105,50 105,89 10,89"))
+    assert main([str(weights), str(path)]) == 1
+    assert "needs the image secret.png: put it beside the file" in capsys.readouterr().err
+    assert main([str(weights), str(path), "--any-image"]) == 0
+
+
+def test_names_that_are_not_utf_8(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        (tmp_path / os.fsdecode(b"caf\xe9.png")).write_bytes((folder / "0.png").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    output = tmp_path / "text.json"
+    assert main([str(weights), "--format=json", str(tmp_path), "--output", str(output)]) == 0
+    assert json.loads(output.read_text(encoding="utf-8"))["file"] == f"{tmp_path}/caf\\xe9.png"
 
 
 def save_adapter(target: Path, fields: int = 8) -> Path:

@@ -20,8 +20,7 @@ from torch.distributed.tensor import DTensor
 
 from gcsa.training.distributed import members, shard
 from tests.runs import composed, train
-
-from .two_processes import record
+from tests.two_processes import record
 
 ROOT = Path(__file__).parents[2]
 SMALL = (
@@ -61,7 +60,7 @@ def together(runs: list[tuple[Path, tuple[str, ...]]]) -> None:
     """Makes the runs in two processes, started as torchrun does; each has a port of its own, or one process could meet
     the other's last run."""
     shared = dict(WORLD_SIZE="2", MASTER_ADDR="localhost", TORCHELASTIC_RUN_ID="test", GROUP_RANK="0")
-    command = [sys.executable, str(Path(__file__).with_name("two_processes.py"))]
+    command = [sys.executable, str(ROOT / "tests" / "two_processes.py")]
     ports = free_ports(len(runs))
     command.append(json.dumps([[str(path), port, more] for (path, more), port in zip(runs, ports, strict=True)]))
     processes = [

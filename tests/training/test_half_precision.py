@@ -11,9 +11,9 @@ from torch import Tensor, nn
 import gcsa  # noqa: F401  (registers the models)
 from gcsa.testing import act, randomize, relative_error
 from tests.runs import composed, train
+from tests.two_processes import record
 
 from .test_distributed import SMALL
-from .two_processes import record
 
 MODELS = {
     "gcsa_tiny": 28,

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from tests.runs import TINY, composed, train
+from tests.two_processes import record
 
 from .test_distributed import SMALL, TWO, apart, weights
-from .two_processes import record
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ def test_lightning_and_timm_open_the_same_model(finished: Path) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["trainer.precision=bf16-mixed", "optimizer/schedule=one_cycle"],
+        ["trainer.precision=bf16-mixed", "optimizer/schedule=one_cycle", "trainer.enable_progress_bar=false"],
         ["callbacks=early_stopping", "monitor.metric=val/loss", "monitor.mode=min"],
         ["callbacks=no_ema", "optimizer=sgd", "trainer.accumulate_grad_batches=2"],
     ],

@@ -1,6 +1,7 @@
 """Rotated MNIST: MNIST digits turned by uniform random angles (Larochelle et al., ICML 2007)."""
 
 import math
+import tokenize
 import warnings
 import zipfile
 import zlib
@@ -22,6 +23,11 @@ ARCHIVE = "mnist_rotation_new.zip"
 AMAT = "mnist_all_rotation_normalized_float_{}.amat"
 
 
+DAMAGE = (
+    *(ValueError, KeyError, OSError, EOFError, RuntimeError, SyntaxError, tokenize.TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What reading a damaged file of either layout raises; the header of an array is a Python expression."""
 MAX_CHARACTERS = 32
 """Of a number in the text, with what parts it from the next: more than any way of writing a float32 needs."""
 
@@ -100,14 +106,16 @@ class RotMNIST(GCSADataModule):
         try:
             if path.suffix == ".npy":
                 # Mapped, so that a header of another shape is refused before anything of that shape is allocated.
-                table: NDArray[np.float32] = np.lib.format.open_memmap(path, mode="r")
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # about headers as Python 2 wrote them
+                    table: NDArray[np.float32] = np.lib.format.open_memmap(path, mode="r")
             elif path.suffix == ".zip":
                 with zipfile.ZipFile(path) as archive, archive.open(AMAT.format(part)) as text:
                     table = _load_text(text, archive.getinfo(AMAT.format(part)).file_size, most)
             else:
                 with path.open("rb") as text:
                     table = _load_text(text, path.stat().st_size, most)
-        except (ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        except DAMAGE as error:
             raise damaged(path, error, self.name) from error
         if table.shape != shape or table.dtype != np.float32:
             raise damaged(path, f"a table of {table.dtype} {table.shape}, not float32 {shape}", self.name)

@@ -1,3 +1,4 @@
+import hashlib
 import pickle
 from pathlib import Path
 
@@ -83,3 +84,38 @@ def test_other_classes_are_named(tmp_path: Path) -> None:
     (tmp_path / "cifar10" / "train" / "frog").rename(tmp_path / "cifar10" / "train" / "toad")
     with pytest.raises(ValueError, match=r"train must hold.*frog"):
         create_datamodule("cifar10", root=tmp_path).setup("fit")
+
+
+class Planted:
+    """Runs code when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["data_batch_3", "test_batch", "batches.meta"])
+def test_a_changed_batch_is_refused_before_it_is_unpickled(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pickle is a program: torchvision's checksums are what stands before it."""
+    write_batches(tmp_path)
+    for part in ("train_list", "test_list"):
+        sums = [
+            [file, hashlib.md5((tmp_path / BATCHES / file).read_bytes()).hexdigest()]
+            for file, _ in getattr(datasets.CIFAR10, part)
+        ]
+        monkeypatch.setattr(datasets.CIFAR10, part, sums)
+    meta = tmp_path / BATCHES / "batches.meta"
+    monkeypatch.setattr(
+        datasets.CIFAR10, "meta", datasets.CIFAR10.meta | {"md5": hashlib.md5(meta.read_bytes()).hexdigest()}
+    )
+    create_datamodule("cifar10", root=tmp_path).setup()
+    (tmp_path / BATCHES / name).write_bytes(pickle.dumps(Planted(tmp_path / "planted")))
+    with pytest.raises(ValueError, match=f"{BATCHES} is damaged .*checksum is wrong"):
+        create_datamodule("cifar10", root=tmp_path).setup()
+    assert not (tmp_path / "planted").exists()
+    pickle.loads((tmp_path / BATCHES / name).read_bytes())
+    assert (tmp_path / "planted").exists(), "unpickled, it would have run"

@@ -1,12 +1,16 @@
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.datasets import ImageFolder
 
 from gcsa.data import create_datamodule
-from gcsa.data.sets.image_folder import ImageFiles
+from gcsa.data.sets.image_folder import ImageFiles, list_images, list_splits
+
+from ..test_images import png_header
 
 
 def write(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 20, size: int = 10) -> None:
@@ -93,6 +97,104 @@ def test_empty_class_and_bad_sizes(tmp_path: Path) -> None:
         create_datamodule("image_folder", path=tmp_path, image_size=0)
     with pytest.raises(ValueError, match="in_chans=2"):
         create_datamodule("image_folder", path=tmp_path, in_chans=2)
+
+
+def test_one_class_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, classes=("cat",))
+    with pytest.raises(ValueError, match=r"holds one class only, 'cat': classification needs at least two folders"):
+        create_datamodule("image_folder", path=tmp_path)
+
+
+def test_what_is_hidden_is_no_class_and_no_image(tmp_path: Path) -> None:
+    write(tmp_path)
+    expected = list_splits(tmp_path)
+    for name in (".git", "__MACOSX", ".ipynb_checkpoints"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").write_bytes((tmp_path / "cat" / "0.png").read_bytes())
+    (tmp_path / "README.md").write_text("about")
+    for folder in (tmp_path / "cat", tmp_path / "dog" / ".cache", tmp_path / "cat" / "__MACOSX"):
+        folder.mkdir(exist_ok=True)
+        (folder / "._0.png").write_bytes(b"what macOS puts beside files")
+    (tmp_path / "cat" / ".DS_Store").write_bytes(b"\0")
+    classes, parts = list_splits(tmp_path)
+    assert classes == expected[0]
+    assert {part: files for part, (files, _) in parts.items()} == {
+        part: files for part, (files, _) in expected[1].items()
+    }
+
+
+def test_folders_within_a_class_and_links(tmp_path: Path) -> None:
+    """In the order of torchvision's ImageFolder, and without end where a link leads in a circle."""
+    write(tmp_path)
+    more = tmp_path / "cat" / "more"
+    more.mkdir()
+    for name in ("b.png", "a.PNG", "note.txt"):
+        (more / name).write_bytes((tmp_path / "cat" / "0.png").read_bytes())
+    files, labels = list_images(tmp_path, ("cat", "dog"))
+    assert [(str(file), int(label)) for file, label in zip(files, labels, strict=True)] == ImageFolder(tmp_path).samples
+    (more / "circle").symlink_to(tmp_path / "cat")
+    assert list_images(tmp_path, ("cat", "dog"))[0] == files
+
+
+@pytest.mark.parametrize("name", ["valid", "validation"])
+def test_other_names_of_the_validation_folder(name: str, tmp_path: Path) -> None:
+    for part, count in (("train", 20), (name, 5), ("test", 3)):
+        write(tmp_path / part, count=count)
+    data = create_datamodule("image_folder", path=tmp_path, image_size=8)
+    data.setup()
+    assert [len(data.images(split)) for split in ("train", "val", "test")] == [40, 10, 6]
+    write(tmp_path / "val")
+    with pytest.raises(ValueError, match=rf"holds train and val and {name} and test: keep one folder of validation"):
+        create_datamodule("image_folder", path=tmp_path)
+
+
+def test_sixteen_bits_floats_alpha_and_orientation(tmp_path: Path) -> None:
+    """The same picture, dark on the left, whatever holds it; these came out white, black, opaque and lying."""
+    levels = np.tile(np.arange(0, 256, 32, dtype=np.uint8), (8, 1))
+    grey, exif = Image.fromarray(levels), Image.Exif()
+    exif[0x0112] = 6
+    glass = Image.merge("LA", [Image.new("L", grey.size, 0), Image.fromarray(255 - levels)])
+    write(tmp_path / "test", count=1)
+    for label in ("cat", "dog"):
+        (tmp_path / "train" / label).mkdir(parents=True)
+        folder = tmp_path / "train" / label
+        grey.save(folder / "0.png")
+        Image.fromarray(levels.astype(np.uint16) * 257).save(folder / "1.png")
+        Image.fromarray(levels.astype(np.float32) / 224).save(folder / "2.tif")
+        glass.save(folder / "3.png")
+        Image.fromarray(np.rot90(levels).copy()).save(folder / "4.png", exif=exif)
+    files, _ = list_images(tmp_path / "train", ("cat", "dog"))
+    for channels in (1, 3):
+        images = ImageFiles(files, 8, channels).read_all().float()
+        for number in (1, 3, 4):
+            assert (images[number] - images[0]).abs().max() <= 1
+        assert (images[2] - images[0] * 255 / 224).abs().max() <= 1
+
+
+def test_a_picture_too_large_is_named(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "dog" / "3.png").write_bytes(png_header(20_000, 20_000))
+    with pytest.raises(ValueError, match=r"dog/3\.png cannot be read as an image \(.*400000000 pixels"):
+        create_datamodule("image_folder", path=tmp_path, image_size=8).setup()
+
+
+def test_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    write(tmp_path)
+    try:
+        os.rename(tmp_path / "dog" / "3.png", os.fsencode(tmp_path / "dog") + b"/caf\xe9.png")
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    create_datamodule("image_folder", path=tmp_path, image_size=8).setup()
+    os.rename(tmp_path / "cat", os.fsencode(tmp_path) + b"/caf\xe9")
+    with pytest.raises(ValueError, match=r"holds the class folder 'caf\\udce9', whose name is not UTF-8: rename it"):
+        create_datamodule("image_folder", path=tmp_path, image_size=8)
+
+
+def test_plankton(shared: Path) -> None:
+    data = create_datamodule("image_folder", path=shared / "plankton", image_size=32, in_chans=1)
+    data.setup("validate")
+    assert data.num_classes == 31
+    assert [len(data.images(split)) for split in ("train", "val")] == [3720, 1240]
 
 
 def test_too_few_to_split(tmp_path: Path) -> None:

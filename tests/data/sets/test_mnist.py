@@ -1,3 +1,4 @@
+import gzip
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from torchvision import datasets
 
 from gcsa.data import create_datamodule
 from gcsa.data.sets.mnist import MNIST
+from tests.fuzzing import sealed
 
 RNG = np.random.default_rng(0)
 
@@ -88,4 +90,18 @@ def test_size_against_header(root: Path, write_idx: Callable[[Path, np.ndarray],
 def test_label_out_of_range(root: Path, write_idx: Callable[[Path, np.ndarray], None]) -> None:
     write_idx(root / "MNIST" / "raw" / "train-labels-idx1-ubyte", np.full(200, 10))
     with pytest.raises(ValueError, match=r"train-labels-idx1-ubyte holds the label 10.*0\.\.9"):
+        create_datamodule("mnist", root=root).setup("fit")
+
+
+def test_a_gz_that_unpacks_to_gigabytes(root: Path) -> None:
+    path = root / "MNIST" / "raw" / "train-images-idx3-ubyte.gz"
+    header = gzip.decompress(path.read_bytes())[:16]
+    with gzip.open(path, "wb", 1) as file:
+        file.write(header)
+        for _ in range(64):
+            file.write(bytes(1 << 24))
+    with (
+        pytest.raises(ValueError, match=r"train-images.* is damaged \(more than 156816 bytes"),
+        sealed(root, memory=1 << 28, write=False),
+    ):
         create_datamodule("mnist", root=root).setup("fit")

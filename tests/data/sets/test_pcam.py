@@ -1,4 +1,5 @@
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -9,6 +10,7 @@ from torchvision.datasets import PCAM, utils
 
 from gcsa.data import create_datamodule
 from gcsa.data.sets.pcam import FILE, H5Images
+from tests.fuzzing import sealed
 
 RNG = np.random.default_rng(0)
 IMAGES = {
@@ -120,3 +122,98 @@ def test_download_fetches_only_what_is_missing(root: Path, monkeypatch: pytest.M
     assert md5 == PCAM._FILES["test"]["images"][2]
     assert gone.read_bytes() == content
     assert len(list(root.rglob("*"))) == 7
+
+
+def outside(root: Path) -> Path:
+    """A file that nothing in the data set may lead to."""
+    path = root / "secret.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.full((12, 96, 96, 3), 77, np.uint8)
+        file["y"] = np.zeros(12, np.uint8)
+    return path
+
+
+def external_link(file: h5py.File, secret: Path) -> None:
+    file["x"] = h5py.ExternalLink(str(secret), "x")
+
+
+def soft_link(file: h5py.File, secret: Path) -> None:
+    file["other"] = IMAGES["train"]
+    file["x"] = h5py.SoftLink("/other")
+
+
+def virtual(file: h5py.File, secret: Path) -> None:
+    layout = h5py.VirtualLayout((12, 96, 96, 3), np.uint8)
+    layout[:] = h5py.VirtualSource(str(secret), "x", shape=(12, 96, 96, 3))
+    file.create_virtual_dataset("x", layout)
+
+
+def external_storage(file: h5py.File, secret: Path) -> None:
+    file.create_dataset("x", (12, 96, 96, 3), np.uint8, external=[(str(secret), 0, h5py.h5f.UNLIMITED)])
+
+
+def group(file: h5py.File, secret: Path) -> None:
+    file.create_group("x")
+
+
+@pytest.mark.parametrize("content", [external_link, soft_link, virtual, external_storage, group])
+def test_only_what_lies_in_the_file_is_read(content: Callable[[h5py.File, Path], None], root: Path) -> None:
+    path = root / "pcam" / FILE.format("train", "x")
+    with h5py.File(path, "w") as file:
+        content(file, outside(root))
+    with pytest.raises(ValueError, match=r"train_x\.h5 is damaged \('x' is no data set of this file itself"):
+        create_datamodule("pcam", root=root).setup("fit")
+
+
+def sparse(file: h5py.File) -> None:
+    file.create_dataset("x", (900_000, 96, 96, 3), np.uint8, chunks=(1, 96, 96, 3), compression="gzip")
+
+
+def countless(file: h5py.File) -> None:
+    file.create_dataset("x", (10**9, 96, 96, 3), np.uint8, chunks=(1, 96, 96, 3), compression="gzip")
+
+
+def one_chunk(file: h5py.File) -> None:
+    file.create_dataset("x", (10_000, 96, 96, 3), np.uint8, chunks=(10_000, 96, 96, 3), compression="gzip")[:5] = 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (sparse, "900000 images in 0 bytes, which no compression does"),
+        (countless, r"N at most 1,000,000"),
+        (one_chunk, r"its chunks of .* are larger than"),
+    ],
+)
+def test_sizes_that_a_file_only_claims(content: Callable[[h5py.File], None], reason: str, root: Path) -> None:
+    path = root / "pcam" / FILE.format("train", "x")
+    with h5py.File(path, "w") as file:
+        content(file)
+    with (
+        pytest.raises(ValueError, match=rf"train_x\.h5 is damaged \(.*{reason}"),
+        sealed(root, memory=1 << 28, write=False),
+    ):
+        create_datamodule("pcam", root=root).setup("fit")
+
+
+@pytest.mark.parametrize(
+    "labels", [np.zeros(12), np.array(["a"] * 12, h5py.string_dtype()), np.zeros(1_000_001, np.uint8)]
+)
+def test_labels_that_are_none(labels: np.ndarray, root: Path) -> None:
+    with h5py.File(root / "pcam" / FILE.format("train", "y"), "w") as file:
+        file["y"] = labels
+    with pytest.raises(ValueError, match=r"train_y\.h5 is damaged .*not at most 1,000,000 integers"):
+        create_datamodule("pcam", root=root).setup("fit")
+
+
+def test_decompressors_from_elsewhere_are_not_loaded(root: Path) -> None:
+    """HDF5 looks for numbers that it does not know in its folders of plug-ins."""
+    path = root / "pcam" / FILE.format("train", "x")
+    with h5py.File(path, "w") as file:
+        properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        properties.set_chunk((1, 96, 96, 3))
+        properties.set_filter(32001, h5py.h5z.FLAG_OPTIONAL)
+        space = h5py.h5s.create_simple((2, 96, 96, 3))
+        h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_UINT8, space, properties)
+    with pytest.raises(ValueError, match=r"train_x\.h5 is damaged \(it is packed by filter 32001, not one of gzip"):
+        create_datamodule("pcam", root=root).setup("fit")

@@ -1,5 +1,6 @@
 import zipfile
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from torchvision.datasets import utils
 
 from gcsa.data import create_datamodule
 from gcsa.data.sets.rotmnist import AMAT, ARCHIVE, RotMNIST
+from tests.fuzzing import sealed
 
 COUNTS = {"train_valid": 12, "test": 10}
 RNG = np.random.default_rng(0)
@@ -140,4 +142,34 @@ def test_truncated_files_are_named(write: Callable[[Path], None], folder: Path) 
     for path in folder.iterdir():
         path.write_bytes(path.read_bytes()[:-700])
     with pytest.raises(ValueError, match=r"rotated_mnist.* is damaged.*data=rotmnist data.download=true"):
+        create_datamodule("rotmnist", root=folder.parent).setup("fit")
+
+
+def test_an_array_of_another_shape_is_refused_before_it_is_allocated(folder: Path) -> None:
+    write_npy(folder)
+    path = folder / f"{AMAT.format('train_valid')}.npy"
+    header = BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (10**10, 785)})
+    path.write_bytes(header.getvalue() + bytes(4000))
+    with pytest.raises(ValueError, match=r"\.npy is damaged"), sealed(folder, memory=1 << 28, write=False):
+        create_datamodule("rotmnist", root=folder.parent).setup("fit")
+    np.save(path, np.array([Path()] * 3, object), allow_pickle=True)
+    with pytest.raises(ValueError, match=r"\.npy is damaged \(.*Python objects"):
+        create_datamodule("rotmnist", root=folder.parent).setup("fit")
+
+
+def test_text_that_unpacks_to_gigabytes(folder: Path) -> None:
+    write_zip(folder)
+    with zipfile.ZipFile(folder / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(AMAT.format("train_valid"), b"0 " * (1 << 20))
+        archive.writestr(AMAT.format("test"), b"")
+    with pytest.raises(ValueError, match=rf"{ARCHIVE} is damaged \(2,097,152 bytes of text, above 301,440\)"):
+        create_datamodule("rotmnist", root=folder.parent).setup("fit")
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"1 2 three", b"\xff\xfe", b"# only a remark"])
+def test_text_that_is_no_table(content: bytes, folder: Path) -> None:
+    write_text(folder)
+    (folder / AMAT.format("train_valid")).write_bytes(content)
+    with pytest.raises(ValueError, match=r"train_valid\.amat is damaged"):
         create_datamodule("rotmnist", root=folder.parent).setup("fit")

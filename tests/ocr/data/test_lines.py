@@ -4,6 +4,7 @@ import pytest
 from PIL import Image
 
 from gcsa.ocr.data.lines import list_lines
+from tests.fuzzing import sealed
 
 
 def write(folder: Path, *names: str, text: str | None = "a text") -> None:
@@ -98,4 +99,49 @@ def test_folders_that_cannot_be(tmp_path: Path) -> None:
         list_lines(tmp_path)
     write(tmp_path, "1", "2")
     with pytest.raises(ValueError, match="holds 2 lines with text: three are the least"):
+        list_lines(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["{root}/secret.png", "../secret.png", "sub/../../secret.png", "link.png", "..\\secret.png"]
+)
+def test_a_manifest_names_images_of_its_folder_only(name: str, tmp_path: Path) -> None:
+    write(tmp_path, "secret")
+    folder = tmp_path / "lines"
+    write(folder, "1", "link")
+    (folder / "link.png").unlink()
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    (folder / "sub").mkdir()
+    name = name.format(root=tmp_path)
+    manifest(folder, "train\t1.png\tbook", f"train\t{name}\tbook")
+    with (
+        pytest.raises(ValueError, match=r"manifest\.tsv line 3 names .*(secret|link).*, which is not in the folder"),
+        sealed(folder, write=False),
+    ):
+        list_lines(folder)
+    if "\\" not in name:
+        lines = list_lines(folder, any_image=True)
+        assert [line.image.resolve().name for line in lines] == ["1.png", "secret.png"]
+
+
+def test_one_image_under_two_names_has_one_split(tmp_path: Path) -> None:
+    write(tmp_path, "1")
+    manifest(tmp_path, "train\t1.png\tbook", "test\t./1.png\tbook")
+    with pytest.raises(ValueError, match=r"manifest\.tsv line 3 names \./1\.png a second time"):
+        list_lines(tmp_path)
+
+
+def test_hidden_files_are_no_lines(tmp_path: Path) -> None:
+    write(tmp_path, "1", "2", "3", "._1")
+    assert len(list_lines(tmp_path)) == 3
+
+
+def test_texts_and_manifests_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "1", "2", "3")
+    (tmp_path / "2.gt.txt").write_text("a" * 70_000)
+    with pytest.raises(ValueError, match=r"2\.gt\.txt is larger than 65,536 bytes"):
+        list_lines(tmp_path)
+    manifest(tmp_path, "train\t1.png\tbook")
+    monkeypatch.setattr("gcsa.ocr.data.lines.MAX_MANIFEST_BYTES", 20)
+    with pytest.raises(ValueError, match=r"manifest\.tsv is larger than 20 bytes"):
         list_lines(tmp_path)

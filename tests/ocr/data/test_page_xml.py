@@ -3,11 +3,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from gcsa.ocr.data import page_xml
 from gcsa.ocr.data.line_image import read_line
 from gcsa.ocr.data.lines import list_lines
 from gcsa.ocr.data.page_xml import read_page
+from tests.fuzzing import sealed
 
 PAGE = """<?xml version="1.0" encoding="UTF-8"?>
 <PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/{version}">
@@ -138,10 +141,139 @@ def test_a_corrupt_page_image_is_named(write: Write) -> None:
         read_page(path)
 
 
+OUTSIDE = (
+    "{root}/secret.png",
+    "../../secret.png",
+    "../../../{name}/secret.png",
+    "sub/../../../secret.png",
+    "..\\..\\secret.png",
+    "link.png",
+    "linked/secret.png",
+    "../sibling/secret.png",
+    "sibling/secret.png",
+    "/dev/zero",
+    "/proc/self/environ",
+    "\\\\host\\share\\secret.png",
+)
+
+
+@pytest.mark.parametrize("image", OUTSIDE)
+@pytest.mark.parametrize("kind", ["page", "alto"])
+def test_images_elsewhere_are_not_read(write: Write, image: str, kind: str, tmp_path: Path) -> None:
+    image = image.format(root=tmp_path, name=tmp_path.name)
+    (tmp_path / "1.png").rename(tmp_path / "secret.png")
+    (tmp_path / "export" / "sibling").mkdir(parents=True)
+    (tmp_path / "export" / "sibling" / "secret.png").write_bytes((tmp_path / "secret.png").read_bytes())
+    named = NAMED.replace("1.png", image)
+    content = PAGE.format(**page(image=image)) if kind == "page" else ALTO.format(**alto(description=named))
+    (tmp_path / "export" / "page" / "sub").mkdir(parents=True)
+    path = write(content, name="export/page/1.xml")
+    (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
+    (path.parent / "linked").symlink_to(tmp_path)
+    with (
+        pytest.raises(ValueError, match=r"1\.xml needs the image .*: put it beside the file") as error,
+        sealed(path.parent, write=False),
+    ):
+        read_page(path)
+    assert "\n" not in str(error.value)
+    assert str(error.value).count(" any_image=true ") == (image != "link.png")
+
+
+@pytest.mark.parametrize("image", [image for image in OUTSIDE[:7] if "\\" not in image])
+def test_any_image_is_read_where_that_is_wanted(write: Write, image: str, tmp_path: Path) -> None:
+    image = image.format(root=tmp_path, name=tmp_path.name)
+    (tmp_path / "1.png").rename(tmp_path / "secret.png")
+    (tmp_path / "export" / "page" / "sub").mkdir(parents=True)
+    path = write(PAGE, name="export/page/1.xml", **page(image=image))
+    (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
+    (path.parent / "linked").symlink_to(tmp_path)
+    assert read_page(path, any_image=True)[0].image.resolve() == tmp_path / "secret.png"
+
+
+def test_names_of_another_machine(write: Write) -> None:
+    """Where the file was written the image lay elsewhere; here it lies beside the file, or in a folder below."""
+    for image in ("/home/somebody/scans/1.png", "C:\\scans\\1.png", "file:///scans/1.png", "../../scans/1.png"):
+        assert read_page(write(PAGE, **page(image=image)))[0].image.name == "1.png"
+    path = write(PAGE, **page(image="scans\\1.png"))
+    (path.parent / "scans").mkdir()
+    (path.parent / "1.png").rename(path.parent / "scans" / "1.png")
+    assert read_page(path)[0].image == path.parent / "scans" / "1.png"
+
+
+def test_a_page_in_the_working_folder(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder above is that of the file, however the file is named."""
+    path = write(PAGE, name="page/1.xml", **page())
+    monkeypatch.chdir(path.parent)
+    assert read_page("1.xml")[0].image.is_file()
+
+
+@pytest.mark.parametrize("size", ["nan", "inf", "-inf", "-200", "1e400", "1e-300", "0.5", "99999999999", "abc", "0x10"])
+@pytest.mark.parametrize("kind", ["page", "alto"])
+def test_sizes_that_no_page_has(write: Write, size: str, kind: str) -> None:
+    if kind == "page":
+        path = write(PAGE.replace('imageWidth="200"', f'imageWidth="{size}"'), **page())
+    else:
+        path = write(ALTO, **alto(width=size))
+    name = "imageWidth" if kind == "page" else "WIDTH"
+    with pytest.raises(ValueError, match=rf"1\.xml cannot be read as a page \({name}='{size}' is not a size of a page"):
+        read_page(path)
+
+
+def test_bounds(write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    line = PAGE[PAGE.index("  <TextLine") : PAGE.index('  <TextLine id="b')]
+    for content, reason in (
+        (PAGE.replace(line, 5_001 * line).format(**page()), r"5002 lines, above 5000"),
+        (PAGE.format(**page(points="1,1 " * 5_001)), r"the polygon of line a has over 5000 points"),
+        (PAGE.format(**page(points="1,1 2,2 3,1e8")), r"the polygon of line a has .* beyond 10000000"),
+        (
+            PAGE.format(**page()).replace("second", "x").replace("WORD", "y").replace(" </Uni", "a" * 10_001 + "</Uni"),
+            r"characters, above 10000",
+        ),
+        (ALTO.format(**alto(words='<String CONTENT="ab"/>' * 5_000)), r"characters, above 10000"),
+        (
+            ALTO.format(**alto()).replace('"10"', '"1e308"').replace('"100"', '"1e308"'),
+            r"not 3 or more points|is not a size",
+        ),
+        (
+            "<PcGts>" + "<a>" * 101 + "</a>" * 101 + "</PcGts>",
+            r"is not XML that can be read safely .*within each other",
+        ),
+        ("<PcGts>" + "<a>" * 200_000, r"is not XML that can be read safely .*within each other"),
+        (PAGE.replace('"200"', '"1"').format(**page(points="1,1 200,2 99999,999")), r"page of 1 x 100, far too small"),
+    ):
+        path = write(content)
+        with pytest.raises(ValueError, match=rf"1\.xml.*{reason}"), sealed(tmp_path, memory=1 << 28, write=False):
+            read_page(path)
+    monkeypatch.setattr(page_xml, "MAX_ELEMENTS", 10)
+    with pytest.raises(ValueError, match=r"1\.xml is not XML that can be read safely .*more than 10 elements"):
+        read_page(write(PAGE, **page()))
+    monkeypatch.setattr(page_xml, "MAX_BYTES", 100)
+    with pytest.raises(ValueError, match=r"1\.xml is larger than 100 bytes"):
+        read_page(write(PAGE, **page()))
+    with pytest.raises(FileNotFoundError):
+        read_page(tmp_path / "no.xml")
+
+
+def test_a_polygon_far_beyond_the_page_takes_no_more_than_the_page(write: Write, tmp_path: Path) -> None:
+    path = write(PAGE, **page(points="-9999999,-9999999 9999999,-9999999 9999999,9999999 -9999999,9999999"))
+    with sealed(tmp_path, memory=1 << 28, write=False):
+        assert read_line(read_page(path)[0]).shape == (1, 100, 200)
+
+
+def test_a_page_image_that_changes_is_read_anew(write: Write, tmp_path: Path) -> None:
+    line = read_page(write(PAGE, **page()))[0]
+    before = read_line(line)
+    levels = np.full((100, 200), 230, np.uint8)
+    levels[30:44, 20:60] = 10
+    Image.fromarray(levels).save(tmp_path / "1.png")
+    assert not torch.equal(read_line(line), before)
+
+
 def test_a_folder_of_pages(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(10):
         folder = write(PAGE, name=f"{number}.xml", **page()).parent
     write("<mets/>", name="METS.xml")
+    write("what macOS puts beside files", name="._1.xml")
     lines = list_lines(folder)
     assert sorted(line.document for line in lines) == [str(number) for number in range(10)]
     assert [sum(line.split == split for line in lines) for split in ("train", "val", "test")] == [8, 1, 1]

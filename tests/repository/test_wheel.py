@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "tests" / "weights"
 NO_PY3NJ = "py3nj ; sys_platform == 'never'\n"
 """As [tool.uv] in pyproject.toml has it, which an installed wheel does not bring along."""
@@ -86,10 +86,13 @@ def test_train_says_what_the_user_types(installed: Path, tmp_path: Path) -> None
 
 def test_transcribe_reads_by_published_weights(installed: Path, tmp_path: Path) -> None:
     expected = json.loads((IMAGES / "expected.json").read_text(encoding="utf-8"))
-    for adapter, file in (([], "fr17_1.png"), (["gcsa_ocr_tiny.fr17.la09"], "la09.png")):
-        done = start([installed / "gcsa-transcribe", "gcsa_ocr_tiny.fr17", *adapter, IMAGES / file], tmp_path)
+    for names, file in (
+        (["gcsa_ocr_tiny.fr17"], "fr17_1.png"),
+        (["gcsa_ocr_tiny.fr17", "gcsa_ocr_tiny.fr17.la09"], "la09.png"),
+    ):
+        done = start([installed / "gcsa-transcribe", *names, IMAGES / file], tmp_path)
         assert done.returncode == 0, done.stderr
-        assert done.stdout == expected[(["gcsa_ocr_tiny.fr17", *adapter])[-1]][file]["text"] + "\n"
+        assert done.stdout == expected[names[-1]][file]["text"] + "\n"
 
 
 def test_evaluate_and_export_published_weights(installed: Path, tmp_path: Path) -> None:

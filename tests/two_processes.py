@@ -14,7 +14,7 @@ from omegaconf import DictConfig
 
 from gcsa.training import run
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.runs import composed, train
 
 

@@ -1,33 +1,12 @@
-"""Damaged and hostile files, and a room to read them in.
-
-`mutations`, `xml_mutations` and `json_mutations` give any number of variations of a good file, the same for a seed.
-`sealed(folder)` is the room: within it, a socket, another program, a file outside of `folder`, more memory or more
-time than allowed is a `Leak`, also where the code under test catches it and calls it something else:
-
-    with suppress(ValueError, FileNotFoundError), sealed(tmp_path):
-        read(path)
-"""
+"""Variations of good files, the same for a seed."""
 
 import copy
 import json
-import os
 import random
 import re
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 from xml.etree import ElementTree
-
-if sys.platform != "win32":
-    import resource
-
-ROOT = Path(__file__).parents[1]
-READABLE = (sys.prefix, sys.base_prefix, *(str(ROOT / name) for name in ("gcsa", "tests", "conf")), "/dev", "/proc")
-"""What modules that are imported late are read from, and what the system is asked through."""
 
 NASTY_NUMBERS = (0, 1, -1, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 10**30)
 NASTY_TEXTS = (
@@ -64,10 +43,6 @@ NASTY_ITEMS: dict[str, Any] = {
 Mutation = Callable[[random.Random, bytes], bytes]
 
 
-class Leak(AssertionError):
-    """What must not happen while a file is read."""
-
-
 def mutations(data: bytes, count: int, seed: int) -> Iterator[bytes]:
     """`count` variations of `data`: flipped bits, cuts, repetitions, splices, and numbers that are hard to bear."""
     chance = random.Random(seed)
@@ -101,152 +76,6 @@ def xml_mutations(text: str, count: int, seed: int) -> Iterator[bytes]:
             mutated = chance.choice(kinds)(chance, mutated)
         encoded = mutated.encode("utf-8", "surrogatepass")
         yield chance.choice(_MUTATIONS)(chance, encoded) if chance.random() < 0.25 else encoded
-
-
-@contextmanager
-def sealed(
-    folder: Path, *, memory: int = 1 << 30, seconds: float = 30.0, readable: Sequence[Path] = (), write: bool = True
-) -> Iterator[None]:
-    """Raises `Leak` for what the code within does beyond reading files and writing into `folder`.
-
-    Python's audit events tell of sockets, programs and files, so what a C library opens by itself is not seen: test
-    that with a file it should not reach. Only one thread and one room at a time.
-
-    Args:
-        memory: bytes of address space that may be added. An allocation beyond fails, and is a `Leak` even where its
-            MemoryError was turned into another error on the way out. Not on Windows and macOS.
-        seconds: of time. Not on Windows.
-        readable: files and folders beyond `folder` and the installed packages that may be read.
-        write: whether files may be written into `folder`.
-    """
-    global _room
-    room = _Room(folder, readable, write)
-    bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    with _bounded_memory(memory), _bounded_time(seconds):
-        _install_hook()
-        _room = room
-        try:
-            yield
-        except MemoryError as error:
-            raise Leak(f"more than {memory >> 20} MiB of memory") from error
-        except Exception as error:
-            if _out_of_memory(error):
-                raise Leak(f"more than {memory >> 20} MiB of memory, as {error!r}") from error
-            raise
-        finally:
-            _room = None
-            sys.dont_write_bytecode = bytecode
-            if room.leaks:
-                raise Leak("; ".join(dict.fromkeys(room.leaks)))
-
-
-class _Room:
-    """What may be touched, and what was touched beyond."""
-
-    def __init__(self, folder: Path, readable: Sequence[Path], write: bool) -> None:
-        self.writable = [os.path.realpath(folder)] if write else []
-        self.readable = [os.path.realpath(path) for path in (folder, *readable, *READABLE)]
-        self.leaks: list[str] = []
-        self.thread = threading.get_ident()
-
-    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open":
-            path, mode, flags = arguments
-            if isinstance(path, int) or flags & getattr(os, "O_DIRECTORY", 0):
-                return
-            writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND))
-            self.check(path, event if mode is None else f"open {mode}", writes)
-        elif event.startswith(_FORBIDDEN):
-            self.leak(f"{event} {arguments!r:.200}")
-        elif event in _PATH_EVENTS:
-            paths = arguments[: _PATH_EVENTS[event]]
-            for path, descriptor in zip(paths, arguments[-len(paths) :], strict=True):
-                if not (isinstance(descriptor, int) and descriptor >= 0):  # paths relative to a folder that is open
-                    self.check(path, event, writes=True)
-
-    def check(self, path: Any, event: str, writes: bool) -> None:
-        real = os.path.realpath(os.fsdecode(path))
-        if real == os.devnull:
-            return
-        allowed = self.writable if writes else self.readable
-        if not any(real == folder or real.startswith(folder.rstrip(os.sep) + os.sep) for folder in allowed):
-            self.leak(f"{event} {real}")
-
-    def leak(self, what: str) -> None:
-        self.leaks.append(what)
-        raise Leak(what)
-
-
-_room: _Room | None = None
-_hooked = False
-_FORBIDDEN = (
-    "socket.",
-    "subprocess.",
-    "os.system",
-    "os.exec",
-    "os.fork",
-    "os.posix_spawn",
-    "os.spawn",
-    "urllib.",
-    "webbrowser.",
-)
-# How many of the first arguments are paths; the last arguments are descriptors of folders, where there are any.
-_PATH_EVENTS = {
-    **dict.fromkeys(("os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.chown", "os.utime"), 1),
-    **dict.fromkeys(("os.rename", "os.link", "os.symlink"), 2),
-}  # fmt: skip
-
-
-def _install_hook() -> None:
-    """Once a process: audit hooks cannot be removed."""
-    global _hooked
-    if not _hooked:
-        _hooked = True
-        sys.addaudithook(lambda event, arguments: _room.audit(event, arguments) if _watched() else None)
-
-
-def _watched() -> bool:
-    return _room is not None and _room.thread == threading.get_ident()
-
-
-@contextmanager
-def _bounded_memory(limit: int) -> Iterator[None]:
-    if not sys.platform.startswith("linux"):
-        yield
-        return
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _out_of_memory(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, MemoryError) or re.search(r"allocate|out of memory|MemoryError", str(error)):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-@contextmanager
-def _bounded_time(seconds: float) -> Iterator[None]:
-    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def late(*_: object) -> None:
-        raise Leak(f"more than {seconds:g} seconds")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _slice(chance: random.Random, data: bytes) -> tuple[int, int]:

@@ -1,0 +1,60 @@
+"""Models built on the meta device, or on memory that holds anything: what no state dict holds is filled all the same."""
+
+import copy
+from typing import Any
+
+import pytest
+import timm
+import torch
+from timm.models._manipulate import reinit_non_persistent_buffers
+from torch import nn
+
+from gcsa.layers.steerable import SteerableConv2d
+
+BARE = [
+    name
+    for name in timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
+    if not name.endswith(("_c4", "_c8", "_d4", "_d8"))
+]
+
+
+def shallow(name: str) -> dict[str, Any]:
+    """Fewer blocks, which are alike; the baselines are small."""
+    if not name.startswith(("gc", "gs", "z2")):
+        return {}
+    return dict(depths=(1, 1, 1, 1)) if "pyramid" in name else dict(depth=2)
+
+
+def create(name: str, **options: Any) -> nn.Module:
+    return timm.create_model(name, **options).eval()
+
+
+@pytest.mark.parametrize("name", [*BARE, "performer_tiny", "linformer_tiny", "alexnet_small"])
+def test_from_the_meta_device(name: str) -> None:
+    """What `to_empty` leaves in tables that no state dict holds is filled with the weights, and by timm's own hook."""
+    source = create(name, **shallow(name))
+    x = torch.randn(1, *source.default_cfg["input_size"]) if "tiny" in name else torch.randn(1, source.in_chans, 64, 64)
+    expected = source(x)
+    model = copy.deepcopy(source).to("meta").to_empty(device="cpu")
+    for buffer in model.buffers():
+        buffer.fill_(float("nan") if buffer.is_floating_point() else 0)
+    model.load_state_dict(source.state_dict())
+    assert torch.equal(model(x), expected)
+    assigned = copy.deepcopy(source).to("meta")
+    assigned.load_state_dict(source.state_dict(), assign=True)
+    assert torch.allclose(assigned(x), expected, atol=1e-5)
+    for name, buffer in model.named_buffers():
+        if name not in source.state_dict():
+            buffer.fill_(float("nan"))
+    reinit_non_persistent_buffers(model)
+    assert torch.equal(model(x), expected)
+
+
+def test_a_state_dict_of_garbage_is_refused() -> None:
+    """Tables that were never filled give no fingerprint that another model would trust."""
+    model = create("gcsa_tiny")
+    for layer in model.modules():
+        if isinstance(layer, SteerableConv2d):
+            layer.tables.zero_()
+    with pytest.raises(ValueError, match="another kernel basis"):
+        create("gcsa_tiny").load_state_dict(model.state_dict())

@@ -1,0 +1,52 @@
+"""New classifiers and poolings, of all families: device, precision, and maps without classes."""
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+
+import gcsa  # noqa: F401  (registers the models)
+
+
+def shallow(name: str) -> dict[str, Any]:
+    """Fewer blocks, which are alike; the baselines are small."""
+    if not name.startswith(("gc", "gs", "z2")):
+        return {}
+    return dict(depths=(1, 1, 1, 1)) if "pyramid" in name else dict(depth=2)
+
+
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcnn_tiny", "gsa_tiny", "performer_tiny", "vgg16_small"]
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_new_classifier_is_as_the_model(name: str, dtype: torch.dtype) -> None:
+    model = timm.create_model(name, **shallow(name)).to(dtype)
+    model.reset_classifier(5)
+    model.eval()
+    x = torch.randn(1, model.in_chans, 64, 64, dtype=dtype)
+    assert model(x).shape == (1, 5)
+    assert model(x).dtype == dtype
+    with torch.device("meta"):
+        model.to("meta").reset_classifier(3)
+    assert model.get_classifier().weight.is_meta
+
+
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcnn_tiny", "gsa_tiny", "performer_tiny", "alexnet_small"]
+)
+def test_an_unpooled_map_has_no_classes(name: str) -> None:
+    """As in timm, whose create_classifier asserts it."""
+    named = "global_pool='' leaves a map, which has no classes: set num_classes=0, not 4"
+    with pytest.raises(ValueError, match=named):
+        timm.create_model(name, num_classes=4, global_pool="")
+    model = timm.create_model(name, num_classes=6).eval()
+    with pytest.raises(ValueError, match=named):
+        model.reset_classifier(4, "")
+    assert model.num_classes == model.get_classifier().out_features == 6
+    x = torch.randn(1, model.in_chans, 64, 64)
+    assert model(x).shape == (1, 6)
+    model.reset_classifier(0, "")
+    assert torch.equal(model(x), model.forward_features(x))
+    with pytest.raises(ValueError, match=named):
+        model.reset_classifier(4)
