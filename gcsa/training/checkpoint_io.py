@@ -26,6 +26,8 @@ MAY_CHANGE = (
     *("callbacks.last*", "callbacks.learning_rate*", "callbacks.progress*"),
 )
 """What a resumed run may do otherwise: how long, where, and what it shows; conf/train.yaml says so at `ckpt_path`."""
+HANDED_BACK = ".temp.ckpt"
+"""What Lightning calls the bare weights that a process of ddp_spawn hands back, in a new temporary folder."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -64,6 +66,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         Lightning deletes the files that a checkpoint calls earlier best ones, and a run reads the best one: they are
         looked for beside the checkpoint, wherever it says that they are.
         """
+        if Path(path).name == HANDED_BACK:
+            return torch.load(path, map_location="cpu", weights_only=True)
         stored = read_checkpoint(Path(path))
         folder = Path(path).parent
         for state in stored.get("callbacks", {}).values():
