@@ -236,7 +236,7 @@ def test_augmentation_is_mild_and_a_function_of_its_generator() -> None:
 
 @pytest.mark.parametrize("script", ["la09_12_caroline_manuscript", "ar20_arabic_print"])
 def test_real_lines(script: str) -> None:
-    root = Path(os.environ.get("GCSA_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
+    root = Path(os.environ.get("GCSA_DATA") or Path(__file__).parents[3].parent / "shared" / "data")
     if not (root / "ocr_lines").is_dir():
         pytest.skip(f"no real lines in {root}: set GCSA_DATA to the folder that holds ocr_lines")
     data = LinesDataModule(root=root, script=script, limit_train=40)
