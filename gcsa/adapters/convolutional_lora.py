@@ -31,19 +31,19 @@ from gcsa.layers.steerable import SteerableConv2d, expand_filter
 
 
 @cache
-def turns(group: Group, kernel_size: int) -> NDArray[np.float64]:
+def turns(group: Group, kernel_size: int, basis: str) -> NDArray[np.float64]:
     """Numbers [h, i, j], (|H|, J, J), with b_i(h^-1 x) = sum over j of [h, i, j] b_j(x)."""
-    tables = planar_tables(group, kernel_size)
+    tables = planar_tables(group, kernel_size, basis)
     samples = tables.reshape(*tables.shape[:2], -1).swapaxes(1, 2)  # (|H|, k * k, J)
     count = tables.shape[1]
-    basis = samples.reshape(-1, count)
+    functions = samples.reshape(-1, count)
     turned = [samples[group.cayley[:, h]].reshape(-1, count) for h in range(group.order)]
-    return np.stack([np.linalg.lstsq(basis, functions, rcond=None)[0].T for functions in turned])
+    return np.stack([np.linalg.lstsq(functions, each, rcond=None)[0].T for each in turned])
 
 
 def delta(phi_a: SteerableConv2d, phi_b: SteerableConv2d) -> Tensor:
     """The coefficients (out_fields, in_fields, |H| or 1, J) of phi_b o phi_a, phi_b a 1 x 1 convolution of stride 1."""
-    turned = torch.from_numpy(turns(phi_a.group, phi_a.kernel_size)).to(phi_a.weight)
+    turned = torch.from_numpy(turns(phi_a.group, phi_a.kernel_size, phi_a.basis)).to(phi_a.weight)
     ordered = phi_a.weight[:, :, phi_a.index]  # (r, in_fields, h', h, J)
     return torch.einsum("org,rcghi,gij->ochj", phi_b.weight[..., 0], ordered, turned)
 
@@ -115,6 +115,7 @@ class ConvolutionalLora(nn.Module, LoraLayer):
             padding=base.padding,
             padding_mode="circular" if base.circular else "zeros",
             bias=False,
+            basis=base.basis,
         )
         phi_b = Factor(r, base.out_fields, 1, base.group, bias=False)
         if config.init_lora_weights:

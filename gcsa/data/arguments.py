@@ -1,7 +1,7 @@
 """Checks of what a user sets for data: one sentence that names the key, its value and what would work."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -43,17 +43,18 @@ def check_loading(*, batch_size: object, num_workers: object, seed: object, limi
         raise ValueError(f"limit_train={_shown(limit_train)} must be a fraction in (0, 1] or a count of at least 1")
 
 
-def known_options(kind: type, config: object) -> dict[str, Any]:
-    """The mapping `config` of arguments for the dataclass `kind`, those of an augmentation.
+def known_options(kinds: Sequence[type], config: object) -> list[dict[str, Any]]:
+    """The mapping `config` of arguments for dataclasses, those of an augmentation: each one's own.
 
     Raises ValueError where it is no mapping, and for an unknown key, with those that there are.
     """
-    known = [field.name for field in fields(kind)]
+    of_each = [[field.name for field in fields(kind)] for kind in kinds]
+    known = [name for names in of_each for name in names]
     if not isinstance(config, Mapping):
         raise ValueError(f"augment={_shown(config)} must be null or options by name: {', '.join(known)}")
     if unknown := sorted(str(key) for key in config if key not in known):
         raise ValueError(f"unknown augment option {unknown[0]!r}: use {', '.join(known)}")
-    return dict(config)
+    return [{name: config[name] for name in names if name in config} for names in of_each]
 
 
 def _shown(value: object) -> str:

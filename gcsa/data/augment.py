@@ -1,4 +1,4 @@
-"""Random rotations, shifts, scales, mirrors and smooth deformations of whole batches."""
+"""Random rotations, shifts, scales, mirrors, smooth deformations and colours of whole batches."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from gcsa.data.arguments import MAX_SIDE, check_number, check_switch, known_options
+from gcsa.data.colour import RandomColour
 
 PADDING_MODES = ("zeros", "border", "reflection")
 CONTROL_POINTS = 5
@@ -58,11 +59,6 @@ class RandomAffine:
         if self.padding_mode not in PADDING_MODES:
             raise ValueError(f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}")
 
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "RandomAffine":
-        """From a mapping of the arguments; a ValueError lists them where one is unknown."""
-        return cls(**known_options(cls, config))
-
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
@@ -100,6 +96,24 @@ class RandomAffine:
             grid = grid + bent.movedim(1, -1) * (self.elastic * pixel)
         # Bicubic, because bilinear resampling blurs what validation and test images keep sharp.
         return F.grid_sample(images, grid, mode="bicubic", padding_mode=self.padding_mode, align_corners=False)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """A `RandomAffine`, then a `RandomColour`."""
+
+    affine: RandomAffine
+    colour: RandomColour
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
+        """From a mapping of the arguments of both; a ValueError lists them where one is unknown."""
+        affine, colour = known_options((RandomAffine, RandomColour), config)
+        return cls(RandomAffine(**affine), RandomColour(**colour))
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
+        return self.colour(self.affine(images, generator), generator)
 
 
 def quarter_turned(images: Tensor, turns: Tensor) -> Tensor:

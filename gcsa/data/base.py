@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gcsa.data.arguments import check_loading, check_switch
-from gcsa.data.augment import RandomAffine
+from gcsa.data.augment import Augmentation
 from gcsa.data.files import check_readable, data_root, download_into, missing
 from gcsa.data.loading import BatchLoader, EpochSampler, ImageSet, ImageSource
 from gcsa.data.splits import check_split, limited
@@ -47,7 +47,7 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         num_workers: processes that gather batches; 0 gathers in the training process.
         seed: of the order of the training images, their augmentation and `limit_train`.
         download: fetch what is missing into `root`.
-        augment: arguments of `gcsa.data.augment.RandomAffine`, for training batches only.
+        augment: arguments of `RandomAffine` and `RandomColour` (gcsa.data), for training batches only.
         limit_train: train on a class-balanced subset: a fraction (float in (0, 1]) or a count (int).
         drop_last: leave out the last training batch where it is smaller than the others.
 
@@ -84,7 +84,7 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         self.root = data_root(root)
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
         self.download, self.limit_train, self.drop_last = download, limit_train, drop_last
-        self.augment = None if augment is None else RandomAffine.from_config(augment)
+        self.augment = None if augment is None else Augmentation.from_config(augment)
         self._splits: dict[str, Split] = {}
 
     def required_files(self) -> Sequence[Path]:
@@ -126,6 +126,8 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         """Read and check what `stage` needs: "fit", "validate", "test", or None for all; once only."""
         for path in self._absent():
             raise missing(path, self.name, self.download_size)
+        if self.augment is not None:
+            self.augment.colour.check_channels(self.in_chans)
         if stage in ("fit", "validate", None) and "train" not in self._splits:
             train, val = self.read_fit()
             self._check(train)
@@ -174,7 +176,7 @@ class GCSADataModule(pl.LightningDataModule, ABC):
             raise ValueError(f"the {split} split is not read yet: call setup() first")
         return self._splits[split]
 
-    def _image_set(self, split: str, augment: RandomAffine | None) -> ImageSet:
+    def _image_set(self, split: str, augment: Augmentation | None) -> ImageSet:
         part = self._split(split)
         return ImageSet(part.images, part.labels, part.rows, mean=self.mean, std=self.std, augment=augment)
 

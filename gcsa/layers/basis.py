@@ -1,9 +1,15 @@
-"""Kernel bases in closed form, as small tables of escnn's planar band-limited functions.
+"""Kernel bases in closed form, as small tables of planar functions.
 
 A kernel between regular fields is k[g, gh](x) = psi_h(g^-1 x) with any planar functions psi_h, one for each h; from
-an image it is k[g](x) = psi(g^-1 x) (poster eq. 1). So every equivariant filter follows from the planar functions
-b_j, Gaussian rings times circular harmonics, sampled at the turned points g^-1 x. escnn supplies the b_j with
-its own widths and cut-off; nothing is solved for, so the tables are the same on every machine.
+an image it is k[g](x) = psi(g^-1 x) (poster eq. 1). So every equivariant filter follows from planar functions b_j,
+sampled at the turned points g^-1 x. There are two sets of them:
+
+- "full": the k^2 pixels, which every element of the group must map onto one another, as quarter turns and mirrors do.
+  No filter is left out (Cohen & Welling 2016, Group equivariant convolutional networks, arXiv:1602.07576).
+- "band": Gaussian rings times circular harmonics, with escnn's widths and cut-off, for any group: what a grid of pixels
+  can show of other angles (Weiler & Cesa 2019, arXiv:1911.08251).
+
+Nothing is solved for, so the tables are the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group
 
+BASES = ("full", "band")
 _VERSION = 1  # part of each cached file's name: raise it with any change of the functions below
 
 
@@ -46,30 +53,52 @@ def max_frequency(radius: float, kernel_size: int) -> float:
     return 2 * radius - (1 if radius and radius % 2 == 0 else 0)
 
 
-def planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
+def check_basis(basis: str, group: Group) -> None:
+    """Raises ValueError for anything but "full" and "band", and for "full" of a group with elements that do not map the
+    pixels onto themselves."""
+    if basis not in BASES:
+        raise ValueError(f"unknown basis {basis!r}: choose one of {', '.join(BASES)}")
+    if basis == "full" and len(group.exact_elements) < group.order:
+        raise ValueError(
+            f"basis='full' needs a group of quarter turns and mirrors, such as c4 or d4, not {group}: use band"
+        )
+
+
+def planar_tables(group: Group, kernel_size: int, basis: str = "band") -> NDArray[np.float64]:
     """Table [g, j] holds b_j(g^-1 x) on the k x k grid: shape (|H|, J, k, k), unit mean energy for each j.
 
-    Read from the cache folder (`GCSA_CACHE`, else gcsa in the user's cache folder) where escnn need not be
-    imported; a missing or damaged file is built again.
+    Those of the band-limited basis are read from the cache folder (`GCSA_CACHE`, else gcsa in the user's cache folder)
+    where escnn need not be imported; a missing or damaged file is built again.
     """
-    return _planar_tables(group, kernel_size).copy()
+    return _tables(group, kernel_size, basis).copy()
 
 
 @cache
-def fingerprint(group: Group, kernel_size: int) -> int:
+def fingerprint(group: Group, kernel_size: int, basis: str = "band") -> int:
     """48 bits that identify the tables to four decimals: equal on every machine that builds the same functions."""
-    return _digest(np.rint(_planar_tables(group, kernel_size) * 1e4).astype("<i4").tobytes())
+    return _digest(np.rint(_tables(group, kernel_size, basis) * 1e4).astype("<i4").tobytes())
 
 
-def fingerprint_of(tables: Tensor, group: Group, kernel_size: int) -> int:
+def fingerprint_of(tables: Tensor, group: Group, kernel_size: int, basis: str = "band") -> int:
     """`fingerprint` for a layer's own tables (|H|, J, k, k): the same number where they hold `planar_tables`, up to the
     rounding of any floating-point type, and another where they hold anything else. Those of the meta device hold
     nothing, and count as filled."""
     if not tables.is_meta:
         held = tables.detach().cpu().double().numpy()
-        if not np.allclose(held, _planar_tables(group, kernel_size), rtol=1e-2, atol=1e-2):
+        if not np.allclose(held, _tables(group, kernel_size, basis), rtol=1e-2, atol=1e-2):
             return _digest(held.tobytes())
-    return fingerprint(group, kernel_size)
+    return fingerprint(group, kernel_size, basis)
+
+
+def _tables(group: Group, kernel_size: int, basis: str) -> NDArray[np.float64]:
+    return _pixels(group, kernel_size) if basis == "full" else _planar_tables(group, kernel_size)
+
+
+@cache
+def _pixels(group: Group, kernel_size: int) -> NDArray[np.float64]:
+    with torch.device("cpu"):  # also where a model is created on the meta device
+        pixels = torch.eye(kernel_size**2, dtype=torch.float64).unflatten(1, (kernel_size, kernel_size))
+        return np.stack([group.act_on_grid(pixels, g).numpy() for g in range(group.order)])
 
 
 def _digest(content: bytes) -> int:

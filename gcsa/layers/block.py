@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from gcsa.groups import Group
 from gcsa.layers.basis import ComputedBuffers
 from gcsa.layers.checks import check_positive, check_rate, check_sequence, check_whole
-from gcsa.layers.norm import FieldNorm
+from gcsa.layers.norm import FieldNorm, make_norm
+from gcsa.layers.positions import LearnedPositions
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.self_attention import GroupConvSelfAttention
 from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
@@ -132,8 +133,19 @@ class Stem(nn.Module):
     """Image to feature map: a lifting convolution, then group convolutions, one for each further stride.
 
     A stride above 1 has the kernel `kernel_for_stride`, which is exact for every size that it divides; stride 1 has
-    a 5 x 5 kernel. All but the last step have half of the fields, for they run on the larger maps. A low-pass stands
-    in front of every stride but the image's own.
+    a 5 x 5 kernel.
+
+    Args:
+        strides: of the convolutions.
+        widths: fields behind each convolution but the last, which has `fields`; None is half of `fields` for all, since
+            they run on the larger maps.
+        padding_mode: "zeros" or "circular".
+        basis: of the filters, as in `SteerableConv2d`.
+        norm: behind each convolution: "layer" (`FieldNorm`) or "batch" (`FieldBatchNorm`).
+        low_pass: a `LowPass` in front of every stride but the image's own.
+        positions: end in `LearnedPositions`, about the image's centre.
+
+    Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, an unknown norm, and as `SteerableConv2d` does.
     """
 
     def __init__(
@@ -143,6 +155,11 @@ class Stem(nn.Module):
         group: Group,
         strides: Sequence[int],
         padding_mode: str = "zeros",
+        basis: str = "band",
+        norm: str = "layer",
+        low_pass: bool = True,
+        positions: bool = False,
+        widths: Sequence[int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -150,20 +167,27 @@ class Stem(nn.Module):
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_whole(in_chans=in_chans)
         check_sequence(stem_strides=strides)
-        widths = [max(fields // 2, 1)] * (len(strides) - 1) + [fields]
+        if widths is None:
+            widths = [max(fields // 2, 1)] * (len(strides) - 1)
+        elif len(widths) != len(strides) - 1:
+            raise ValueError(
+                f"stem_fields needs {len(strides) - 1} entries, one before each further stride, not {widths}"
+            )
+        else:
+            check_sequence(stem_fields=widths)
         self.low_passes = nn.ModuleList()
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()
         before = in_chans
-        for i, (stride, width) in enumerate(zip(strides, widths, strict=True)):
+        for i, (stride, width) in enumerate(zip(strides, [*widths, fields], strict=True)):
             kernel_size = 5 if stride == 1 else kernel_for_stride(stride)
-            conv = SteerableConv2d(
-                before, width, kernel_size, group, lift=i == 0, stride=stride, padding_mode=padding_mode, **factory
-            )
-            self.low_passes.append(LowPass(padding_mode, **factory) if i > 0 and stride > 1 else nn.Identity())
-            self.convs.append(conv)
-            self.norms.append(FieldNorm(width, group.order, **factory))
+            conv = dict(lift=i == 0, stride=stride, padding_mode=padding_mode, basis=basis, **factory)
+            smooth = low_pass and i > 0 and stride > 1
+            self.low_passes.append(LowPass(padding_mode, **factory) if smooth else nn.Identity())
+            self.convs.append(SteerableConv2d(before, width, kernel_size, group, **conv))
+            self.norms.append(make_norm(norm, width, group.order, **factory))
             before = width
+        self.positions = LearnedPositions(fields, group, **factory) if positions else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, H, W) to (B, H / s, W / s, N, C), s the product of the strides."""
@@ -172,7 +196,7 @@ class Stem(nn.Module):
             if i > 0:
                 x = low_pass(F.gelu(x))
             x = norm(conv(x))
-        return x
+        return self.positions(x)
 
 
 class Downsample(nn.Module):
@@ -184,14 +208,16 @@ class Downsample(nn.Module):
         out_fields: int,
         group: Group,
         padding_mode: str = "zeros",
+        basis: str = "band",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.norm = FieldNorm(fields, group.order, device=device, dtype=dtype)
-        self.low_pass = LowPass(padding_mode, device, dtype)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.norm = FieldNorm(fields, group.order, **factory)
+        self.low_pass = LowPass(padding_mode, **factory)
         self.conv = SteerableConv2d(
-            fields, out_fields, 4, group, stride=2, padding_mode=padding_mode, device=device, dtype=dtype
+            fields, out_fields, 4, group, stride=2, padding_mode=padding_mode, basis=basis, **factory
         )
 
     def forward(self, x: Tensor) -> Tensor:

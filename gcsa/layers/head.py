@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group
 from gcsa.layers.checks import check_rate, check_whole
+from gcsa.layers.positions import squared_distances
 from gcsa.layers.steerable import SteerableConv2d
 
 POOLS = ("avg", "max", "")
@@ -44,10 +45,33 @@ def classifier(features: int, num_classes: int, like: Tensor) -> nn.Module:
     return fc
 
 
+class CentredMean(nn.Module):
+    """Mean over positions, each field with its own Gaussian weight of the distance to the map's centre.
+
+    For data whose centre means something (see `positions.py`). Positions of one distance have one weight, so no turn or
+    mirror about the centre changes the mean. `sharpness` s is learned: the
+    weight is exp(-s r^2), with r = 1 at the middle of the shorter sides. It begins between 0, the plain mean, and
+    `SHARPEST`, evenly over the fields.
+    """
+
+    SHARPEST = 8.0
+
+    def __init__(self, fields: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> None:
+        super().__init__()
+        self.sharpness = nn.Parameter(torch.linspace(0, self.SHARPEST, fields, device=device, dtype=dtype))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to (B, N, C)."""
+        squared = squared_distances(x.shape[1], x.shape[2], x).flatten()
+        weights = torch.softmax(-squared[:, None] * self.sharpness, dim=0)
+        return (x.flatten(1, 2) * weights[:, None]).sum(1)
+
+
 class InvariantHead(nn.Module):
     """Mean over positions, then mean ("avg") or maximum ("max") over the group, norm, dropout and a linear classifier.
 
-    With `hidden_fields`, a 1 x 1 group convolution to that many fields and a GELU come first. The result does not
+    With `hidden_fields`, a 1 x 1 group convolution to that many fields and a GELU come first; with `centred`, the mean
+    over positions is a `CentredMean`. The result does not
     depend on the group's exact elements at all. With pool "" the map passes through unpooled, and there are no classes.
 
     Raises ValueError for an unknown pool, for pool "" together with classes, and for a drop rate outside [0, 1).
@@ -61,6 +85,7 @@ class InvariantHead(nn.Module):
         hidden_fields: int = 0,
         pool: str = "avg",
         drop_rate: float = 0.0,
+        centred: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -75,6 +100,7 @@ class InvariantHead(nn.Module):
         if hidden_fields:
             expand = nn.Sequential(SteerableConv2d(fields, hidden_fields, 1, group, **factory), nn.GELU())
         self.expand = expand
+        self.centred = CentredMean(self.num_features, **factory) if centred else None
         # Means over a whole map differ little between images: without a norm the classifier starts blind.
         self.norm = nn.LayerNorm(self.num_features, eps=1e-6, **factory)
         self.drop = nn.Dropout(drop_rate)
@@ -93,6 +119,7 @@ class InvariantHead(nn.Module):
         """(B, N * C, H, W) to logits (B, num_classes), or to (B, num_features) where `pre_logits` is true."""
         if self.pool == "":
             return x
-        x = self.expand(from_nchw(x, self.order)).mean((1, 2))
+        x = self.expand(from_nchw(x, self.order))
+        x = x.mean((1, 2)) if self.centred is None else self.centred(x)
         x = self.drop(self.norm(x.amax(1) if self.pool == "max" else x.mean(1)))
         return x if pre_logits else self.fc(x)

@@ -1,6 +1,8 @@
-"""Layer normalisation of feature maps."""
+"""Normalisation of feature maps (B, H, W, N, C): of each position over its fibre, or of each field over a batch."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,3 +36,37 @@ class FieldNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.fields}, order={self.order}"
+
+
+class FieldBatchNorm(nn.Module):
+    """Batch norm of each field over the batch, all positions and all group elements (Cohen & Welling 2016, section 6.3).
+
+    A layer norm forgets how strong the answers at a position are, and with them how dark or how sharp the image is
+    there; the statistics of a batch leave that. They are the same for every pose of an image, so the layer is
+    equivariant in training and in evaluation. For processes that train together,
+    `torch.nn.SyncBatchNorm.convert_sync_batchnorm` converts it.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        order: int,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.bn = nn.BatchNorm1d(fields, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to the same shape."""
+        return self.bn(x.flatten(0, 3)).view(x.shape)
+
+
+NORMS: dict[str, type[nn.Module]] = {"layer": FieldNorm, "batch": FieldBatchNorm}
+
+
+def make_norm(kind: str, fields: int, order: int, **factory: Any) -> nn.Module:
+    """The norm called `kind`, "layer" or "batch". Raises ValueError for any other."""
+    if kind not in NORMS:
+        raise ValueError(f"unknown norm {kind!r}: choose one of {', '.join(NORMS)}")
+    return NORMS[kind](fields, order, **factory)

@@ -41,6 +41,7 @@ class GroupConvSelfAttention(nn.Module):
         kv_stride: stride of keys and values; their kernel is then `kernel_for_stride(kv_stride)`, which is exact for
             every map that the stride divides (design section 2).
         padding_mode: "zeros" or "circular".
+        basis: of the k x k filters, as in `SteerableConv2d`.
         proj_drop: probability with which an output field is dropped as a whole.
         attention_kwargs: further arguments of the attention, such as `radius`, `shape` or `features`.
 
@@ -60,6 +61,7 @@ class GroupConvSelfAttention(nn.Module):
         kv_stride: int = 1,
         padding_mode: str = "zeros",
         proj_drop: float = 0.0,
+        basis: str = "band",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         **attention_kwargs: Any,
@@ -78,7 +80,7 @@ class GroupConvSelfAttention(nn.Module):
         if kv_stride > 1 and radius is not None:
             raise ValueError(f"radius={radius} needs keys at every position: set kv_stride=1, not {kv_stride}")
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        conv = dict(padding_mode=padding_mode, **factory)
+        conv = dict(padding_mode=padding_mode, basis=basis, **factory)
         kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)
         self.q = convolutional_projection(fields, kernel_size, self.group, separable, **conv)
         self.k = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)

@@ -16,7 +16,7 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.basis import ComputedBuffers, fingerprint, fingerprint_of, planar_tables
+from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerprint_of, planar_tables
 from gcsa.layers.checks import check_whole
 from gcsa.layers.irreps import fourier_matrix, grouped_filter, irrep_pairs
 
@@ -129,9 +129,11 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         depthwise: each channel is convolved with itself alone, k[g, gh] = 0 unless h is the identity (in_fields =
             out_fields); a 1 x 1 convolution behind it mixes fields and group elements.
         bias: one number for each field.
+        basis: of the filters: "band", the smooth ones, or "full", every filter, for groups of quarter turns and mirrors
+            only (see `basis.py`).
 
     Raises:
-        ValueError: even kernel with stride 1, kernel above 32 pixels, unknown padding mode, depthwise with unlike or
+        ValueError: "full" for a group with other turns, unknown basis, even kernel with stride 1, kernel above 32 pixels, unknown padding mode, depthwise with unlike or
             lifted fields, sizes below 1; in forward, a map size for which the stride breaks exactness.
 
     Attributes:
@@ -156,11 +158,13 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         padding_mode: str = "zeros",
         depthwise: bool = False,
         bias: bool = True,
+        basis: str = "band",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         _check_arguments(in_fields, out_fields, kernel_size, stride, padding_mode, depthwise, lift)
         h = make_group(group)
+        check_basis(basis, h)
         if padding is None:
             padding = max(kernel_size - stride + 1, 0) // 2
         in_features, out_features = in_fields * (1 if lift else h.order), out_fields * h.order
@@ -168,13 +172,13 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         in_irreps = pointwise and computes_in_irreps(h.order, min(in_features, out_features))
         groups = out_features if depthwise else h.order // 2 if in_irreps else 1
         super().__init__(h.order, kernel_size, stride, padding, padding_mode == "circular", lift, groups)
-        self.group = h
+        self.group, self.basis = h, basis
         self.depthwise = depthwise
         self.in_fields, self.out_fields = in_fields, out_fields
         self.in_features, self.out_features = in_features, out_features
 
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        functions = planar_tables(h, kernel_size).shape[1]
+        functions = planar_tables(h, kernel_size, self.basis).shape[1]
         shape = (out_fields, 1 if depthwise else in_fields, 1 if lift or depthwise else h.order, functions)
         self.weight = nn.Parameter(torch.empty(shape, **factory))
         self.bias = nn.Parameter(torch.empty(out_fields, **factory)) if bias else None
@@ -188,7 +192,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
     def init_non_persistent_buffers(self) -> None:
         """Fills the tables, and the change of basis where there is one."""
         with torch.no_grad():
-            self.tables.copy_(torch.from_numpy(planar_tables(self.group, self.kernel_size)))
+            self.tables.copy_(torch.from_numpy(planar_tables(self.group, self.kernel_size, self.basis)))
             if self.fourier is not None and self.irreps is not None:
                 self.fourier.copy_(torch.from_numpy(fourier_matrix(self.group)))
                 self.irreps.copy_(torch.from_numpy(irrep_pairs(self.group)))
@@ -239,24 +243,24 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
 
     def get_extra_state(self) -> Tensor:
         """The fingerprint of the basis as the tables hold it, which every state dict carries."""
-        return torch.tensor(fingerprint_of(self.tables, self.group, self.kernel_size))
+        return torch.tensor(fingerprint_of(self.tables, self.group, self.kernel_size, self.basis))
 
     def set_extra_state(self, state: Tensor) -> None:
         """Raises ValueError for the fingerprint of another basis."""
         if not isinstance(state, Tensor):  # torch.distributed's stand-in, as it loads sharded weights one by one
             return
-        expected = fingerprint(self.group, self.kernel_size)
+        expected = fingerprint(self.group, self.kernel_size, self.basis)
         if int(state) != expected:
             raise ValueError(
                 f"the weights were trained in another kernel basis (fingerprint {int(state):012x}) than this "
-                f"installation builds for {self.group} and kernel {self.kernel_size} ({expected:012x})"
+                f"installation builds for {self.group}, kernel {self.kernel_size} and basis={self.basis} ({expected:012x})"
             )
 
     def extra_repr(self) -> str:
         kind = "lift, " if self.lift else "depthwise, " if self.depthwise else ""
         return (
             f"{self.in_fields}, {self.out_fields}, kernel_size={self.kernel_size}, group={self.group}, {kind}"
-            f"stride={self.stride}, padding={self.padding}"
+            f"stride={self.stride}, padding={self.padding}, basis={self.basis}"
         )
 
 

@@ -50,6 +50,7 @@ class Backbone(nn.Module):
         head_fields: fields of the 1 x 1 group convolution in front of the pooling (0: no such layer).
         global_pool: "avg", "max" (over the group), or "" for the unpooled map, without classes.
         drop_rate: of the classifier's inputs.
+        centred: weigh positions by their distance to the centre where they are pooled (`CentredMean`).
         img_size: only checked, for the model takes any size that the strides divide.
 
     Attributes:
@@ -70,6 +71,7 @@ class Backbone(nn.Module):
         head_fields: int = 0,
         global_pool: str = "max",
         drop_rate: float = 0.0,
+        centred: bool = False,
         img_size: int | tuple[int, int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -91,7 +93,7 @@ class Backbone(nn.Module):
         self.stages = nn.Sequential(*stages())
         norm: nn.Module = FieldNorm(fields, group.order, **factory)
         self.norm = norm
-        self.head = InvariantHead(fields, num_classes, group, head_fields, global_pool, drop_rate, **factory)
+        self.head = InvariantHead(fields, num_classes, group, head_fields, global_pool, drop_rate, centred, **factory)
         self.head_hidden_size = self.head.num_features
         self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
         if img_size is not None:
@@ -193,7 +195,7 @@ class Backbone(nn.Module):
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
-        return set()
+        return {name for name, _ in self.named_parameters() if name.startswith("stem.positions.")}
 
     @torch.jit.ignore
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:

@@ -40,15 +40,17 @@ class ResidualBlock(nn.Module):
         drop_path: float = 0.0,
         proj_drop: float = 0.0,
         padding_mode: str = "zeros",
+        basis: str = "band",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.norm1 = FieldNorm(fields, group.order, **factory)
-        self.conv1 = SteerableConv2d(fields, fields, kernel_size, group, padding_mode=padding_mode, **factory)
+        conv = dict(padding_mode=padding_mode, basis=basis, **factory)
+        self.conv1 = SteerableConv2d(fields, fields, kernel_size, group, **conv)
         self.norm2 = FieldNorm(fields, group.order, **factory)
-        self.conv2 = SteerableConv2d(fields, fields, kernel_size, group, padding_mode=padding_mode, **factory)
+        self.conv2 = SteerableConv2d(fields, fields, kernel_size, group, **conv)
         self.drop = FieldDropout(proj_drop)
         self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
 
@@ -85,16 +87,24 @@ class GCNN(Isotropic):
         drop_rate: float = 0.0,
         proj_drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
+        centred: bool = False,
+        basis: str = "band",
+        stem_norm: str = "layer",
+        low_pass: bool = True,
+        positions: bool = False,
+        stem_fields: Sequence[int] | None = None,
         img_size: int | tuple[int, int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        block = dict(kernel_size=kernel_size, proj_drop=proj_drop_rate, padding_mode=padding_mode, **factory)
+        conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
+        stem = dict(widths=stem_fields, norm=stem_norm, low_pass=low_pass, positions=positions, **conv)
+        block = dict(kernel_size=kernel_size, proj_drop=proj_drop_rate, **conv, **factory)
         super().__init__(
             h,
-            lambda: Stem(in_chans, fields, h, stem_strides, padding_mode, **factory),
+            lambda: Stem(in_chans, fields, h, stem_strides, **stem, **factory),
             lambda rate: ResidualBlock(fields, h, drop_path=rate, **block),
             fields,
             depth,
@@ -105,6 +115,7 @@ class GCNN(Isotropic):
             head_fields=head_fields,
             global_pool=global_pool,
             drop_rate=drop_rate,
+            centred=centred,
             img_size=img_size,
             **factory,
         )

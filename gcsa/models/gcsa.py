@@ -25,12 +25,14 @@ class GCSA(Isotropic):
     """Isotropic G-CSA transformer.
 
     Args:
-        num_classes, in_chans, head_fields, global_pool, drop_rate, img_size: as in `Backbone`.
+        num_classes, in_chans, head_fields, global_pool, drop_rate, centred, img_size: as in `Backbone`.
         group: "c" or "d" and a number of rotations.
         fields: regular fields C; the width in channels is |H| C.
         depth, heads: blocks, and attention heads (must divide `fields`).
         stem_strides: one convolution each; images must be multiples of their product.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
+        basis: of the k x k filters, as in `SteerableConv2d`.
+        stem_fields, stem_norm, low_pass, positions: `widths`, `norm`, ... of the `Stem`.
         proj_drop_rate, drop_path_rate: dropout of whole fields, and of residual branches (rising to this).
         block: further arguments of `Block` and `GroupConvSelfAttention` (attention, radius, shape, features,
             kernel_size, separable, kv_stride, mlp_ratio, layer_scale). timm's `create_model` leaves out arguments that
@@ -56,6 +58,12 @@ class GCSA(Isotropic):
         drop_rate: float = 0.0,
         proj_drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
+        centred: bool = False,
+        basis: str = "band",
+        stem_norm: str = "layer",
+        low_pass: bool = True,
+        positions: bool = False,
+        stem_fields: Sequence[int] | None = None,
         img_size: int | tuple[int, int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -63,10 +71,12 @@ class GCSA(Isotropic):
     ) -> None:
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        block = dict(proj_drop=proj_drop_rate, padding_mode=padding_mode, **block, **factory)
+        conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
+        stem = dict(widths=stem_fields, norm=stem_norm, low_pass=low_pass, positions=positions, **conv)
+        block = dict(proj_drop=proj_drop_rate, **conv, **block, **factory)
         super().__init__(
             h,
-            lambda: Stem(in_chans, fields, h, stem_strides, padding_mode, **factory),
+            lambda: Stem(in_chans, fields, h, stem_strides, **stem, **factory),
             lambda rate: Block(fields, heads, h, drop_path=rate, **block),
             fields,
             depth,
@@ -77,6 +87,7 @@ class GCSA(Isotropic):
             head_fields=head_fields,
             global_pool=global_pool,
             drop_rate=drop_rate,
+            centred=centred,
             img_size=img_size,
             **factory,
         )

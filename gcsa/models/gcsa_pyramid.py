@@ -49,6 +49,12 @@ class GCSAPyramid(Backbone):
         drop_rate: float = 0.0,
         proj_drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
+        centred: bool = False,
+        basis: str = "band",
+        stem_norm: str = "layer",
+        low_pass: bool = True,
+        positions: bool = False,
+        stem_fields: Sequence[int] | None = None,
         img_size: int | tuple[int, int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -63,14 +69,16 @@ class GCSAPyramid(Backbone):
         check_rate(drop_path_rate=drop_path_rate)
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        block = {"proj_drop": proj_drop_rate, "padding_mode": padding_mode, **block, **factory}
+        conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
+        stem = dict(widths=stem_fields, norm=stem_norm, low_pass=low_pass, positions=positions, **conv)
+        block = {"proj_drop": proj_drop_rate, **conv, **block, **factory}
         stride = total_stride(stem_strides)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
 
         def stage(i: int) -> nn.Module:
             layers: list[nn.Module] = []
             if i > 0:
-                layers.append(Downsample(fields[i - 1], fields[i], h, padding_mode, **factory))
+                layers.append(Downsample(fields[i - 1], fields[i], h, padding_mode, basis, **factory))
             near = {} if radii[i] in (None, "all") else {"radius": radii[i]}  # which not every attention takes
             arguments = {**near, **block}
             layers += [Block(fields[i], heads[i], h, drop_path=next(rates), **arguments) for _ in range(depths[i])]
@@ -78,7 +86,7 @@ class GCSAPyramid(Backbone):
 
         super().__init__(
             h,
-            lambda: Stem(in_chans, fields[0], h, stem_strides, padding_mode, **factory),
+            lambda: Stem(in_chans, fields[0], h, stem_strides, **stem, **factory),
             lambda: [stage(i) for i in range(len(fields))],
             [
                 dict(num_chs=width * h.order, reduction=stride * 2**i, module=f"stages.{i}")
@@ -90,6 +98,7 @@ class GCSAPyramid(Backbone):
             head_fields=head_fields,
             global_pool=global_pool,
             drop_rate=drop_rate,
+            centred=centred,
             img_size=img_size,
             **factory,
         )

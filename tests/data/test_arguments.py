@@ -78,6 +78,8 @@ FOLDERS = [
     ("in_chans", 2),
     ("in_chans", "rgb"),
     ("in_chans", None),
+    ("pad", "grey"),
+    ("pad", 255),
     ("max_memory_gb", -1),
     ("max_memory_gb", "8GB"),
     ("max_memory_gb", float("nan")),

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gcsa.data.augment import RandomAffine
+from gcsa.data.augment import Augmentation, RandomAffine
 from gcsa.data.loading import seeded_generator
 
 
@@ -101,4 +101,4 @@ def test_elastic_displaces_by_its_standard_deviation() -> None:
 )
 def test_bad_values_are_named(config: dict[str, object], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        RandomAffine.from_config(config)
+        Augmentation.from_config(config)

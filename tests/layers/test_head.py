@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from gcsa.groups import group
-from gcsa.layers.head import InvariantHead, from_nchw, to_nchw
+from gcsa.layers.head import CentredMean, InvariantHead, from_nchw, to_nchw
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = ("c4", "c8", "d4")
@@ -18,18 +18,43 @@ def test_views() -> None:
     assert torch.equal(to_nchw(x)[:, 5 * 2 + 3], x[..., 2, 3])  # group-major
 
 
+@pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("hidden_fields", [0, 7])
 @pytest.mark.parametrize("pool", ["avg", "max"])
 @pytest.mark.parametrize("name", GROUPS)
-def test_invariant(name: str, pool: str, hidden_fields: int) -> None:
+def test_invariant(name: str, pool: str, hidden_fields: int, centred: bool) -> None:
     h = group(name)
-    head = randomize(InvariantHead(5, 3, h, hidden_fields, pool))
+    head = randomize(InvariantHead(5, 3, h, hidden_fields, pool, centred=centred))
     assert_equivariant(head, torch.randn(2, 5 * h.order, 4, 5), h, "regular", "invariant")
 
 
 def test_unpooled_map_moves() -> None:
     head = InvariantHead(5, 0, group("d4"), pool="")
     assert_equivariant(head, torch.randn(2, 40, 4, 4), "d4", "regular", "regular")
+
+
+@pytest.mark.parametrize("size", [(5, 5), (4, 6)])
+def test_the_centred_mean_weighs_by_distance(size: tuple[int, int]) -> None:
+    mean = CentredMean(3)
+    one = torch.eye(size[0] * size[1]).view(-1, *size, 1, 1).expand(-1, -1, -1, 2, 3)  # each image one position
+    weights = mean(one)[:, 0].view(*size, 3)
+    assert torch.allclose(weights.sum((0, 1)), torch.ones(3))
+    assert torch.allclose(weights[..., 0], torch.full(size, 1 / (size[0] * size[1])))  # the plain mean
+    assert torch.equal(weights, weights.flip(0))
+    assert torch.equal(weights, weights.flip(1))
+    assert (weights[size[0] // 2, size[1] // 2] >= weights[0, 0]).all()
+    assert weights[size[0] // 2, size[1] // 2, 2] > 100 * weights[0, 0, 2]
+
+
+def test_weights_about_another_point_are_found() -> None:
+    class Beside(CentredMean):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x.roll(1, 1))
+
+    head = InvariantHead(5, 3, group("c4"), centred=True)
+    head.centred = Beside(5)
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(head, torch.randn(2, 20, 4, 4), "c4", "regular", "invariant")
 
 
 class FlatHead(InvariantHead):

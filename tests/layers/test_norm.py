@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from gcsa.layers.norm import FieldNorm
+from gcsa.layers.norm import FieldBatchNorm, FieldNorm, make_norm
 from gcsa.testing import assert_equivariant, randomize
 
 
@@ -30,3 +30,38 @@ def test_keeps_which_element_answers_most() -> None:
     energy = FieldNorm(6, 8)(x).square().sum(-1).flatten()
     assert energy.argmax() == (x - x.mean()).square().sum(-1).flatten().argmax()
     assert energy.max() > 2 * energy.min()
+
+
+@pytest.mark.parametrize(("name", "order"), [("c4", 4), ("c8", 8), ("d4", 8)])
+def test_batch_norm_is_equivariant(name: str, order: int) -> None:
+    norm = randomize(FieldBatchNorm(6, order))
+    norm(3 * torch.randn(2, 5, 5, order, 6) + 1)  # running statistics that are not those it began with
+    assert_equivariant(norm, torch.randn(2, 4, 3, order, 6), name)
+
+
+def test_batch_statistics_for_each_element_are_found() -> None:
+    class ElementNorm(FieldBatchNorm):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * torch.arange(1, 5).view(4, 1)
+
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(ElementNorm(6, 4), torch.randn(2, 4, 4, 4, 6), "c4")
+
+
+def test_batch_norm_keeps_how_strong_a_position_answers() -> None:
+    x = torch.randn(2, 4, 4, 8, 6) * torch.arange(1, 5).view(4, 1, 1)
+    out = FieldBatchNorm(6, 8)(x).square().mean((0, 1, 3, 4))
+    assert out[3] > 8 * out[0]
+    assert torch.allclose(out.mean(), torch.tensor(1.0), atol=1e-2)
+    flat = FieldNorm(6, 8)(x).square().mean((0, 1, 3, 4))
+    assert torch.allclose(flat, torch.ones(4), atol=1e-3)
+
+
+def test_batch_norm_can_be_synchronised() -> None:
+    converted = nn.SyncBatchNorm.convert_sync_batchnorm(FieldBatchNorm(6, 8))
+    assert isinstance(converted.bn, nn.SyncBatchNorm)
+
+
+def test_unknown_norm() -> None:
+    with pytest.raises(ValueError, match="unknown norm 'group': choose one of layer, batch"):
+        make_norm("group", 6, 8)

@@ -61,6 +61,56 @@ def test_lift_is_equivariant(name: str, options: dict[str, Any], size: tuple[int
     assert_equivariant(layer, torch.randn(2, 2, *size), name, input="image")
 
 
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        (dict(kernel_size=3), (5, 6)),
+        (dict(kernel_size=4, stride=2), (6, 4)),
+        (dict(kernel_size=3, depthwise=True), (5, 6)),
+        (dict(kernel_size=8, stride=4, lift=True), (8, 12)),
+    ],
+)
+@pytest.mark.parametrize("name", ["c2", "c4", "d1", "d2", "d4"])
+def test_every_filter_is_equivariant(name: str, options: dict[str, Any], size: tuple[int, int]) -> None:
+    layer = randomize(SteerableConv2d(3, 3, group=name, basis="full", **options))
+    lifts = "lift" in options
+    x = torch.randn(2, 3, *size) if lifts else image(layer.order, *size)
+    assert_equivariant(layer, x, name, input="image" if lifts else "field")
+    layer.tables[1, 0] = layer.tables[0, 0]
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(layer, x, name, input="image" if lifts else "field")
+
+
+def test_the_full_basis_holds_every_filter() -> None:
+    layer = SteerableConv2d(1, 1, 3, "c1", lift=True, basis="full")
+    assert layer.weight.shape == (1, 1, 1, 9)
+    filter = torch.randn(3, 3)
+    layer.weight.data = filter.view_as(layer.weight)
+    assert torch.equal(layer.filter()[0, 0], filter)
+    assert SteerableConv2d(1, 1, 3, "c1", lift=True).weight.shape[-1] == 6
+
+
+@pytest.mark.parametrize(
+    ("basis", "name", "named"),
+    [
+        ("full", "c8", "basis='full' needs a group of quarter turns and mirrors, such as c4 or d4, not c8: use band"),
+        ("pixels", "c4", "unknown basis 'pixels': choose one of full, band"),
+    ],
+)
+def test_a_basis_that_cannot_be(basis: str, name: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        SteerableConv2d(2, 2, 3, name, basis=basis)
+
+
+def test_weights_of_one_basis_are_refused_by_the_other() -> None:
+    """Where there are as many functions, the fingerprint tells them apart."""
+    full, band = (SteerableConv2d(2, 2, 1, "c4", basis=basis) for basis in ("full", "band"))
+    band.load_state_dict(full.state_dict())  # of one pixel there is one function
+    full, band = (SteerableConv2d(2, 2, 3, "c4", basis=basis) for basis in ("full", "band"))
+    with pytest.raises((ValueError, RuntimeError), match="basis|size mismatch"):
+        band.load_state_dict(full.state_dict())
+
+
 @pytest.mark.parametrize("name", ["c4", "c8", "d4"])
 @pytest.mark.parametrize("broken", ["table", "cayley"])
 def test_broken_layer_is_found(name: str, broken: str) -> None:
@@ -173,7 +223,7 @@ def test_foreign_fingerprint_is_refused() -> None:
     layer = SteerableConv2d(3, 3, 3, "c4")
     state = layer.state_dict()
     assert list(state) == ["weight", "bias", "_extra_state"]
-    with pytest.raises(ValueError, match=r"another kernel basis .*for c4 and kernel 3"):
+    with pytest.raises(ValueError, match=r"another kernel basis .*for c4, kernel 3 and basis=band"):
         layer.load_state_dict({**state, "_extra_state": state["_extra_state"] + 1})
     with pytest.raises(ValueError, match="another kernel basis"):
         SteerableConv2d(3, 3, 3, "d2").load_state_dict(state)

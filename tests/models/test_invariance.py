@@ -131,6 +131,7 @@ def test_other_groups_by_keyword(family: str, group: str) -> None:
         dict(padding_mode="circular", attention="group", radius=1),
         dict(global_pool="max", head_fields=0),
         dict(stem_strides=(3,)),
+        dict(stem_norm="batch", low_pass=False, positions=True, centred=True, global_pool="avg"),
     ],
 )
 @pytest.mark.parametrize("group", ["c8", "d4"])

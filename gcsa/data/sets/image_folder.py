@@ -19,6 +19,7 @@ from gcsa.data.splits import hold_out
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GREY_MEAN, GREY_STD = (0.449,), (0.226,)
 SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+PADS = (None, "white", "black")
 
 Files = tuple[list[Path], Tensor]
 """Files of a split, and their labels (N,)."""
@@ -28,14 +29,15 @@ class ImageFolder(GCSADataModule):
     """Images in `<path>/{train,val,test}/<class>/` or, to be split 8 : 1 : 1, in `<path>/<class>/`.
 
     Without `val` (or `valid`, `validation`), a tenth of the training images validates; splits are class-balanced and
-    the same in every run. Images are read by `gcsa.data.images.read_image`, cropped at the centre to a square and
-    resized. What is hidden (.git, ._1.png) or left by macOS (__MACOSX) is no class and no image. A split larger than
+    the same in every run. Images are read by `gcsa.data.images.read_image`, cropped at the centre to a square, or
+    filled up to one, and resized. What is hidden (.git, ._1.png) or left by macOS (__MACOSX) is no class and no image. A split larger than
     `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
 
     Args:
         path: the folder of images; `root` is not used.
         image_size: pixels a side the images are resized to.
         in_chans: 3 for colour, 1 for grey.
+        pad: None crops an image that is not square; "white" or "black" keeps the whole of it and fills up the rest.
         kwargs: as for `GCSADataModule`.
 
     Raises:
@@ -52,6 +54,7 @@ class ImageFolder(GCSADataModule):
         path: str | os.PathLike[str] | None = None,
         image_size: int = 224,
         in_chans: int = 3,
+        pad: str | None = None,
         max_memory_gb: float = 8.0,
         **kwargs: Any,
     ) -> None:
@@ -61,8 +64,10 @@ class ImageFolder(GCSADataModule):
         check_whole("image_size", image_size, 1, MAX_SIDE)
         if in_chans not in (1, 3):
             raise ValueError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
+        if pad not in PADS:
+            raise ValueError(f"pad={pad!r} must be one of {', '.join(map(repr, PADS))}")
         check_number("max_memory_gb", max_memory_gb, 0)
-        self.path, self.image_size, self.in_chans = expanded(path), image_size, in_chans
+        self.path, self.image_size, self.in_chans, self.pad = expanded(path), image_size, in_chans, pad
         self.max_memory_gb = max_memory_gb
         self.mean, self.std = (IMAGENET_MEAN, IMAGENET_STD) if in_chans == 3 else (GREY_MEAN, GREY_STD)
         self.class_names, self._files = list_splits(self.path)
@@ -87,7 +92,7 @@ class ImageFolder(GCSADataModule):
 
     def _read(self, part: str) -> Split:
         files, labels = self._files[part]
-        images = ImageFiles(files, self.image_size, self.in_chans)
+        images = ImageFiles(files, self.image_size, self.in_chans, self.pad)
         source = f"the {part} split of {self.path}"
         if images.nbytes > self.max_memory_gb * 1e9:
             return Split.whole(images, labels, source)
@@ -95,10 +100,10 @@ class ImageFolder(GCSADataModule):
 
 
 class ImageFiles:
-    """Image files, each cropped to a square and resized when a batch of rows is taken; an `ImageSource`."""
+    """Image files, each made a square and resized when a batch of rows is taken; an `ImageSource`."""
 
-    def __init__(self, files: Sequence[Path], size: int, channels: int) -> None:
-        self.files, self.size, self.channels = files, size, channels
+    def __init__(self, files: Sequence[Path], size: int, channels: int, pad: str | None = None) -> None:
+        self.files, self.size, self.channels, self.pad = files, size, channels, pad
         self.nbytes = len(files) * channels * size**2
 
     def __len__(self) -> int:
@@ -108,7 +113,8 @@ class ImageFiles:
         """uint8 (B, C, size, size). Raises ValueError naming the file that cannot be read."""
         out = torch.empty(len(rows), self.channels, self.size, self.size, dtype=torch.uint8)
         for place, row in enumerate(rows.tolist()):
-            square = ImageOps.fit(read_image(self.files[row], self.channels), (self.size, self.size))
+            image, side = read_image(self.files[row], self.channels), (self.size, self.size)
+            square = ImageOps.fit(image, side) if self.pad is None else ImageOps.pad(image, side, color=self.pad)
             pixels = torch.from_numpy(np.array(square)).view(self.size, self.size, self.channels)
             out[place] = pixels.permute(2, 0, 1)
         return out

@@ -45,7 +45,8 @@ class LineAugment:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "LineAugment":
         """From a mapping of the arguments; a ValueError lists them where one is unknown."""
-        return cls(**known_options(cls, config))
+        (amounts,) = known_options((cls,), config)
+        return cls(**amounts)
 
     @torch.no_grad()
     def __call__(self, lines: Tensor, generator: Generator) -> Tensor:

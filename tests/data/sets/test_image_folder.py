@@ -51,6 +51,17 @@ def test_split_folders(tmp_path: Path, has_val: bool) -> None:
     assert images[3, 0, 0, 0] == pytest.approx((100 / 255 - 0.449) / 0.226)
 
 
+@pytest.mark.parametrize(("pad", "border"), [("white", 255), ("black", 0)])
+def test_the_whole_image_in_a_square(tmp_path: Path, pad: str, border: int) -> None:
+    write(tmp_path, size=8)  # 12 wide and 8 high
+    data = create_datamodule("image_folder", path=tmp_path, image_size=12, in_chans=1, pad=pad)
+    data.setup("fit")
+    image = data.images("train").images[torch.tensor([0])][0, 0]
+    assert (image[:2] == border).all()
+    assert (image[10:] == border).all()
+    assert (image[2:10] == image[6, 6]).all()
+
+
 def test_decoded_a_batch_at_a_time(tmp_path: Path) -> None:
     write(tmp_path)
     held = create_datamodule("image_folder", path=tmp_path, image_size=8)
