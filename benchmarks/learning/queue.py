@@ -57,7 +57,7 @@ def run(listed: dict[str, Any], name: str, threads: int) -> str:
         overrides.append("ckpt_path=last")
     output.mkdir(parents=True, exist_ok=True)
     with open(output / "log.txt", "a") as log:
-        command = [sys.executable, "train.py", *overrides, f"output_dir={output}"]
+        command = [sys.executable, "train.py", *overrides, f"output_dir='{output}'"]
         ended = subprocess.run(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
     if ended.returncode != 0:
         return f"{name}: stopped with status {ended.returncode}, see {output / 'log.txt'}"
