@@ -107,7 +107,7 @@ def test_weights_of_one_basis_are_refused_by_the_other() -> None:
     full, band = (SteerableConv2d(2, 2, 1, "c4", basis=basis) for basis in ("full", "band"))
     band.load_state_dict(full.state_dict())  # of one pixel there is one function
     full, band = (SteerableConv2d(2, 2, 3, "c4", basis=basis) for basis in ("full", "band"))
-    with pytest.raises((ValueError, RuntimeError), match="basis|size mismatch"):
+    with pytest.raises((ValueError, RuntimeError), match=r"basis|size mismatch"):
         band.load_state_dict(full.state_dict())
 
 
