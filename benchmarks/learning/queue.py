@@ -62,7 +62,10 @@ def run(listed: dict[str, Any], name: str, threads: int) -> str:
     if ended.returncode != 0:
         return f"{name}: stopped with status {ended.returncode}, see {output / 'log.txt'}"
     content = json.loads((output / "results.json").read_text())
-    write_json(result, {"overrides": overrides, **content, "curve": curve(output)})
+    for key in ("root", "path"):  # where the data lie on this machine
+        if content["config"]["data"].get(key):
+            content["config"]["data"][key] = Path(content["config"]["data"][key]).name
+    write_json(result, {"overrides": listed["runs"][name], **content, "curve": curve(output)})
     return f"{name}: {content['results']}"
 
 

@@ -34,7 +34,6 @@ NEEDS_A_VALUE = {
     "lora": "adapter.base=base.ckpt",
     "full": "adapter.base=base.ckpt",
     "imagenet_pyramid_small": "data.path=/images",
-    "plankton_small": "data.path=/images",
 }
 """Choices with a key that only the user can fill."""
 
