@@ -12,9 +12,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from PIL import Image
 
-from gcsa.evaluation import Curve, cost_figure, scaling_figure, share_figure, shift_figure
+from gcsa.evaluation import Curve, cost_figure, learning_figure, scaling_figure, share_figure, shift_figure
 from report.results import ROOT, accuracy, load_benchmark, measured
-from report.training import shares_runs, systems_runs
+from report.training import TRIALS, learning_curves, shares_runs, systems_runs
 
 Plan = tuple[Callable[[Any, str], Figure], dict[str, Any], str]
 """What draws a figure, with which numbers, under which title."""
@@ -50,6 +50,11 @@ def plans() -> dict[str, Plan]:
     return {
         "accuracy_flops.png": (cost_figure, costs, 'Rotated MNIST, 6 epochs but for "same_minutes"'),
         "equivariance_augmentation.png": (share_figure, lines, "Rotated MNIST: equivariance against augmentation"),
+        **{
+            f"learning_{data}.png": (learning_figure, curves, f"Learning {title}: validation, one core")
+            for data, title in TRIALS.items()
+            if (curves := learning_curves(data))
+        },
         "scaling.png": (scaling_figure, scaling_lines(), "Attention as the map grows"),
         "shifts_mnist.png": (shift_figure, mnist, "MNIST, digit 1, shifted along x"),
         "shifts_fashion_mnist.png": (shift_figure, fashion, "Fashion-MNIST, trousers, shifted"),

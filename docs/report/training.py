@@ -35,6 +35,38 @@ def systems() -> str:
     return table([*header, *BUDGET], rows)
 
 
+TRIALS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
+"""Folders of docs/results/trials to the names of their data."""
+
+
+def trials_runs(data: str) -> dict[str, Run]:
+    """The trials on a data set: those that were given a budget of their own, named with their epochs, first."""
+    return dict(sorted(load_runs(f"trials/{data}").items(), key=lambda item: ("epochs" not in item[0], item[0])))
+
+
+def trials() -> str:
+    """One row a trial: what its last epoch reaches on the validation split."""
+    rows = []
+    for data, title in TRIALS.items():
+        for name, run in trials_runs(data).items():
+            last = {key: values[-1] for key, values in run["curve"].items()}
+            auroc = f"{100 * last['val/auroc']:.1f}" if "val/auroc" in last else ""
+            cells = [f"{100 * last['val/accuracy']:.1f}", auroc, f"{last['val/loss']:.3f}"]
+            rows.append([title, name, thousands(run["parameters"]), *cells, *budget_cells(run)])
+    return table(["data", "trial", "parameters", "validation %", "AUROC %", "loss", *BUDGET], rows)
+
+
+def learning_curves(data: str) -> dict[str, tuple[list[float], list[float]]]:
+    """Minutes and validation accuracy by epoch, for the trials with a budget of their own."""
+    curves = {}
+    for name, run in trials_runs(data).items():
+        if "epochs" in name:
+            accuracies = run["curve"]["val/accuracy"]
+            minutes = [round(run["fit_seconds"] / 60 * (i + 1) / len(accuracies), 2) for i in range(len(accuracies))]
+            curves[name] = (minutes, accuracies)
+    return curves
+
+
 def shares_runs() -> dict[str, dict[float, Run]]:
     """System to share of the training set to run; the whole set is the run of `systems_runs`."""
     folders = sorted((ROOT / "docs/results/shares").glob("*"), key=lambda folder: float(folder.name))

@@ -13,6 +13,7 @@ from gcsa.evaluation.cost import Cost, count_flops, images_per_second, measure_c
 from gcsa.evaluation.figures import (
     attention_figure,
     cost_figure,
+    learning_figure,
     polar_figure,
     save,
     scaling_figure,
@@ -36,6 +37,7 @@ __all__ = [
     "images_per_second",
     "invariance_error",
     "invariance_errors",
+    "learning_figure",
     "measure",
     "measure_cost",
     "polar_figure",

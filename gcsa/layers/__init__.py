@@ -6,22 +6,25 @@ attentions, `Block` and `Stem` what `gcsa_*` are made of, and `InvariantHead` wh
 
 from gcsa.layers.attend import GroupAttention, LinearAttention, SpatialAttention
 from gcsa.layers.block import Block, Downsample, FieldMlp, LowPass, Stem
-from gcsa.layers.head import InvariantHead, from_nchw, to_nchw
-from gcsa.layers.norm import FieldNorm
-from gcsa.layers.regularize import FieldDropout
+from gcsa.layers.head import CentredMean, InvariantHead, from_nchw, to_nchw
+from gcsa.layers.norm import FieldBatchNorm, FieldDropout, FieldNorm
+from gcsa.layers.positions import LearnedPositions
 from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
 from gcsa.layers.self_attention import GroupConvSelfAttention
 from gcsa.layers.steerable import SteerableConv2d
 
 __all__ = [
     "Block",
+    "CentredMean",
     "Downsample",
+    "FieldBatchNorm",
     "FieldDropout",
     "FieldMlp",
     "FieldNorm",
     "GroupAttention",
     "GroupConvSelfAttention",
     "InvariantHead",
+    "LearnedPositions",
     "LiftingSelfAttention",
     "LinearAttention",
     "LowPass",

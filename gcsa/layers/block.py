@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from gcsa.groups import Group
 from gcsa.layers.basis import ComputedBuffers
 from gcsa.layers.checks import check_positive, check_rate, check_sequence, check_whole
-from gcsa.layers.norm import FieldNorm, make_norm
+from gcsa.layers.norm import FieldDropout, FieldNorm, make_norm
 from gcsa.layers.positions import LearnedPositions
-from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.self_attention import GroupConvSelfAttention
 from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
 

@@ -7,6 +7,7 @@ from gcsa.evaluation import (
     Curve,
     attention_figure,
     cost_figure,
+    learning_figure,
     polar_figure,
     save,
     scaling_figure,
@@ -54,6 +55,12 @@ def test_scaling_figure_draws_rising_tokens_on_logarithmic_axes():
     assert list(axes.lines[0].get_xdata()) == [16, 64]
     assert list(axes.lines[0].get_ydata()) == [0.5, 2.0]
     assert axes.get_xscale() == axes.get_yscale() == "log"
+
+
+def test_learning_figure_draws_accuracy_in_percent_by_minutes():
+    line = learning_figure({"a": ([1.5, 3.0], [0.5, 0.75])}, "title").axes[0].lines[0]
+    assert list(line.get_xdata()) == [1.5, 3.0]
+    assert list(line.get_ydata()) == [50, 75]
 
 
 def test_share_figure_draws_errors_in_percent_by_rising_share():

@@ -1,0 +1,79 @@
+"""The network of experiment=pcam_centred: batch norm of fields, every filter, and what is about the image's centre."""
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+
+from gcsa.export import fold
+from gcsa.models.backbone import Backbone
+from gcsa.testing import assert_equivariant, assert_invariant, randomize, relative_error
+
+OPTIONS: dict[str, Any] = dict(
+    depth=1,
+    heads=2,
+    separable=True,
+    stem_strides=(2, 2, 2),
+    stem_fields=(4, 6),
+    stem_norm="batch",
+    low_pass=False,
+    positions=True,
+    centred=True,
+    global_pool="avg",
+    head_fields=8,
+)
+
+
+def network(group: str = "d4", **options: Any) -> Backbone:
+    """With running statistics that are not those it began with."""
+    model = randomize(timm.create_model("gcsa_small", group=group, fields=8, **{**OPTIONS, **options})).train()
+    model(3 * torch.randn(4, 3, 32, 32) + 1)
+    return model.eval()
+
+
+@pytest.mark.parametrize("basis", ["band", "full"])
+@pytest.mark.parametrize("group", ["c4", "d4"])
+def test_invariant(group: str, basis: str) -> None:
+    """In train and eval mode, float64 and float32."""
+    assert_invariant(network(group, basis=basis), torch.randn(2, 3, 32, 32), group)
+
+
+@pytest.mark.parametrize("name", ["gcnn_small", "gcsa_pyramid_tiny"])
+def test_other_families_take_the_same_options(name: str) -> None:
+    options = {key: OPTIONS[key] for key in ("stem_norm", "low_pass", "positions", "centred")}
+    small = dict(depths=(1, 1, 1, 1)) if "pyramid" in name else dict(depth=1)
+    model = randomize(timm.create_model(name, group="c4", **options, **small))
+    assert_invariant(model, torch.randn(2, 3, 64, 64), "c4")
+
+
+def test_a_shifted_centre_is_found() -> None:
+    model: Any = network()
+    places = model.stem.positions.forward
+    model.stem.positions.forward = lambda x: places(x.roll(1, 2)).roll(-1, 2)
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(model, torch.randn(2, 3, 32, 32), "d4", "image", "invariant")
+
+
+def test_it_knows_the_centre_and_takes_other_sizes() -> None:
+    blob = torch.zeros(1, 3, 64, 64)
+    blob[:, :, 28:36, 28:36] = 3
+    for knows in (True, False):
+        model = network(positions=knows, centred=knows, padding_mode="circular")
+        moved = relative_error(model(blob.roll(16, 3)), model(blob))
+        assert moved > 1e-3 if knows else moved < 1e-5
+
+
+def test_folded() -> None:
+    model, x = network(), torch.randn(2, 3, 40, 48)
+    assert torch.equal(fold(model)(x), model(x))
+
+
+def test_positions_are_not_decayed() -> None:
+    assert network().no_weight_decay() == {"stem.positions.weight"}
+
+
+def test_widths_that_do_not_fit_the_strides() -> None:
+    named = r"stem_fields needs 2 entries, one before each further stride, not \(4,\)"
+    with pytest.raises(ValueError, match=named):
+        network(stem_fields=(4,))
