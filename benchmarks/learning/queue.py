@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from gcsa.training.results import write_json
+from gcsa.training.results import git_commit, write_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,19 +52,23 @@ def run(listed: dict[str, Any], name: str, threads: int) -> str:
     if result.is_file():
         return f"{name}: done before"
     output = ROOT / "outputs/queue" / listed["folder"] / name
-    overrides = [*listed.get("common", []), *(listed["runs"][name] or []), f"threads={threads}"]
-    if (output / "checkpoints/last.ckpt").is_file():
-        overrides.append("ckpt_path=last")
-    output.mkdir(parents=True, exist_ok=True)
-    with open(output / "log.txt", "a") as log:
-        command = [sys.executable, "train.py", *overrides, f"output_dir='{output}'"]
-        ended = subprocess.run(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-    if ended.returncode != 0:
-        return f"{name}: stopped with status {ended.returncode}, see {output / 'log.txt'}"
+    if not (output / "results.json").is_file():
+        overrides = [*listed["common"], *listed["runs"][name], f"threads={threads}"]
+        if (output / "checkpoints/last.ckpt").is_file():
+            overrides.append("ckpt_path=last")
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "commit.txt").write_text(str(git_commit()))
+        with open(output / "log.txt", "a") as log:
+            command = [sys.executable, "train.py", *overrides, f"output_dir='{output}'"]
+            ended = subprocess.run(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        if ended.returncode != 0:
+            return f"{name}: stopped with status {ended.returncode}, see {output / 'log.txt'}"
     content = json.loads((output / "results.json").read_text())
     for key in ("root", "path"):  # where the data lie on this machine
         if content["config"]["data"].get(key):
             content["config"]["data"][key] = Path(content["config"]["data"][key]).name
+    content["commit"] = (output / "commit.txt").read_text()  # of the code that ran, whatever is checked out by now
+    result.parent.mkdir(parents=True, exist_ok=True)
     write_json(result, {"overrides": listed["runs"][name], **content, "curve": curve(output)})
     return f"{name}: {content['results']}"
 
