@@ -50,22 +50,28 @@ def image(layer: SteerableConv2d, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 @pytest.mark.parametrize("kernel_size", [1, 3, 4, 5])
-@pytest.mark.parametrize("group", ["c1", "c4", "c6", "c8", "d1", "d4"])
-def test_turned_basis_functions_are_sums_of_basis_functions(group: str, kernel_size: int) -> None:
+@pytest.mark.parametrize(
+    ("group", "basis"),
+    [
+        *((name, "band") for name in ("c1", "c4", "c6", "c8", "d1", "d4")),
+        *((name, "full") for name in ("c1", "c4", "d4")),
+    ],
+)
+def test_turned_basis_functions_are_sums_of_basis_functions(group: str, basis: str, kernel_size: int) -> None:
     h = make_group(group)
-    tables = torch.from_numpy(planar_tables(h, kernel_size))
-    matrices = torch.from_numpy(turns(h, kernel_size))
+    tables = torch.from_numpy(planar_tables(h, kernel_size, basis))
+    matrices = torch.from_numpy(turns(h, kernel_size, basis))
     for element in range(h.order):
         sums = torch.einsum("ij,gjxy->gixy", matrices[element], tables)
         assert relative_error(sums, tables[h.cayley[:, element]]) < 1e-12
 
 
 @pytest.mark.parametrize("kind", LAYERS)
-@pytest.mark.parametrize("group", ["c6", "d4"])
-def test_merged_is_unmerged(group: str, kind: str) -> None:
+@pytest.mark.parametrize(("group", "basis"), [("c6", "band"), ("d4", "band"), ("d4", "full")])
+def test_merged_is_unmerged(group: str, basis: str, kind: str) -> None:
     """phi + phi_B o phi_A is one convolution with the coefficients weight + delta, in the same basis."""
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
-        layer = conv(group, **LAYERS[kind]).to(dtype)
+        layer = conv(group, basis=basis, **LAYERS[kind]).to(dtype)
         layer.init_non_persistent_buffers()  # the tables were rounded to float32
         x, base = image(layer, dtype), layer.weight.detach().clone()
         plain = layer(x)
