@@ -51,7 +51,7 @@ def plans() -> dict[str, Plan]:
         "accuracy_flops.png": (cost_figure, costs, 'Rotated MNIST, 6 epochs but for "same_minutes"'),
         "equivariance_augmentation.png": (share_figure, lines, "Rotated MNIST: equivariance against augmentation"),
         **{
-            f"learning_{data}.png": (learning_figure, curves, f"Learning {title}: validation, one core")
+            f"learning_{data}.png": (learning_figure, curves, f"Learning {title}")
             for data, title in TRIALS.items()
             if (curves := learning_curves(data))
         },

@@ -125,17 +125,16 @@ def share_figure(systems: Mapping[str, Mapping[float, float]], title: str) -> Fi
     return figure
 
 
-def learning_figure(systems: Mapping[str, tuple[Sequence[float], Sequence[float]]], title: str) -> Figure:
-    """Validation accuracy in percent against minutes of training, one line a system."""
+def learning_figure(systems: Mapping[str, Sequence[float]], title: str) -> Figure:
+    """Validation accuracy in percent against epochs, one line a system."""
     figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    for i, (colour, (name, (minutes, accuracies))) in enumerate(
-        zip(_colours(len(systems)), systems.items(), strict=True)
-    ):
-        values = [100 * accuracy for accuracy in accuracies]
-        axes.plot(minutes, values, color=colour, marker="os^Dv<"[i % 6], markersize=4, lw=2, label=name)
+    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
+        values = [100 * accuracy for accuracy in line]
+        epochs = range(1, len(values) + 1)
+        axes.plot(epochs, values, color=colour, marker="os^Dv<"[i % 6], markersize=4, lw=2, label=name)
     axes.set_xlim(left=0)
-    axes.set_xlabel("minutes of training")
+    axes.set_xlabel("epochs")
     axes.set_ylabel("validation accuracy [%]")
     axes.grid(color="#dee2e6")
     axes.spines[["top", "right"]].set_visible(False)

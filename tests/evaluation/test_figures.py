@@ -57,9 +57,9 @@ def test_scaling_figure_draws_rising_tokens_on_logarithmic_axes():
     assert axes.get_xscale() == axes.get_yscale() == "log"
 
 
-def test_learning_figure_draws_accuracy_in_percent_by_minutes():
-    line = learning_figure({"a": ([1.5, 3.0], [0.5, 0.75])}, "title").axes[0].lines[0]
-    assert list(line.get_xdata()) == [1.5, 3.0]
+def test_learning_figure_draws_accuracy_in_percent_by_epoch():
+    line = learning_figure({"a": [0.5, 0.75]}, "title").axes[0].lines[0]
+    assert list(line.get_xdata()) == [1, 2]
     assert list(line.get_ydata()) == [50, 75]
 
 
