@@ -95,7 +95,7 @@ def test_sigint(tmp_path: Path) -> None:
     code, printed = ended(process)
     assert code == 128 + signal.SIGINT
     assert re.fullmatch(r"interrupted by SIGINT: last.ckpt is saved, go on with: python train\.py .*\n", printed)
-    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > 40
+    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] >= 40
 
 
 @pytest.mark.slow  # a process that imports torch and trains
