@@ -1,11 +1,12 @@
-"""Works through a list of training runs, two side by side if asked; what is finished is not run again.
+"""Works through a list of training runs, several side by side if asked; what is finished is not run again.
 
     python -m benchmarks.learning.queue pcam_trials --jobs 2
 
-A list is a YAML file in this folder: `folder`, below docs/results/, for the results; `common`, overrides of all runs; and
-`runs`, a name for each with its own overrides. A run is `python train.py` with these overrides in
-outputs/queue/FOLDER/NAME, from where a run that was stopped is resumed. Its result is results.json and the curve of every
-validation: accuracy and loss, and AUROC where there are two classes.
+A list is a YAML file in this folder: `folder`, below docs/results/, for the results; `seeds`; `common`, overrides of all
+runs; and `runs`, a name for each with its own overrides. The first seed of all runs comes before the second of any. A run
+is `python train.py` with these overrides in outputs/queue/FOLDER/seedN/NAME, from where a run that was stopped is resumed.
+Its result, FOLDER/seedN/NAME.json, is results.json, the commit of every start, and the curve: the training loss and each
+validation metric by epoch. `fit_seconds` are those since the last start.
 """
 
 from __future__ import annotations
@@ -15,73 +16,100 @@ import csv
 import json
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from gcsa.training.results import git_commit, write_json
 
 ROOT = Path(__file__).parents[2]
+LISTS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.yaml"))}
 
 
-def read_list(name: str) -> dict[str, Any]:
-    """The list `name`. Raises FileNotFoundError, which names those that there are."""
-    path = Path(__file__).with_name(f"{name}.yaml")
-    if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
-        raise FileNotFoundError(f"no list {name!r}: choose one of {known}")
-    return yaml.safe_load(path.read_text())
+@dataclass(frozen=True)
+class Listed:
+    """One training run of a list."""
+
+    folder: str
+    name: str
+    overrides: tuple[str, ...]
+
+    @property
+    def output(self) -> Path:
+        """Where it trains."""
+        return ROOT / "outputs/queue" / self.folder / self.name
+
+    @property
+    def result(self) -> Path:
+        """What is kept."""
+        return ROOT / "docs/results" / self.folder / f"{self.name}.json"
 
 
-def curve(folder: Path) -> dict[str, list[float]]:
-    """What each validation gave, by metric, from the CSV logger's files, one for each time that the run was resumed."""
-    by_epoch: dict[int, dict[str, float]] = {}
-    for path in sorted(folder.glob("csv/version_*/metrics.csv"), key=lambda path: path.stat().st_mtime):
+def read_list(path: Path) -> Iterator[Listed]:
+    """The runs of the list at `path`, the most worth knowing first."""
+    content = yaml.safe_load(path.read_text())
+    for seed in content["seeds"]:
+        for name, overrides in content["runs"].items():
+            yield Listed(f"{content['folder']}/seed{seed}", name, (*content["common"], *overrides, f"seed={seed}"))
+
+
+def curve(output: Path) -> dict[str, list[float]]:
+    """Training loss and validation metrics by epoch, from the CSV logger's files, one for each start of the run."""
+    epochs: dict[int, dict[str, float]] = defaultdict(dict)
+    for path in sorted(output.glob("csv/version_*/metrics.csv"), key=lambda path: int(path.parent.name.split("_")[1])):
         for row in csv.DictReader(path.read_text().splitlines()):
-            if values := {key: float(text) for key, text in row.items() if key.startswith("val/") and text}:
-                by_epoch[int(row["epoch"])] = values
-    rows = [by_epoch[epoch] for epoch in sorted(by_epoch)]
-    return {key: [round(row[key], 5) for row in rows] for key in (rows[0] if rows else {})}
+            for key, text in row.items():
+                if text and (key == "train/loss" or key.startswith("val/")):
+                    epochs[int(row["epoch"])][key] = round(float(text), 5)
+    rows = [epochs[epoch] for epoch in sorted(epochs)]
+    return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
 
 
-def run(listed: dict[str, Any], name: str, threads: int) -> str:
-    """Trains the run `name`, unless its result is there; returns a line for the screen."""
-    result = ROOT / "docs/results" / listed["folder"] / f"{name}.json"
-    if result.is_file():
-        return f"{name}: done before"
-    output = ROOT / "outputs/queue" / listed["folder"] / name
-    if not (output / "results.json").is_file():
-        overrides = [*listed["common"], *listed["runs"][name], f"threads={threads}"]
-        if (output / "checkpoints/last.ckpt").is_file():
-            overrides.append("ckpt_path=last")
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "commit.txt").write_text(str(git_commit()))
-        with open(output / "log.txt", "a") as log:
-            command = [sys.executable, "train.py", *overrides, f"output_dir='{output}'"]
-            ended = subprocess.run(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-        if ended.returncode != 0:
-            return f"{name}: stopped with status {ended.returncode}, see {output / 'log.txt'}"
-    content = json.loads((output / "results.json").read_text())
+def train(run: Listed, threads: int) -> int:
+    """Starts or resumes the run; returns the exit status."""
+    command = [sys.executable, "train.py", *run.overrides, f"threads={threads}", f"output_dir='{run.output}'"]
+    if (run.output / "checkpoints/last.ckpt").is_file():
+        command.append("ckpt_path=last")
+    run.output.mkdir(parents=True, exist_ok=True)
+    with open(run.output / "commits.txt", "a") as commits:
+        commits.write(f"{git_commit()}\n")  # of this code; results.json has what is checked out when the run ends
+    with open(run.output / "log.txt", "a") as log:
+        return subprocess.run(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT).returncode
+
+
+def collect(run: Listed) -> str:
+    """Keeps the result of a finished run; returns a line for the screen."""
+    content = json.loads((run.output / "results.json").read_text())
     for key in ("root", "path"):  # where the data lie on this machine
         if content["config"]["data"].get(key):
             content["config"]["data"][key] = Path(content["config"]["data"][key]).name
-    content["commit"] = (output / "commit.txt").read_text()  # of the code that ran, whatever is checked out by now
-    result.parent.mkdir(parents=True, exist_ok=True)
-    write_json(result, {"overrides": listed["runs"][name], **content, "curve": curve(output)})
-    return f"{name}: {content['results']}"
+    content["commit"] = " ".join(dict.fromkeys((run.output / "commits.txt").read_text().split()))
+    run.result.parent.mkdir(parents=True, exist_ok=True)
+    write_json(run.result, {"overrides": run.overrides, **content, "curve": curve(run.output)})
+    return f"{run.folder}/{run.name}: {content['results']}"
+
+
+def work(run: Listed, threads: int) -> str:
+    """Trains `run` and keeps its result, unless that was done before; returns a line for the screen."""
+    if run.result.is_file():
+        return f"{run.folder}/{run.name}: done before"
+    if not (run.output / "results.json").is_file() and (status := train(run, threads)):
+        return f"{run.folder}/{run.name}: stopped with status {status}, see {run.output / 'log.txt'}"
+    return collect(run)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("list", help="a YAML file in benchmarks/learning, without its ending")
+    parser.add_argument("list", choices=LISTS)
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each")
     parsed = parser.parse_args()
-    listed = read_list(parsed.list)
     with ThreadPoolExecutor(parsed.jobs) as pool:
-        for line in pool.map(lambda name: run(listed, name, parsed.threads), listed["runs"]):
+        for line in pool.map(lambda run: work(run, parsed.threads), read_list(LISTS[parsed.list])):
             print(line, flush=True)
 
 

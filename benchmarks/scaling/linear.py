@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import alternate, arguments, save
-from gcsa.layers.attend import GroupAttention, LinearAttention, attend_linear, orthogonal_features, to_tokens
+from gcsa.layers.attention.attend import GroupAttention, LinearAttention, attend_linear, orthogonal_features, to_tokens
 
 ORDER, FIELDS, HEADS, FEATURES = 8, 32, 2, 64
 TOKENS = [2**power for power in range(8, 17)]

@@ -17,9 +17,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.common import DEVICE, alternate, arguments, machine_rates, save
 from gcsa.groups import group
+from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.block import Block, FieldMlp, LowPass
 from gcsa.layers.norm import FieldNorm
-from gcsa.layers.self_attention import GroupConvSelfAttention
 from gcsa.layers.steerable import SteerableConv2d
 
 BATCH, SIZE = 8, 14

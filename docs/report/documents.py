@@ -17,6 +17,7 @@ Part = Callable[[], str]
 DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "README.md": (
         training.training,
+        training.learning,
         training.trials,
         training.systems,
         training.shares,

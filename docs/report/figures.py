@@ -14,7 +14,7 @@ from PIL import Image
 
 from gcsa.evaluation import Curve, cost_figure, learning_figure, scaling_figure, share_figure, shift_figure
 from report.results import ROOT, accuracy, load_benchmark, measured
-from report.training import TRIALS, learning_curves, shares_runs, systems_runs
+from report.training import DATA_SETS, learning_curves, shares_runs, systems_runs
 
 Plan = tuple[Callable[[Any, str], Figure], dict[str, Any], str]
 """What draws a figure, with which numbers, under which title."""
@@ -51,9 +51,8 @@ def plans() -> dict[str, Plan]:
         "accuracy_flops.png": (cost_figure, costs, 'Rotated MNIST, 6 epochs but for "same_minutes"'),
         "equivariance_augmentation.png": (share_figure, lines, "Rotated MNIST: equivariance against augmentation"),
         **{
-            f"learning_{data}.png": (learning_figure, curves, f"Learning {title}")
-            for data, title in TRIALS.items()
-            if (curves := learning_curves(data))
+            f"learning_{data}.png": (learning_figure, learning_curves(data), f"Learning {title}")
+            for data, title in DATA_SETS.items()
         },
         "scaling.png": (scaling_figure, scaling_lines(), "Attention as the map grows"),
         "shifts_mnist.png": (shift_figure, mnist, "MNIST, digit 1, shifted along x"),

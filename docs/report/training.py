@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import mean, stdev
+
 from report.results import BUDGET, ROOT, Run, accuracy, budget_cells, load_benchmark, load_runs, table, thousands
 
 
@@ -35,32 +37,74 @@ def systems() -> str:
     return table([*header, *BUDGET], rows)
 
 
-TRIALS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
-"""Folders of docs/results/trials to the names of their data."""
+DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
+"""Folders below docs/results/learning and docs/results/trials, and what the data are called."""
 
 
-def trials_runs(data: str) -> dict[str, Run]:
-    """The trials on a data set: those that were given a budget of their own, named with their epochs, first."""
-    return dict(sorted(load_runs(f"trials/{data}").items(), key=lambda item: ("epochs" not in item[0], item[0])))
+def load_seeds(folder: str) -> dict[str, list[Run]]:
+    """File name without ending to the runs of that name, one for each folder seedN of a folder of docs/results/."""
+    by_name: dict[str, list[Run]] = {}
+    for path in sorted((ROOT / "docs/results" / folder).glob("seed*"), key=lambda path: int(path.name[4:])):
+        for name, run in load_runs(f"{folder}/{path.name}").items():
+            by_name.setdefault(name, []).append(run)
+    return by_name
 
 
-def trials() -> str:
-    """One row a trial, on the validation split: the best epoch, which a run keeps, and the last, which nothing chose."""
+def validation_cells(runs: list[Run]) -> list[str]:
+    """Accuracy of the best epoch, which a run keeps, then accuracy, AUROC and loss of the last, which nothing chose: means
+    over the seeds, and the sample's standard deviation where there are several."""
+    curves = [run["curve"] for run in runs]
+    columns = [(100, 1, [max(curve["val/accuracy"]) for curve in curves])]
+    for key, scale, digits in (("val/accuracy", 100, 1), ("val/auroc", 100, 1), ("val/loss", 1, 3)):
+        columns.append((scale, digits, [curve[key][-1] for curve in curves if key in curve]))
+    cells = []
+    for scale, digits, values in columns:
+        cell = f"{scale * mean(values):.{digits}f}" if values else ""
+        cells.append(f"{cell} ± {scale * stdev(values):.{digits}f}" if len(values) > 1 else cell)
+    return cells
+
+
+VALIDATION = ("best epoch %", "last epoch %", "AUROC %", "loss")
+"""The header of `validation_cells`."""
+
+
+def seeds_cells(runs: list[Run]) -> list[str]:
+    """Minutes, epochs, seeds and commits."""
+    minutes, epochs, *_ = zip(*map(budget_cells, runs), strict=True)
+    commits = dict.fromkeys(commit[:8] for run in runs for commit in run["commit"].split())
+    seeds = ", ".join(str(run["seed"]) for run in runs)
+    return [" ".join(dict.fromkeys(minutes)), " ".join(dict.fromkeys(epochs)), seeds, " ".join(commits)]
+
+
+def learning() -> str:
+    """Systems on real images for about as long as each other, on the validation split."""
+    pace = load_benchmark("pace")
     rows = []
-    for data, title in TRIALS.items():
-        for name, run in trials_runs(data).items():
-            last = {key: values[-1] for key, values in run["curve"].items()}
-            auroc = f"{100 * last['val/auroc']:.1f}" if "val/auroc" in last else ""
-            best = max(run["curve"]["val/accuracy"])
-            cells = [f"{100 * best:.1f}", f"{100 * last['val/accuracy']:.1f}", auroc, f"{last['val/loss']:.3f}"]
-            rows.append([title, name, thousands(run["parameters"]), *cells, *budget_cells(run)])
-    header = ["data", "trial", "parameters", "best epoch %", "last epoch %", "AUROC %", "loss"]
+    for data, title in DATA_SETS.items():
+        steps = {name: times["median_ms"] for name, times in pace[data].items()}
+        for name, runs in load_seeds(f"learning/{data}").items():
+            step = f"{steps[name] / steps['vit+turns']:.2f} x"
+            cost = [thousands(runs[0]["parameters"]), f"{runs[0]['flops'] / 1e6:,.0f}M", step]
+            rows.append([title, f"`{name}`", *cost, *validation_cells(runs), *seeds_cells(runs)])
+    header = ["data", "system", "parameters", "FLOPs an image", "a step, of the ViT's", *VALIDATION]
     return table([*header, *BUDGET], rows)
 
 
+def trials() -> str:
+    """One row a trial, on the validation split."""
+    rows = []
+    for data, title in DATA_SETS.items():
+        for name, runs in load_seeds(f"trials/{data}").items():
+            rows.append([title, name, thousands(runs[0]["parameters"]), *validation_cells(runs), *seeds_cells(runs)])
+    return table(["data", "trial", "parameters", *VALIDATION, *BUDGET], rows)
+
+
 def learning_curves(data: str) -> dict[str, list[float]]:
-    """Validation accuracy by epoch, for the trials with a budget of their own."""
-    return {name: run["curve"]["val/accuracy"] for name, run in trials_runs(data).items() if "epochs" in name}
+    """Validation accuracy by epoch, the mean over the seeds."""
+    curves = {
+        name: [run["curve"]["val/accuracy"] for run in runs] for name, runs in load_seeds(f"learning/{data}").items()
+    }
+    return {name: [mean(epoch) for epoch in zip(*lines, strict=True)] for name, lines in curves.items()}
 
 
 def shares_runs() -> dict[str, dict[float, Run]]:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group
 from gcsa.layers.basis import planar_tables
-from gcsa.layers.norm import FieldDropout
+from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d, expand_filter
 
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
-from gcsa.layers.attend import attend_linear, from_tokens, orthogonal_features, positive_features, to_tokens
+from gcsa.layers.attention.attend import attend_linear, from_tokens, orthogonal_features, positive_features, to_tokens
 from gcsa.layers.checks import check_heads, check_whole
 
 

@@ -47,7 +47,7 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         num_workers: processes that gather batches; 0 gathers in the training process.
         seed: of the order of the training images, their augmentation and `limit_train`.
         download: fetch what is missing into `root`.
-        augment: arguments of `RandomAffine` and `RandomColour` (gcsa.data), for training batches only.
+        augment: arguments of `gcsa.data.augment.RandomAffine` and `gcsa.data.colour.RandomColour`, for training batches.
         limit_train: train on a class-balanced subset: a fraction (float in (0, 1]) or a count (int).
         drop_last: leave out the last training batch where it is smaller than the others.
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gcsa.evaluation.measuring import measuring
 from gcsa.evaluation.turns import border_value
-from gcsa.layers.attend import ATTENTION
+from gcsa.layers.attention.attend import ATTENTION
 
 Pixel = tuple[int, int]
 

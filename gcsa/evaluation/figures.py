@@ -105,60 +105,38 @@ def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> 
 
 def share_figure(systems: Mapping[str, Mapping[float, float]], title: str) -> Figure:
     """Test error in percent against the share of the training set, both logarithmic, one line a system."""
-    figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
-        shares = sorted(line)
-        errors = [100 * (1 - line[share]) for share in shares]
-        axes.plot([100 * share for share in shares], errors, color=colour, marker="os^Dv<"[i % 6], lw=2, label=name)
+    errors = {
+        name: {100 * share: 100 * (1 - accuracy) for share, accuracy in sorted(line.items())}
+        for name, line in systems.items()
+    }
+    figure, axes = _lines(errors, title, "share of the training set", "test error")
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g} %")
     axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g} %" if f"{value:g}"[0] in "25" else "")
-    axes.set_xlabel("share of the training set")
-    axes.set_ylabel("test error")
     axes.grid(color="#dee2e6", which="both")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    figure.suptitle(title, fontsize=13)
     return figure
 
 
 def learning_figure(systems: Mapping[str, Sequence[float]], title: str) -> Figure:
     """Validation accuracy in percent against epochs, one line a system."""
-    figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
-        values = [100 * accuracy for accuracy in line]
-        epochs = range(1, len(values) + 1)
-        axes.plot(epochs, values, color=colour, marker="os^Dv<"[i % 6], markersize=4, lw=2, label=name)
+    accuracies = {
+        name: {epoch: 100 * accuracy for epoch, accuracy in enumerate(line, 1)} for name, line in systems.items()
+    }
+    figure, axes = _lines(accuracies, title, "epochs", "validation accuracy [%]")
     axes.set_xlim(left=0)
-    axes.set_xlabel("epochs")
-    axes.set_ylabel("validation accuracy [%]")
-    axes.grid(color="#dee2e6")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    figure.suptitle(title, fontsize=13)
     return figure
 
 
 def scaling_figure(systems: Mapping[str, Mapping[int, float]], title: str) -> Figure:
     """Milliseconds against tokens, both logarithmic, one line a system."""
-    figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
-        tokens = sorted(line)
-        axes.plot(tokens, [line[count] for count in tokens], color=colour, marker="os^Dv<"[i % 6], lw=2, label=name)
+    figure, axes = _lines(
+        {name: dict(sorted(line.items())) for name, line in systems.items()}, title, "tokens", "forward [ms]"
+    )
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.set_xlabel("tokens")
-    axes.set_ylabel("forward [ms]")
-    axes.grid(color="#dee2e6")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
-    figure.suptitle(title, fontsize=13)
     return figure
 
 
@@ -199,6 +177,21 @@ def attention_figure(model: nn.Module, image: Tensor, query: Pixel | None = None
     grid[1][0].set_ylabel("quarter turn")
     figure.suptitle("Attention of the marked position, mean over heads", fontsize=12)
     return figure
+
+
+def _lines(systems: Mapping[str, Mapping[Any, float]], title: str, across: str, upwards: str) -> tuple[Figure, Any]:
+    """A figure and its axes: for each system its points, in their order, joined by a line."""
+    figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
+        axes.plot(list(line), list(line.values()), color=colour, marker="os^Dv<"[i % 6], lw=2, label=name)
+    axes.set_xlabel(across)
+    axes.set_ylabel(upwards)
+    axes.grid(color="#dee2e6")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+    figure.suptitle(title, fontsize=13)
+    return figure, axes
 
 
 def _colours(count: int) -> list[str]:

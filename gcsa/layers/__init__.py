@@ -4,13 +4,14 @@
 attentions, `Block` and `Stem` what `gcsa_*` are made of, and `InvariantHead` what turns features into class scores.
 """
 
-from gcsa.layers.attend import GroupAttention, LinearAttention, SpatialAttention
+from gcsa.layers.attention.attend import GroupAttention, LinearAttention, SpatialAttention
+from gcsa.layers.attention.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
+from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.block import Block, Downsample, FieldMlp, LowPass, Stem
 from gcsa.layers.head import CentredMean, InvariantHead, from_nchw, to_nchw
-from gcsa.layers.norm import FieldBatchNorm, FieldDropout, FieldNorm
+from gcsa.layers.norm import FieldBatchNorm, FieldNorm
 from gcsa.layers.positions import LearnedPositions
-from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
-from gcsa.layers.self_attention import GroupConvSelfAttention
+from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d
 
 __all__ = [

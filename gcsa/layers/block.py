@@ -10,11 +10,12 @@ from timm.layers import DropPath, LayerScale
 from torch import Tensor, nn
 
 from gcsa.groups import Group
+from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.basis import ComputedBuffers
 from gcsa.layers.checks import check_positive, check_rate, check_sequence, check_whole
-from gcsa.layers.norm import FieldDropout, FieldNorm, make_norm
+from gcsa.layers.norm import FieldNorm, make_norm
 from gcsa.layers.positions import LearnedPositions
-from gcsa.layers.self_attention import GroupConvSelfAttention
+from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
 
 
@@ -144,7 +145,8 @@ class Stem(nn.Module):
         low_pass: a `LowPass` in front of every stride but the image's own.
         positions: end in `LearnedPositions`, about the image's centre.
 
-    Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, an unknown norm, and as `SteerableConv2d` does.
+    Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, an unknown norm, and as
+    `SteerableConv2d` does.
     """
 
     def __init__(
@@ -166,14 +168,13 @@ class Stem(nn.Module):
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_whole(in_chans=in_chans)
         check_sequence(stem_strides=strides)
+        further = len(strides) - 1
         if widths is None:
-            widths = [max(fields // 2, 1)] * (len(strides) - 1)
-        elif len(widths) != len(strides) - 1:
-            raise ValueError(
-                f"stem_fields needs {len(strides) - 1} entries, one before each further stride, not {widths}"
-            )
+            widths = [max(fields // 2, 1)] * further
         else:
             check_sequence(stem_fields=widths)
+        if len(widths) != further:
+            raise ValueError(f"stem_fields needs {further} entries, one for each stride but the last, not {widths}")
         self.low_passes = nn.ModuleList()
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()

@@ -54,7 +54,7 @@ class LearnedPositions(ComputedBuffers):
             self.inverses.copy_(torch.from_numpy(matrices))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, N, C) to the same shape."""
+        """(B, H, W, N, C) to the same shape, in its dtype, which half precision makes narrower than the parameters'."""
         inverses = self.inverses.to(x.dtype)
         turned = torch.einsum("hwj,gij->hwgi", places(x.shape[1], x.shape[2], x), inverses)
         line = torch.linspace(-1, 1, self.KNOTS, device=x.device, dtype=x.dtype)

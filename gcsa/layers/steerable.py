@@ -133,8 +133,9 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
             only (see `basis.py`).
 
     Raises:
-        ValueError: "full" for a group with other turns, unknown basis, even kernel with stride 1, kernel above 32 pixels, unknown padding mode, depthwise with unlike or
-            lifted fields, sizes below 1; in forward, a map size for which the stride breaks exactness.
+        ValueError: "full" for a group with other turns, unknown basis, even kernel with stride 1, kernel above 32 pixels,
+            unknown padding mode, depthwise with unlike or lifted fields, sizes below 1; in forward, a map size for which
+            the stride breaks exactness.
 
     Attributes:
         weight: coefficients (out_fields, in_fields, |H|, J); (out_fields, in_chans, 1, J) where `lift` is true and

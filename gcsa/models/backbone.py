@@ -12,12 +12,12 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from gcsa.groups import Group
-from gcsa.layers.attend import GroupAttention
+from gcsa.layers.attention.attend import GroupAttention
+from gcsa.layers.attention.relative_self_attention import RelativeSelfAttention
 from gcsa.layers.basis import fill_buffers
 from gcsa.layers.checks import check_rate, check_sequence, check_whole
 from gcsa.layers.head import POOLS, InvariantHead, check_classes, to_nchw
 from gcsa.layers.norm import FieldNorm
-from gcsa.layers.relative_self_attention import RelativeSelfAttention
 
 
 @torch.fx.wrap

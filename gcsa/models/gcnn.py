@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.block import Stem
-from gcsa.layers.norm import FieldDropout, FieldNorm
+from gcsa.layers.norm import FieldNorm
+from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups

@@ -16,11 +16,11 @@ from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
+from gcsa.layers.attention.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
 from gcsa.layers.block import FieldMlp, mlp_width
 from gcsa.layers.checks import check_reach
 from gcsa.layers.head import from_nchw, to_nchw
 from gcsa.layers.norm import FieldNorm
-from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
 from gcsa.models.backbone import Isotropic, features_of, fields_for
 from gcsa.models.registry import default_cfg, with_groups
 

@@ -10,8 +10,8 @@ from peft import PeftModel, get_peft_model
 from torch import Tensor, nn
 
 from gcsa import adapters
-from gcsa.layers.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
-from gcsa.layers.self_attention import GroupConvSelfAttention
+from gcsa.layers.attention.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
+from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.testing import assert_equivariant, equivariance_error, randomize, relative_error
 

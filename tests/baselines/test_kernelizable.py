@@ -20,7 +20,7 @@ from gcsa.baselines.kernelizable import (
     sin_cos,
     sum_by_distance,
 )
-from gcsa.layers.attend import orthogonal_features, positive_features
+from gcsa.layers.attention.attend import orthogonal_features, positive_features
 from gcsa.testing import relative_error
 
 SIZES = [(5, 5), (4, 7), (1, 6), (9, 3)]

@@ -5,7 +5,7 @@ from torch import nn
 
 from gcsa.evaluation import attention_maps
 from gcsa.evaluation.attention import striking_pixel
-from gcsa.layers.attend import GroupAttention, LinearAttention, SpatialAttention, orthogonal_features
+from gcsa.layers.attention.attend import GroupAttention, LinearAttention, SpatialAttention, orthogonal_features
 
 B, H, W, N, C, HEADS = 1, 4, 4, 4, 6, 2
 

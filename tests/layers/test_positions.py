@@ -32,13 +32,14 @@ def test_they_tell_places_apart() -> None:
 
 
 def test_any_size_shows_the_same_function() -> None:
-    """Every second position of a map of 9 stands where one of 5 does, but for the half pixel at the border."""
+    """The pixels of a map of 3 have their centres where every third pixel of a map of 9 has its own."""
     positions = LearnedPositions(3, group("d4")).double()
 
-    def at(height: int) -> Tensor:
-        return positions(torch.zeros(1, height, height, 8, 3, dtype=torch.float64))[0, height // 2, height // 2]
+    def added(side: int) -> Tensor:
+        return positions(torch.zeros(1, side, side, 8, 3, dtype=torch.float64))[0]
 
-    assert relative_error(at(9), at(5)) < 1e-12
+    assert relative_error(added(9)[1::3, 1::3], added(3)) < 1e-12
+    assert relative_error(added(9)[::4, ::4], added(3)) > 0.1
 
 
 def test_places() -> None:

@@ -103,9 +103,9 @@ def test_a_basis_that_cannot_be(basis: str, name: str, named: str) -> None:
 
 
 def test_weights_of_one_basis_are_refused_by_the_other() -> None:
-    """Where there are as many functions, the fingerprint tells them apart."""
+    """One pixel has one function in both; larger kernels have more in the full basis."""
     full, band = (SteerableConv2d(2, 2, 1, "c4", basis=basis) for basis in ("full", "band"))
-    band.load_state_dict(full.state_dict())  # of one pixel there is one function
+    band.load_state_dict(full.state_dict())
     full, band = (SteerableConv2d(2, 2, 3, "c4", basis=basis) for basis in ("full", "band"))
     with pytest.raises((ValueError, RuntimeError), match=r"basis|size mismatch"):
         band.load_state_dict(full.state_dict())

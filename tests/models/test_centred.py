@@ -74,6 +74,6 @@ def test_positions_are_not_decayed() -> None:
 
 
 def test_widths_that_do_not_fit_the_strides() -> None:
-    named = r"stem_fields needs 2 entries, one before each further stride, not \(4,\)"
+    named = r"stem_fields needs 2 entries, one for each stride but the last, not \(4,\)"
     with pytest.raises(ValueError, match=named):
         network(stem_fields=(4,))

@@ -35,6 +35,14 @@ def wait_for(process: "subprocess.Popen[str]", line: str) -> None:
         assert printed, f"ended without printing {line!r}: {process.communicate()[1]}"
 
 
+def wait_for_epoch(process: "subprocess.Popen[str]", folder: Path) -> None:
+    """Until the first epoch is printed and saved, so that what is saved later was saved because of a signal."""
+    wait_for(process, "epoch 1/3")
+    while not (folder / "checkpoints/last.ckpt").is_file():
+        time.sleep(0.01)
+        assert process.poll() is None
+
+
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """Exit code, and what was printed to stderr."""
     _, printed = process.communicate(timeout=300)
@@ -54,7 +62,7 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     train(composed(whole, *TINY, "data.limit_train=null"), whole)
 
     process = start(stopped)
-    wait_for(process, "epoch 1/3")
+    wait_for_epoch(process, stopped)
     process.send_signal(signal.SIGSTOP)  # so that nothing changes but by the second run
     before = contents(stopped)
     second = ended(start(stopped, "ckpt_path=last"))
@@ -72,7 +80,7 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     assert sorted(path.name for path in (stopped / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
     assert not (stopped / LOCK).exists()
     assert not (stopped / "weights").exists()
-    assert 40 <= torch.load(stopped / "checkpoints/last.ckpt", weights_only=True)["global_step"] < 120
+    assert 40 < torch.load(stopped / "checkpoints/last.ckpt", weights_only=True)["global_step"] < 120
 
     before = contents(stopped)
     code, printed = ended(start(stopped, "ckpt_path=last", "optimizer.lr=0.5", "label_smoothing=0"))
@@ -90,12 +98,12 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
 
 def test_sigint(tmp_path: Path) -> None:
     process = start(tmp_path)
-    wait_for(process, "epoch 1/3")
+    wait_for_epoch(process, tmp_path)
     process.send_signal(signal.SIGINT)
     code, printed = ended(process)
     assert code == 128 + signal.SIGINT
     assert re.fullmatch(r"interrupted by SIGINT: last.ckpt is saved, go on with: python train\.py .*\n", printed)
-    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] >= 40
+    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > 40
 
 
 @pytest.mark.slow  # a process that imports torch and trains
@@ -125,13 +133,13 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 @pytest.mark.slow  # four processes that import torch and train
 def test_sigterm_stops_all_processes_of_a_run(tmp_path: Path) -> None:
     process = start(tmp_path, "trainer=ddp_cpu")
-    wait_for(process, "epoch 1/3")
+    wait_for_epoch(process, tmp_path)
     process.send_signal(signal.SIGTERM)
     code, printed = ended(process)
     assert (code, printed.count("interrupted")) == (128 + signal.SIGTERM, 1), printed
     assert printed.splitlines()[-1].startswith("interrupted by SIGTERM: last.ckpt is saved")
     assert "Traceback" not in printed
-    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] >= 20
+    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > 20
     assert ended(start(tmp_path, "trainer=ddp_cpu", "ckpt_path=last"))[0] == 0
     assert (tmp_path / "results.json").is_file()
 
@@ -144,7 +152,7 @@ def test_slurm_starts_the_same_command_again(tmp_path: Path, name: str) -> None:
     (tmp_path / "scontrol").chmod(0o755)
     job = os.environ | {"SLURM_JOB_ID": "7", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     process = start(tmp_path / "run", env=job)
-    wait_for(process, "epoch 1/3")
+    wait_for_epoch(process, tmp_path / "run")
     process.send_signal(getattr(signal, name))
     code, printed = ended(process)
     assert code == 128 + getattr(signal, name)
@@ -152,7 +160,7 @@ def test_slurm_starts_the_same_command_again(tmp_path: Path, name: str) -> None:
     asked = tmp_path / "asked"
     assert (asked.read_text() if asked.exists() else "") == {"SIGTERM": "", "SIGUSR1": "requeue 7\n"}[name]
     step = torch.load(tmp_path / "run/checkpoints/last.ckpt", weights_only=True)["global_step"]
-    assert 40 <= step < 120
+    assert 40 < step < 120
     assert ended(start(tmp_path / "run", env=job | {"SLURM_RESTART_COUNT": "1"}))[0] == 0
     assert (tmp_path / "run/results.json").is_file()
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gcsa.groups import group as make_group
-from gcsa.layers.relative_self_attention import (
+from gcsa.layers.attention.relative_self_attention import (
     ENCODINGS,
     LiftingSelfAttention,
     RelativeSelfAttention,

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import ComputedBuffers
 from gcsa.layers.checks import check_heads, check_radius, check_reach, check_whole
-from gcsa.layers.norm import FieldDropout
+from gcsa.layers.regularize import FieldDropout
 
 ENCODINGS = ("original", "corrected", "gevit")
 

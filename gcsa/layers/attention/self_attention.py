@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.attend import ATTENTION
+from gcsa.layers.attention.attend import ATTENTION
 from gcsa.layers.checks import check_heads, check_radius, check_whole
-from gcsa.layers.norm import FieldDropout
+from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
 
 

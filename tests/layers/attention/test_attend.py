@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gcsa.layers.attend import (
+from gcsa.layers.attention.attend import (
     ATTENTION,
     GroupAttention,
     LinearAttention,

@@ -1,0 +1,38 @@
+"""What a training step of each system in docs/results/learning costs: `python -m benchmarks.learning.pace --threads 1`.
+
+Forward and backward in training mode, 32 images, the systems of a data set taking turns.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import DEVICE, arguments, forward_and_step, save
+from gcsa.models.create import create_model
+
+LEARNING = Path(__file__).parents[2] / "docs/results/learning"
+BATCH = 32
+SHAPES = {"pcam": (3, 96, 2), "plankton": (1, 64, 31)}  # channels, side, classes
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    content: dict[str, Any] = {"batch": BATCH}
+    for data, (in_chans, side, num_classes) in SHAPES.items():
+        systems = {}
+        for path in sorted((LEARNING / data / "seed0").glob("*.json")):
+            options = json.loads(path.read_text())["config"]["model"]
+            if options.get("img_size") == "auto":
+                options["img_size"] = side
+            model = create_model(options.pop("name"), in_chans=in_chans, num_classes=num_classes, **options)
+            systems[path.stem] = (model, torch.randn(BATCH, in_chans, side, side, device=DEVICE))
+        content[data] = forward_and_step(systems, args.repeats, modes=("forward_backward",))["forward_backward"]
+    save("pace", content)
+
+
+if __name__ == "__main__":
+    main()

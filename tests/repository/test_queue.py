@@ -1,0 +1,99 @@
+"""benchmarks/learning/queue.py: what a list names can run, and what is kept of a run."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.learning import queue
+from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, work
+from gcsa.training.run import plain
+from tests.runs import composed
+
+STAND_IN = """
+import json, pathlib, sys
+options = dict(argument.split("=", 1) for argument in sys.argv[1:])
+folder = pathlib.Path(options["output_dir"].strip("'"))
+(folder / "checkpoints").mkdir(exist_ok=True)
+with open(folder / "arguments.txt", "a") as file:
+    print(*sys.argv[1:], file=file)
+if "ckpt_path" not in options:  # as if it were killed
+    (folder / "checkpoints/last.ckpt").touch()
+    sys.exit(143)
+content = {"results": {"val/accuracy": 0.5}, "commit": "of the end", "config": {"data": {"path": "/somewhere/plankton"}}}
+(folder / "results.json").write_text(json.dumps(content))
+"""
+"""A train.py that is stopped the first time and finishes when it is resumed."""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty repository with a stand-in for train.py."""
+    monkeypatch.setattr(queue, "ROOT", tmp_path)
+    (tmp_path / "train.py").write_text(STAND_IN)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_every_run_of_a_list_can_be_composed(name: str, tmp_path: Path) -> None:
+    runs = list(read_list(LISTS[name]))
+    assert len({run.result for run in runs}) == len(runs) > 0
+    for run in runs:
+        config = plain(composed(tmp_path, *run.overrides), "output")
+        assert config["test"] is False
+        assert run.folder.endswith(f"/seed{config['seed']}")
+
+
+def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "list.yaml"
+    path.write_text("{folder: a, seeds: [0, 3], common: [test=false], runs: {one: [model=gcnn_tiny], two: []}}")
+    assert list(read_list(path)) == [
+        Listed("a/seed0", "one", ("test=false", "model=gcnn_tiny", "seed=0")),
+        Listed("a/seed0", "two", ("test=false", "seed=0")),
+        Listed("a/seed3", "one", ("test=false", "model=gcnn_tiny", "seed=3")),
+        Listed("a/seed3", "two", ("test=false", "seed=3")),
+    ]
+
+
+def test_a_stopped_run_is_resumed_and_a_finished_one_left(root: Path) -> None:
+    run = Listed("trials/seed0", "a, b", ("model=x",))
+    assert "stopped with status 143" in work(run, 1)
+    assert not run.result.exists()
+    assert "{'val/accuracy': 0.5}" in work(run, 1)
+    assert work(run, 1).endswith("done before")
+    first, second = (run.output / "arguments.txt").read_text().splitlines()
+    assert first == f"model=x threads=1 output_dir='{run.output}'"
+    assert second == f"{first} ckpt_path=last"
+
+
+def test_what_is_kept_names_commits_and_no_path(root: Path) -> None:
+    run = Listed("trials/seed0", "name", ())
+    run.output.mkdir(parents=True)
+    content = {"results": {}, "commit": "c", "config": {"data": {"root": "/at/home/data", "path": None}}}
+    (run.output / "results.json").write_text(json.dumps(content))
+    (run.output / "commits.txt").write_text("a\nb\nb\n")
+    collect(run)
+    kept = json.loads(run.result.read_text())
+    assert kept["config"]["data"] == {"root": "data", "path": None}
+    assert kept["commit"] == "a b"
+
+
+def test_the_curve_goes_on_where_a_run_was_resumed(tmp_path: Path) -> None:
+    def write(version: int, *lines: str) -> None:
+        folder = tmp_path / f"csv/version_{version}"
+        folder.mkdir(parents=True)
+        (folder / "metrics.csv").write_text("\n".join(["epoch,step,train/loss,val/loss,lr", *lines]))
+
+    write(0, "0,9,,,0.1", "0,10,,0.5,", "0,10,0.625,,", "1,20,,0.4,")  # stopped behind the second validation
+    write(10, "2,30,,0.2,", "2,30,0.25,,")
+    write(9, "1,20,,0.3,", "1,20,0.375,,")
+    assert curve(tmp_path) == {"val/loss": [0.5, 0.3, 0.2], "train/loss": [0.625, 0.375, 0.25]}
+
+
+def test_an_unknown_list_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["queue", "pcam_trails"])
+    with pytest.raises(SystemExit) as exit_:
+        queue.main()
+    assert exit_.value.code == 2
+    assert "'pcam_trails'" in capsys.readouterr().err
