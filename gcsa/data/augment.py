@@ -9,10 +9,11 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from gcsa.data.arguments import MAX_SIDE, check_number, check_switch, known_options
+from gcsa.data.arguments import MAX_SIDE, check_number, check_switch, check_whole, known_options
 from gcsa.data.colour import RandomColour
 
-PADDING_MODES = ("zeros", "border", "reflection")
+PADDING_MODES = {"zeros": "constant", "border": "replicate", "reflection": "reflect"}
+"""What `grid_sample` calls them, and `pad`."""
 CONTROL_POINTS = 5
 """Control points a side of the elastic deformation: smooth over about a fifth of the image."""
 MAX_SCALE = 1000
@@ -22,12 +23,15 @@ MAX_SCALE = 1000
 class RandomAffine:
     """One random affine map and deformation for each image of a batch, in a single bicubic resampling.
 
+    Mirrors, quarter turns and shifts by whole pixels resample nothing: each pixel keeps its value.
+
     Args:
         degrees: turn by an angle uniform in [-degrees, degrees].
         translate: shift along each axis, uniform in [-translate, translate] pixels.
         scale: magnify by a factor uniform in [scale[0], scale[1]].
         flip: mirror left to right with probability one half, exactly.
         quarter_turns: turn by a random multiple of 90 degrees, exactly.
+        shift: move along each axis by a random whole number of pixels in [-shift, shift], exactly.
         elastic: standard deviation in pixels of the displacements at a coarse grid of control points, between
             which they are interpolated (bicubic); Simard et al. 2003, "Best practices for convolutional
             neural networks".
@@ -43,12 +47,14 @@ class RandomAffine:
     scale: tuple[float, float] = (1.0, 1.0)
     flip: bool = False
     quarter_turns: bool = False
+    shift: int = 0
     elastic: float = 0.0
     padding_mode: str = "zeros"
 
     def __post_init__(self) -> None:
         for key, below in (("degrees", math.inf), ("translate", MAX_SIDE), ("elastic", MAX_SIDE)):
             check_number(f"augment {key}", getattr(self, key), 0, below)
+        check_whole("augment shift", self.shift, 0, MAX_SIDE)
         for key in ("flip", "quarter_turns"):
             check_switch(f"augment {key}", getattr(self, key))
         pair = not isinstance(self.scale, str) and isinstance(self.scale, Sequence) and len(self.scale) == 2
@@ -59,10 +65,18 @@ class RandomAffine:
         if self.padding_mode not in PADDING_MODES:
             raise ValueError(f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}")
 
+    def check_size(self, height: int, width: int) -> None:
+        """Raises ValueError for images that are too small for `shift`, or not square, for `quarter_turns`."""
+        if self.shift >= min(height, width):
+            raise ValueError(f"augment shift={self.shift} must be below the images' {min(height, width)} pixels a side")
+        if self.quarter_turns and height != width:
+            raise ValueError(f"augment quarter_turns=true needs square images, not {height} x {width}")
+
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
         batch, _, height, width = images.shape
+        self.check_size(height, width)
 
         def uniform(low: float, high: float, *shape: int) -> Tensor:
             return torch.empty(batch, *shape).uniform_(low, high, generator=generator)
@@ -75,11 +89,15 @@ class RandomAffine:
         mirrored = uniform(0, 1) < 0.5
         turns = torch.randint(4, (batch,), generator=generator)
         control = torch.randn(batch, 2, CONTROL_POINTS, CONTROL_POINTS, generator=generator)
+        corners = torch.randint(2 * self.shift + 1, (batch, 2), generator=generator)
 
         if self.flip:
             images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
         if self.quarter_turns:
             images = quarter_turned(images, turns)
+        if self.shift:
+            padded = F.pad(images, (self.shift,) * 4, mode=PADDING_MODES[self.padding_mode])
+            images = cropped(padded, corners, height, width)
         if not (self.degrees or self.translate or self.elastic or tuple(self.scale) != (1, 1)):
             return images
 
@@ -105,6 +123,11 @@ class Augmentation:
     affine: RandomAffine
     colour: RandomColour
 
+    def check(self, channels: int, height: int, width: int) -> None:
+        """Raises ValueError for images (B, channels, height, width) that it cannot change as it is told to."""
+        self.affine.check_size(height, width)
+        self.colour.check_channels(channels)
+
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
         """From a mapping of the arguments of both; a ValueError lists them where one is unknown."""
@@ -117,18 +140,20 @@ class Augmentation:
 
 
 def quarter_turned(images: Tensor, turns: Tensor) -> Tensor:
-    """Images (B, C, H, H), each turned counter-clockwise by its own number of quarter turns (B,), exactly.
-
-    Raises:
-        ValueError: images that are not square.
-    """
-    if images.shape[-1] != images.shape[-2]:
-        raise ValueError(f"quarter turns need square images, not {images.shape[-2]} x {images.shape[-1]}")
+    """Images (B, C, H, H), each turned counter-clockwise by its own number of quarter turns (B,), exactly."""
     turned = images.clone()
     for count in (1, 2, 3):
         chosen = turns == count
         turned[chosen] = images[chosen].rot90(count, (-2, -1))
     return turned
+
+
+def cropped(images: Tensor, corners: Tensor, height: int, width: int) -> Tensor:
+    """Images (B, C, H, W) cut to (B, C, height, width), each from its own upper left corner, row and column (B, 2)."""
+    rows = (corners[:, 0, None] + torch.arange(height))[:, :, None]
+    columns = (corners[:, 1, None] + torch.arange(width))[:, None, :]
+    image = torch.arange(len(images))[:, None, None]
+    return images.movedim(1, -1)[image, rows, columns].movedim(-1, 1).contiguous()
 
 
 def _is_number(value: object) -> bool:

@@ -127,7 +127,7 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         for path in self._absent():
             raise missing(path, self.name, self.download_size)
         if self.augment is not None:
-            self.augment.colour.check_channels(self.in_chans)
+            self.augment.check(self.in_chans, self.image_size, self.image_size)
         if stage in ("fit", "validate", None) and "train" not in self._splits:
             train, val = self.read_fit()
             self._check(train)

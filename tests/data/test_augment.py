@@ -1,7 +1,8 @@
 import pytest
 import torch
+from torch.nn import functional
 
-from gcsa.data.augment import Augmentation, RandomAffine
+from gcsa.data.augment import PADDING_MODES, Augmentation, RandomAffine
 from gcsa.data.loading import seeded_generator
 
 
@@ -49,6 +50,25 @@ def test_quarter_turns_and_flips_are_exact() -> None:
         ]
         seen.add(found)
     assert len(seen) == 8
+
+
+@pytest.mark.parametrize("padding_mode", PADDING_MODES)
+def test_shifts_by_whole_pixels_are_exact(padding_mode: str) -> None:
+    x = images(200)
+    out = RandomAffine(shift=2, padding_mode=padding_mode)(x, seeded_generator(0))
+    seen = set()
+    for before, after in zip(x, out, strict=True):
+        padded = functional.pad(before[None], (2, 2, 2, 2), mode=PADDING_MODES[padding_mode])[0]
+        places = [(row, column) for row in range(5) for column in range(5)]
+        (found,) = [(r, c) for r, c in places if torch.equal(padded[:, r : r + 12, c : c + 12], after)]
+        seen.add(found)
+    assert len(seen) == 25
+
+
+def test_shifts_need_larger_images() -> None:
+    RandomAffine(shift=11, padding_mode="reflection")(images(), seeded_generator(0))
+    with pytest.raises(ValueError, match="augment shift=12 must be below the images' 12 pixels a side"):
+        RandomAffine(shift=12)(images(), seeded_generator(0))
 
 
 def test_quarter_turns_need_squares() -> None:
