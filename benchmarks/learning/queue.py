@@ -58,14 +58,14 @@ def read_list(path: Path) -> Iterator[Listed]:
 
 
 def curve(output: Path) -> dict[str, list[float]]:
-    """Training loss and validation metrics by epoch, from the CSV logger's files, one for each start of the run."""
+    """Training loss and metrics of each epoch with a validation, from the CSV logger's files, one for each start."""
     epochs: dict[int, dict[str, float]] = defaultdict(dict)
     for path in sorted(output.glob("csv/version_*/metrics.csv"), key=lambda path: int(path.parent.name.split("_")[1])):
         for row in csv.DictReader(path.read_text().splitlines()):
             for key, text in row.items():
                 if text and (key == "train/loss" or key.startswith("val/")):
                     epochs[int(row["epoch"])][key] = round(float(text), 5)
-    rows = [epochs[epoch] for epoch in sorted(epochs)]
+    rows = [epochs[epoch] for epoch in sorted(epochs) if "val/loss" in epochs[epoch]]
     return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
 
 
