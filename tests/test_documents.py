@@ -107,6 +107,24 @@ def test_a_run_without_a_test_set_has_empty_cells(copy: Path) -> None:
     assert row == "| one | 97k | 50.00 | 25.00 |  | 3 epochs, 2 min on 2 thread(s) | 7 | 01234567 |"
 
 
+def test_seeds_of_a_system_are_averaged(copy: Path) -> None:
+    for seed, accuracies in ((0, [0.8, 0.6]), (2, [0.7, 0.7]), (10, [0.9, 0.8])):
+        run = {
+            "curve": {"val/accuracy": accuracies, "val/loss": [1.0, 0.5 + seed / 10]},
+            "config": {"trainer": {"max_epochs": 2}},
+            "parameters": 1000,
+            "fit_seconds": 60,
+            "seed": seed,
+            "commit": "0123456789 abcdefghij" if seed else "0123456789",
+        }
+        folder = copy / f"docs/results/trials/plankton/seed{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "one thing.json").write_text(json.dumps(run))
+    (row,) = [line for line in program("training").trials().splitlines() if "one thing" in line]
+    means = "80.0 ± 10.0 | 70.0 ± 10.0 |  | 0.900 ± 0.529"
+    assert row == f"| plankton | one thing | 1k | {means} | 1 | 2 | 0, 2, 10 | 01234567 abcdefgh |"
+
+
 @pytest.mark.parametrize(
     ("results", "shown"),
     [([], ""), ([0.0, 0.0], "0"), ([2e-7, 0.0], "2e-07"), (["broken"], "no"), (["broken", 0.0], "no (1 of 2)")],

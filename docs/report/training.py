@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from statistics import mean, stdev
 
 from report.results import BUDGET, ROOT, Run, accuracy, budget_cells, load_benchmark, load_runs, table, thousands
@@ -38,7 +39,8 @@ def systems() -> str:
 
 
 DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
-"""Folders below docs/results/learning and docs/results/trials, and what the data are called."""
+"""Folders below docs/results/learning and docs/results/trials, and what the data are called. Folders of docs/results/learning
+with "_tenth" behind it have the runs on a tenth of the labels."""
 
 
 def load_seeds(folder: str) -> dict[str, list[Run]]:
@@ -80,9 +82,10 @@ def learning() -> str:
     """Systems on real images for about as long as each other, on the validation split."""
     pace = load_benchmark("pace")
     rows = []
-    for data, title in DATA_SETS.items():
+    for data, labels in itertools.product(DATA_SETS, ("", "_tenth")):
+        title = f"{DATA_SETS[data]}, a tenth" if labels else DATA_SETS[data]
         steps = {name: times["median_ms"] for name, times in pace[data].items()}
-        for name, runs in load_seeds(f"learning/{data}").items():
+        for name, runs in load_seeds(f"learning/{data}{labels}").items():
             step = f"{steps[name] / steps['vit+turns']:.2f} x"
             cost = [thousands(runs[0]["parameters"]), f"{runs[0]['flops'] / 1e6:,.0f}M", step]
             rows.append([title, f"`{name}`", *cost, *validation_cells(runs), *seeds_cells(runs)])
