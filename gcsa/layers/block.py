@@ -16,7 +16,7 @@ from gcsa.layers.checks import check_positive, check_rate, check_sequence, check
 from gcsa.layers.norm import FieldNorm, make_norm
 from gcsa.layers.positions import LearnedPositions
 from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
+from gcsa.layers.steerable import SteerableConv2d, group_convolution, kernel_for_stride
 
 
 class FieldMlp(nn.Module):
@@ -143,6 +143,8 @@ class Stem(nn.Module):
         basis: of the filters, as in `SteerableConv2d`.
         norm: behind each convolution: "layer" (`FieldNorm`) or "batch" (`FieldBatchNorm`).
         low_pass: a `LowPass` in front of every stride but the image's own.
+        separable: of the convolutions between the first and the last, as in `group_convolution`. They run on large maps,
+            where this makes many fields cheap.
         positions: end in `LearnedPositions`, about the image's centre.
 
     Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, an unknown norm, and as
@@ -159,6 +161,7 @@ class Stem(nn.Module):
         basis: str = "band",
         norm: str = "layer",
         low_pass: bool = True,
+        separable: bool = False,
         positions: bool = False,
         widths: Sequence[int] | None = None,
         device: torch.device | str | None = None,
@@ -181,10 +184,11 @@ class Stem(nn.Module):
         before = in_chans
         for i, (stride, width) in enumerate(zip(strides, [*widths, fields], strict=True)):
             kernel_size = 5 if stride == 1 else kernel_for_stride(stride)
-            conv = dict(lift=i == 0, stride=stride, padding_mode=padding_mode, basis=basis, **factory)
+            conv: dict[str, Any] = dict(stride=stride, padding_mode=padding_mode, basis=basis, **factory)
+            conv |= dict(lift=True) if i == 0 else dict(separable=separable and i < further)
             smooth = low_pass and i > 0 and stride > 1
             self.low_passes.append(LowPass(padding_mode, **factory) if smooth else nn.Identity())
-            self.convs.append(SteerableConv2d(before, width, kernel_size, group, **conv))
+            self.convs.append(group_convolution(before, width, kernel_size, group, **conv))
             self.norms.append(make_norm(norm, width, group.order, **factory))
             before = width
         self.positions = LearnedPositions(fields, group, **factory) if positions else nn.Identity()

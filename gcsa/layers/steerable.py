@@ -279,3 +279,17 @@ def _check_arguments(
         raise ValueError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
     if depthwise and (lift or in_fields != out_fields):
         raise ValueError(f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}")
+
+
+def group_convolution(
+    in_fields: int, out_fields: int, kernel_size: int, group: Group, separable: bool = False, **conv: Any
+) -> nn.Module:
+    """A k x k `SteerableConv2d`, or with `separable` a depthwise k x k one and then 1 x 1, as in CvT (Wu et al. 2021,
+    arXiv:2103.15808); `conv` are further arguments of the k x k one."""
+    if not separable or kernel_size == 1:
+        return SteerableConv2d(in_fields, out_fields, kernel_size, group, **conv)
+    factory = {key: conv[key] for key in ("device", "dtype") if key in conv}
+    return nn.Sequential(
+        SteerableConv2d(in_fields, in_fields, kernel_size, group, depthwise=True, bias=False, **conv),
+        SteerableConv2d(in_fields, out_fields, 1, group, **factory),
+    )

@@ -115,6 +115,7 @@ OPTIONS: dict[str, tuple[Check, str]] = {
     "basis": choice("full", "band"),
     "stem_norm": choice("layer", "batch"),
     "low_pass": flag(),
+    "stem_separable": flag(),
     "positions": flag(),
     "centred": flag(),
     "encoding": choice("corrected", "gevit", "original"),

@@ -91,6 +91,7 @@ class GCNN(Isotropic):
         basis: str = "band",
         stem_norm: str = "layer",
         low_pass: bool = True,
+        stem_separable: bool = False,
         positions: bool = False,
         stem_fields: Sequence[int] | None = None,
         img_size: int | tuple[int, int] | None = None,
@@ -100,7 +101,8 @@ class GCNN(Isotropic):
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
-        stem = dict(widths=stem_fields, norm=stem_norm, low_pass=low_pass, positions=positions, **conv)
+        stem: dict[str, Any] = {"widths": stem_fields, "norm": stem_norm, "separable": stem_separable, **conv}
+        stem |= {"low_pass": low_pass, "positions": positions}
         block = dict(kernel_size=kernel_size, proj_drop=proj_drop_rate, **conv, **factory)
         super().__init__(
             h,

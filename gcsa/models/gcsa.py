@@ -32,7 +32,7 @@ class GCSA(Isotropic):
         stem_strides: one convolution each; images must be multiples of their product.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
         basis: of the k x k filters, as in `SteerableConv2d`.
-        stem_fields, stem_norm, low_pass, positions: `widths`, `norm`, ... of the `Stem`.
+        stem_fields, stem_norm, low_pass, stem_separable, positions: `widths`, `norm`, ... of the `Stem`.
         proj_drop_rate, drop_path_rate: dropout of whole fields, and of residual branches (rising to this).
         block: further arguments of `Block` and `GroupConvSelfAttention` (attention, radius, shape, features,
             kernel_size, separable, kv_stride, mlp_ratio, layer_scale). timm's `create_model` leaves out arguments that
@@ -62,6 +62,7 @@ class GCSA(Isotropic):
         basis: str = "band",
         stem_norm: str = "layer",
         low_pass: bool = True,
+        stem_separable: bool = False,
         positions: bool = False,
         stem_fields: Sequence[int] | None = None,
         img_size: int | tuple[int, int] | None = None,
@@ -72,7 +73,8 @@ class GCSA(Isotropic):
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
-        stem = dict(widths=stem_fields, norm=stem_norm, low_pass=low_pass, positions=positions, **conv)
+        stem: dict[str, Any] = {"widths": stem_fields, "norm": stem_norm, "separable": stem_separable, **conv}
+        stem |= {"low_pass": low_pass, "positions": positions}
         block = dict(proj_drop=proj_drop_rate, **conv, **block, **factory)
         super().__init__(
             h,

@@ -53,6 +53,7 @@ class GCSAPyramid(Backbone):
         basis: str = "band",
         stem_norm: str = "layer",
         low_pass: bool = True,
+        stem_separable: bool = False,
         positions: bool = False,
         stem_fields: Sequence[int] | None = None,
         img_size: int | tuple[int, int] | None = None,
@@ -70,7 +71,8 @@ class GCSAPyramid(Backbone):
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
-        stem = dict(widths=stem_fields, norm=stem_norm, low_pass=low_pass, positions=positions, **conv)
+        stem: dict[str, Any] = {"widths": stem_fields, "norm": stem_norm, "separable": stem_separable, **conv}
+        stem |= {"low_pass": low_pass, "positions": positions}
         block = {"proj_drop": proj_drop_rate, **conv, **block, **factory}
         stride = total_stride(stem_strides)
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))

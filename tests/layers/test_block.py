@@ -39,10 +39,19 @@ def test_stem_is_equivariant(name: str, strides: tuple[int, ...], size: tuple[in
     assert_equivariant(stem, torch.randn(2, 2, *size), name, input="image")
 
 
-@pytest.mark.parametrize("options", [dict(norm="batch"), dict(low_pass=False), dict(widths=(3,)), dict(positions=True)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(norm="batch"),
+        dict(low_pass=False),
+        dict(widths=(3,)),
+        dict(strides=(1, 2, 2), widths=(5, 3), separable=True),
+        dict(positions=True),
+    ],
+)
 @pytest.mark.parametrize("name", GROUPS)
 def test_other_stems_are_equivariant(name: str, options: dict[str, Any]) -> None:
-    stem = randomize(Stem(2, 4, group(name), (2, 2), **options))
+    stem = randomize(Stem(2, 4, group(name), **{"strides": (2, 2), **options}))
     assert_equivariant(stem, torch.randn(2, 2, 8, 4), name, input="image")
 
 

@@ -18,6 +18,7 @@ OPTIONS: dict[str, Any] = dict(
     stem_fields=(4, 6),
     stem_norm="batch",
     low_pass=False,
+    stem_separable=True,
     positions=True,
     centred=True,
     global_pool="avg",
@@ -41,7 +42,7 @@ def test_invariant(group: str, basis: str) -> None:
 
 @pytest.mark.parametrize("name", ["gcnn_small", "gcsa_pyramid_tiny"])
 def test_other_families_take_the_same_options(name: str) -> None:
-    options = {key: OPTIONS[key] for key in ("stem_norm", "low_pass", "positions", "centred")}
+    options = {key: OPTIONS[key] for key in ("stem_norm", "low_pass", "stem_separable", "positions", "centred")}
     small = dict(depths=(1, 1, 1, 1)) if "pyramid" in name else dict(depth=1)
     model = randomize(timm.create_model(name, group="c4", **options, **small))
     assert_invariant(model, torch.randn(2, 3, 64, 64), "c4")

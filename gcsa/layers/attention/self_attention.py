@@ -14,18 +14,7 @@ from gcsa.groups import Group, group as make_group
 from gcsa.layers.attention.attend import ATTENTION
 from gcsa.layers.checks import check_heads, check_radius, check_whole
 from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
-
-
-def convolutional_projection(fields: int, kernel_size: int, group: Group, separable: bool, **conv: Any) -> nn.Module:
-    """W * F of poster eq. 2: one k x k group convolution, or CvT's depthwise k x k and then 1 x 1 (Wu et al. 2021)."""
-    if not separable or kernel_size == 1:
-        return SteerableConv2d(fields, fields, kernel_size, group, **conv)
-    factory = {key: conv[key] for key in ("device", "dtype") if key in conv}
-    return nn.Sequential(
-        SteerableConv2d(fields, fields, kernel_size, group, depthwise=True, bias=False, **conv),
-        SteerableConv2d(fields, fields, 1, group, **factory),
-    )
+from gcsa.layers.steerable import SteerableConv2d, group_convolution, kernel_for_stride
 
 
 class GroupConvSelfAttention(nn.Module):
@@ -37,7 +26,7 @@ class GroupConvSelfAttention(nn.Module):
         group: such as "c8".
         attention: "group", "spatial" or "linear"; see `attend.py`.
         kernel_size: side of the query, key and value kernels in pixels.
-        separable: depthwise k x k followed by 1 x 1 instead of a full k x k convolution.
+        separable: of queries, keys and values (poster eq. 2), as in `group_convolution`.
         kv_stride: stride of keys and values; their kernel is then `kernel_for_stride(kv_stride)`, which is exact for
             every map that the stride divides (design section 2).
         padding_mode: "zeros" or "circular".
@@ -82,9 +71,9 @@ class GroupConvSelfAttention(nn.Module):
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = dict(padding_mode=padding_mode, basis=basis, **factory)
         kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)
-        self.q = convolutional_projection(fields, kernel_size, self.group, separable, **conv)
-        self.k = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
-        self.v = convolutional_projection(fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
+        self.q = group_convolution(fields, fields, kernel_size, self.group, separable, **conv)
+        self.k = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
+        self.v = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
         if padding_mode == "circular" and radius is not None:
             attention_kwargs["circular"] = True
         self.attend = kind(self.group.order, fields, heads, **attention_kwargs)
