@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from benchmarks.common import DEVICE, arguments, forward_and_step, save
 from gcsa.models.create import create_model
@@ -23,13 +24,16 @@ def main() -> None:
     args = arguments(__doc__)
     content: dict[str, Any] = {"batch": BATCH}
     for data, (in_chans, side, num_classes) in SHAPES.items():
-        systems = {}
-        for path in sorted((LEARNING / data / "seed0").glob("*.json")):
+        systems: dict[str, tuple[nn.Module, torch.Tensor]] = {}
+        for path in sorted(LEARNING.glob(f"{data}*/seed0/*.json")):
+            name = path.stem.partition("+")[0]  # without the augmentation
+            if name in systems:
+                continue
             options = json.loads(path.read_text())["config"]["model"]
             if options.get("img_size") == "auto":
                 options["img_size"] = side
             model = create_model(options.pop("name"), in_chans=in_chans, num_classes=num_classes, **options)
-            systems[path.stem] = (model, torch.randn(BATCH, in_chans, side, side, device=DEVICE))
+            systems[name] = (model, torch.randn(BATCH, in_chans, side, side, device=DEVICE))
         content[data] = forward_and_step(systems, args.repeats, modes=("forward_backward",))["forward_backward"]
     save("pace", content)
 

@@ -86,7 +86,7 @@ def learning() -> str:
         title = f"{DATA_SETS[data]}, a tenth" if labels else DATA_SETS[data]
         steps = {name: times["median_ms"] for name, times in pace[data].items()}
         for name, runs in load_seeds(f"learning/{data}{labels}").items():
-            step = f"{steps[name] / steps['vit+turns']:.2f} x"
+            step = f"{steps[name.partition('+')[0]] / steps['vit']:.2f} x"
             cost = [thousands(runs[0]["parameters"]), f"{runs[0]['flops'] / 1e6:,.0f}M", step]
             rows.append([title, f"`{name}`", *cost, *validation_cells(runs), *seeds_cells(runs)])
     header = ["data", "system", "parameters", "FLOPs an image", "a step, of the ViT's", *VALIDATION]
