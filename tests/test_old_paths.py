@@ -10,6 +10,9 @@ MOVED = {
     "gcsa.ocr.trocr:character_tokenizer": "gcsa.ocr.recognizers.trocr:character_tokenizer",
     "gcsa.ocr.line_image:fit_line": "gcsa.ocr.data.line_image:fit_line",
     "gcsa.ocr.line_image:read_line": "gcsa.ocr.data.line_image:read_line",
+    "gcsa.layers.attend:GroupAttention": "gcsa.layers.attention.attend:GroupAttention",
+    "gcsa.layers.attend:attend_nearby": "gcsa.layers.attention.attend:attend_nearby",
+    "gcsa.layers.self_attention:GroupConvSelfAttention": "gcsa.layers.attention.self_attention:GroupConvSelfAttention",
 }
 SHOWN = (
     "gcsa.ocr.load:load_recognizer",

@@ -62,7 +62,7 @@ class RandomAffine:
             raise ValueError(f"augment scale={self.scale!r} must be two factors, such as [0.9, 1.1]")
         if not 0 < self.scale[0] <= self.scale[1] < MAX_SCALE:
             raise ValueError(f"augment scale={list(self.scale)} must be two factors, 0 < low <= high < {MAX_SCALE}")
-        if self.padding_mode not in PADDING_MODES:
+        if self.padding_mode not in tuple(PADDING_MODES):  # which also takes what a dictionary cannot look up
             raise ValueError(f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}")
 
     def check_size(self, height: int, width: int) -> None:
