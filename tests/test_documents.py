@@ -67,6 +67,29 @@ def test_writing_repairs_what_check_names(copy: Path) -> None:
     assert (copy / "docs/imagenet.md").read_text() == (ROOT / "docs/imagenet.md").read_text()
 
 
+def test_learning_on_real_images(copy: Path) -> None:
+    """Two epochs of a system whose step takes three times as long as the ViT's, with all labels and with a tenth."""
+    times = {"vit": {"median_ms": 10.0}, "gcsa_small": {"median_ms": 30.0}}
+    (copy / "benchmarks/results/pace.json").write_text(json.dumps({"pcam": times, "plankton": times}))
+    run = json.loads((copy / "docs/results/learning/pcam/seed0/gcsa_small+shifts.json").read_text())
+    run["config"]["trainer"]["max_epochs"] = 2
+    run["curve"]["val/accuracy"] = [0.5, 0.75]
+    shutil.rmtree(copy / "docs/results/learning")
+    for folder in ("pcam", "pcam_tenth"):
+        path = copy / f"docs/results/learning/{folder}/seed0/gcsa_small+shifts.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(run))
+    training = program("training")
+    header, _, *rows = [line.strip("| ").split(" | ") for line in training.learning().splitlines()]
+    cells = [dict(zip(header, row, strict=True)) for row in rows]
+    assert [row["data"] for row in cells] == ["PatchCamelyon", "PatchCamelyon, a tenth"]
+    for row in cells:
+        assert row["a step, of the ViT's"] == "3.00 x"
+        assert row["time, in epochs of the ViT"] == "6"
+        assert row["best epoch %"] == "75.0"
+    assert training.learning_curves("pcam") == {"gcsa_small+shifts": {3.0: 0.5, 6.0: 0.75}}
+
+
 def test_a_missing_marker_is_named(copy: Path) -> None:
     edit(copy / "README.md", "<!-- results: tax -->", "")
     with pytest.raises(ValueError, match="'<!-- results: tax -->' once"):

@@ -147,8 +147,8 @@ class Stem(nn.Module):
             where this makes many fields cheap.
         positions: end in `LearnedPositions`, about the image's centre.
 
-    Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, an unknown norm, and as
-    `SteerableConv2d` does.
+    Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, `separable` with less than
+    three strides, an unknown norm, and as `SteerableConv2d` does.
     """
 
     def __init__(
@@ -178,6 +178,8 @@ class Stem(nn.Module):
             check_sequence(stem_fields=widths)
         if len(widths) != further:
             raise ValueError(f"stem_fields needs {further} entries, one for each stride but the last, not {widths}")
+        if separable and further < 2:
+            raise ValueError(f"stem_separable=true is for three stem_strides or more, not {list(strides)}")
         self.low_passes = nn.ModuleList()
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()

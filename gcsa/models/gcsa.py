@@ -73,8 +73,14 @@ class GCSA(Isotropic):
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
-        stem: dict[str, Any] = {"widths": stem_fields, "norm": stem_norm, "separable": stem_separable, **conv}
-        stem |= {"low_pass": low_pass, "positions": positions}
+        stem: dict[str, Any] = {
+            "widths": stem_fields,
+            "norm": stem_norm,
+            "low_pass": low_pass,
+            "separable": stem_separable,
+            "positions": positions,
+            **conv,
+        }
         block = dict(proj_drop=proj_drop_rate, **conv, **block, **factory)
         super().__init__(
             h,

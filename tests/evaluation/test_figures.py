@@ -57,9 +57,9 @@ def test_scaling_figure_draws_rising_tokens_on_logarithmic_axes():
     assert axes.get_xscale() == axes.get_yscale() == "log"
 
 
-def test_learning_figure_draws_accuracy_in_percent_by_epoch():
-    line = learning_figure({"a": [0.5, 0.75]}, "title").axes[0].lines[0]
-    assert list(line.get_xdata()) == [1, 2]
+def test_learning_figure_draws_accuracy_in_percent_by_rising_time():
+    line = learning_figure({"a": {3.0: 0.75, 1.5: 0.5}}, "title").axes[0].lines[0]
+    assert list(line.get_xdata()) == [1.5, 3]
     assert list(line.get_ydata()) == [50, 75]
 
 

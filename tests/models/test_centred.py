@@ -42,9 +42,12 @@ def test_invariant(group: str, basis: str) -> None:
 
 @pytest.mark.parametrize("name", ["gcnn_small", "gcsa_pyramid_tiny"])
 def test_other_families_take_the_same_options(name: str) -> None:
-    options = {key: OPTIONS[key] for key in ("stem_norm", "low_pass", "stem_separable", "positions", "centred")}
-    small = dict(depths=(1, 1, 1, 1)) if "pyramid" in name else dict(depth=1)
-    model = randomize(timm.create_model(name, group="c4", **options, **small))
+    options = {key: OPTIONS[key] for key in ("stem_norm", "low_pass", "positions", "centred")}
+    if "pyramid" in name:
+        options["depths"] = (1, 1, 1, 1)
+    else:
+        options |= {"depth": 1, "stem_strides": (2, 2, 2), "stem_separable": True}
+    model = randomize(timm.create_model(name, group="c4", **options))
     assert_invariant(model, torch.randn(2, 3, 64, 64), "c4")
 
 
@@ -78,3 +81,22 @@ def test_widths_that_do_not_fit_the_strides() -> None:
     named = r"stem_fields needs 2 entries, one for each stride but the last, not \(4,\)"
     with pytest.raises(ValueError, match=named):
         network(stem_fields=(4,))
+
+
+def test_stem_separable_is_of_the_convolutions_between_the_first_and_the_last() -> None:
+    """4 fields to 6 by 4 x 4 pixels: every filter of d4's 8 elements, or one a field and then a matrix."""
+    whole, separable = (
+        [
+            sum(parameter.numel() for parameter in conv.parameters())
+            for conv in network(basis="full", stem_separable=value).stem.convs
+        ]
+        for value in (False, True)
+    )
+    assert (whole[1], separable[1]) == (6 * 4 * 8 * 16 + 6, 4 * 16 + 6 * 4 * 8 + 6)
+    assert whole[::2] == separable[::2]
+
+
+@pytest.mark.parametrize("strides", [(8,), (4, 2)])
+def test_stem_separable_without_such_a_convolution(strides: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"stem_separable=true is for three stem_strides or more, not \["):
+        network(stem_strides=strides, stem_fields=None)

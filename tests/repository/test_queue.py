@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.learning import queue
 from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, work
+from gcsa.models.create import create_model
 from gcsa.training.run import plain
 from tests.runs import composed
 
@@ -36,13 +37,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_every_run_of_a_list_can_be_composed(name: str, tmp_path: Path) -> None:
+def test_every_run_of_a_list_has_a_config_and_a_model(name: str, tmp_path: Path) -> None:
     runs = list(read_list(LISTS[name]))
     assert len({run.result for run in runs}) == len(runs) > 0
     for run in runs:
         config = plain(composed(tmp_path, *run.overrides), "output")
         assert config["test"] is False
         assert run.folder.endswith(f"/seed{config['seed']}")
+        create_model(**{key: value for key, value in config["model"].items() if value != "auto"})
 
 
 def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:
