@@ -36,10 +36,10 @@ class StageError:
 
 def group_of(model: nn.Module) -> tuple[Group, Kind]:
     """The group under whose exact elements a model is measured, and the kind of its features: the model's own group and
-    "regular", or c4 and "image" for a model without a group or with no exact element but the identity."""
+    kind ("regular" or "image"), or c4 and "image" for a model without a group or with no exact element but the identity."""
     group = getattr(model, "group", None)
     if isinstance(group, Group) and len(group.exact_elements) > 1:
-        return group, "regular"
+        return group, getattr(model, "feature_kind", "regular")
     return make_group("c4"), "image"
 
 

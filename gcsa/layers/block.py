@@ -13,6 +13,7 @@ from gcsa.groups import Group
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.basis import ComputedBuffers
 from gcsa.layers.checks import check_positive, check_rate, check_sequence, check_whole
+from gcsa.layers.head import GroupPooling
 from gcsa.layers.norm import FieldNorm, make_norm
 from gcsa.layers.positions import LearnedPositions
 from gcsa.layers.regularize import FieldDropout
@@ -145,7 +146,8 @@ class Stem(nn.Module):
         low_pass: a `LowPass` in front of every stride but the image's own.
         separable: of the convolutions between the first and the last, as in `group_convolution`. They run on large maps,
             where this makes many fields cheap.
-        positions: end in `LearnedPositions`, about the image's centre.
+        positions: `LearnedPositions` behind them, about the image's centre.
+        scalar_fields: end in a `GroupPooling` to that many scalar fields (0: in regular fields).
 
     Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, `separable` with less than
     three strides, an unknown norm, and as `SteerableConv2d` does.
@@ -163,6 +165,7 @@ class Stem(nn.Module):
         low_pass: bool = True,
         separable: bool = False,
         positions: bool = False,
+        scalar_fields: int = 0,
         widths: Sequence[int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -170,6 +173,7 @@ class Stem(nn.Module):
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_whole(in_chans=in_chans)
+        check_whole(0, scalar_fields=scalar_fields)
         check_sequence(stem_strides=strides)
         further = len(strides) - 1
         if widths is None:
@@ -194,15 +198,17 @@ class Stem(nn.Module):
             self.norms.append(make_norm(norm, width, group.order, **factory))
             before = width
         self.positions = LearnedPositions(fields, group, **factory) if positions else nn.Identity()
+        self.pool = GroupPooling(fields, scalar_fields, group, **factory) if scalar_fields else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in_chans, H, W) to (B, H / s, W / s, N, C), s the product of the strides."""
+        """(B, in_chans, H, W) to (B, H / s, W / s, N, C), s the product of the strides; to (B, H / s, W / s, 1,
+        scalar_fields) where these are asked for."""
         steps = zip(self.low_passes, self.convs, self.norms)  # noqa: B905 (TorchScript knows no strict)
         for i, (low_pass, conv, norm) in enumerate(steps):
             if i > 0:
                 x = low_pass(F.gelu(x))
             x = norm(conv(x))
-        return self.positions(x)
+        return self.pool(self.positions(x))
 
 
 class Downsample(nn.Module):

@@ -1,4 +1,4 @@
-"""The invariant classifier head and the views between the house layout and NCHW."""
+"""The invariant classifier head, pooling over the group, and the views between the house layout and NCHW."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa.groups import Group
@@ -49,9 +50,8 @@ class CentredMean(nn.Module):
     """Mean over positions, each field with its own Gaussian weight of the distance to the map's centre.
 
     For data whose centre means something (see `positions.py`). Positions of one distance have one weight, so no turn or
-    mirror about the centre changes the mean. `sharpness` s is learned: the
-    weight is exp(-s r^2), with r = 1 at the middle of the shorter sides. It begins between 0, the plain mean, and
-    `SHARPEST`, evenly over the fields.
+    mirror about the centre changes the mean. `sharpness` s is learned: the weight is exp(-s r^2), with r = 1 at the
+    middle of the shorter sides. It begins between 0, the plain mean, and `SHARPEST`, evenly over the fields.
     """
 
     SHARPEST = 8.0
@@ -67,12 +67,39 @@ class CentredMean(nn.Module):
         return (x.flatten(1, 2) * weights[:, None]).sum(1)
 
 
+class GroupPooling(nn.Module):
+    """A 1 x 1 group convolution, a GELU, and the maximum over the group (Cohen & Welling 2016, arXiv:1602.07576, section
+    6.3): (B, H, W, N, C) to scalar fields (B, H, W, 1, out_fields).
+
+    A scalar field turns with the image, and its values stay what they are. So behind this layer a linear map of the
+    channels and attention between positions are equivariant whatever their weights, and a number says as much as the
+    N of a regular field: what is the same in every pose is held once. What is lost is how the directions at one place
+    lie to those at another.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        out_fields: int,
+        group: Group,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.expand = SteerableConv2d(fields, out_fields, 1, group, **factory)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to (B, H, W, 1, out_fields)."""
+        return F.gelu(self.expand(x)).amax(3, keepdim=True)
+
+
 class InvariantHead(nn.Module):
     """Mean over positions, then mean ("avg") or maximum ("max") over the group, norm, dropout and a linear classifier.
 
     With `hidden_fields`, a 1 x 1 group convolution to that many fields and a GELU come first; with `centred`, the mean
-    over positions is a `CentredMean`. The result does not
-    depend on the group's exact elements at all. With pool "" the map passes through unpooled, and there are no classes.
+    over positions is a `CentredMean`. The result does not depend on the group's exact elements at all. With pool "" the
+    map passes through unpooled, and there are no classes.
 
     Raises ValueError for an unknown pool, for pool "" together with classes, and for a drop rate outside [0, 1).
     """

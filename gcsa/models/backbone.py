@@ -11,7 +11,7 @@ from timm.models import checkpoint_seq
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
-from gcsa.groups import Group
+from gcsa.groups import Group, group as make_group
 from gcsa.layers.attention.attend import GroupAttention
 from gcsa.layers.attention.relative_self_attention import RelativeSelfAttention
 from gcsa.layers.basis import fill_buffers
@@ -43,7 +43,8 @@ class Backbone(nn.Module):
     """Image classifier and feature extractor, equivariant to `group`; base class of the model families.
 
     A subclass gives the functions that build the stem and the stages, the last of which ends in `fields` fields, once
-    the arguments are checked; `feature_info` describes each stage as timm does. Features are public as (B, N * C, H, W), group-major.
+    the arguments are checked; `feature_info` describes each stage as timm does. Features are public as (B, N * C, H, W),
+    group-major; as (B, C, H, W) where `scalar`, for stages that end in scalar fields (`GroupPooling`).
 
     Args:
         num_classes: 0 for none.
@@ -54,7 +55,8 @@ class Backbone(nn.Module):
         img_size: only checked, for the model takes any size that the strides divide.
 
     Attributes:
-        num_features: channels N * C of `forward_features`.
+        num_features: channels of `forward_features`.
+        feature_kind: how they move with the image, as in `gcsa.testing`: "regular", or "image" where `scalar`.
         head_hidden_size: numbers in front of the classifier, which are invariant.
         multiple: the total stride, of which both sides of an image must be multiples.
     """
@@ -66,6 +68,7 @@ class Backbone(nn.Module):
         stages: Callable[[], list[nn.Module]],
         feature_info: list[dict[str, Any]],
         fields: int,
+        scalar: bool = False,
         num_classes: int = 1000,
         in_chans: int = 3,
         head_fields: int = 0,
@@ -85,15 +88,17 @@ class Backbone(nn.Module):
         self.group = group
         self.group_name = group.name
         self.num_classes, self.in_chans = num_classes, in_chans
-        self.num_features = fields * group.order
+        fibre = make_group("c1") if scalar else group
+        self.feature_kind = "image" if scalar else "regular"
+        self.num_features = fields * fibre.order
         self.multiple = feature_info[-1]["reduction"]
         self.feature_info = feature_info
         self.grad_checkpointing = False
         self.stem = stem()
         self.stages = nn.Sequential(*stages())
-        norm: nn.Module = FieldNorm(fields, group.order, **factory)
+        norm: nn.Module = FieldNorm(fields, fibre.order, **factory)
         self.norm = norm
-        self.head = InvariantHead(fields, num_classes, group, head_fields, global_pool, drop_rate, centred, **factory)
+        self.head = InvariantHead(fields, num_classes, fibre, head_fields, global_pool, drop_rate, centred, **factory)
         self.head_hidden_size = self.head.num_features
         self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
         if img_size is not None:
@@ -151,7 +156,7 @@ class Backbone(nn.Module):
         intermediates = []
 
         def normed(x: Tensor) -> Tensor:
-            return self.norm(x) if x.shape[-1] * self.group.order == self.num_features else x
+            return self.norm(x) if x.shape[-2] * x.shape[-1] == self.num_features else x
 
         x = self.stem(x)
         for i, stage in enumerate(stages):
@@ -215,13 +220,15 @@ class Isotropic(Backbone):
         depth: int,
         stride: int,
         drop_path_rate: float,
+        scalar: bool = False,
         **options: Any,
     ) -> None:
         check_whole(fields=fields, depth=depth, stride=stride)
         check_rate(drop_path_rate=drop_path_rate)
         rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-        info = [dict(num_chs=fields * group.order, reduction=stride, module=f"stages.{i}") for i in range(depth)]
-        super().__init__(group, stem, lambda: [block(rate) for rate in rates], info, fields, **options)
+        channels = fields if scalar else fields * group.order
+        info = [dict(num_chs=channels, reduction=stride, module=f"stages.{i}") for i in range(depth)]
+        super().__init__(group, stem, lambda: [block(rate) for rate in rates], info, fields, scalar, **options)
 
 
 def height_and_width(img_size: int | tuple[int, int]) -> tuple[int, int]:

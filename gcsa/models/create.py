@@ -95,6 +95,7 @@ OPTIONS: dict[str, tuple[Check, str]] = {
     # of the equivariant families
     "group": (is_group, "c or d and a number of rotations, of at most 128 elements, such as c4, c8 or d4"),
     "fields": either(WIDTH, several(WIDTH)),
+    "scalar_fields": whole(0, 16384),
     "depth": COUNT,
     "depths": several(COUNT),
     "heads": either(COUNT, several(COUNT)),

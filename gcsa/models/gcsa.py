@@ -3,7 +3,8 @@
 Group Convolutional Self-Attention for Roto-Translation Equivariance in ViTs (Zaheer, Holston, Park): a lifting
 stem, then blocks of group convolutional self-attention on one resolution, and an invariant head. `gcsa_tiny` is
 for 28 x 28, `gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224; `gcsa_linear_*` estimate the attention by random
-features, exactly equivariant all the same. `gcsa_ocr_*` are encoders of text lines 40 pixels high and of any length
+features, exactly equivariant all the same. `gcsa_pooled_*` pool over the group behind the stem: their blocks are on scalar
+fields, which is the faster and the better where texture or shape decides (docs/adr/0018). `gcsa_ocr_*` are encoders of text lines 40 pixels high and of any length
 (gcsa.ocr).
 """
 
@@ -20,6 +21,9 @@ from gcsa.layers.block import Block, Stem
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups
 
+OF_SCALAR_FIELDS: dict[str, Any] = dict(kernel_size=1, separable=False, kv_stride=1)
+"""The convolutions of blocks on scalar fields: a larger filter of theirs may not tell directions apart."""
+
 
 class GCSA(Isotropic):
     """Isotropic G-CSA transformer.
@@ -28,7 +32,9 @@ class GCSA(Isotropic):
         num_classes, in_chans, head_fields, global_pool, drop_rate, centred, img_size: as in `Backbone`.
         group: "c" or "d" and a number of rotations.
         fields: regular fields C; the width in channels is |H| C.
-        depth, heads: blocks, and attention heads (must divide `fields`).
+        scalar_fields: where above 0, the stem ends in a `GroupPooling`, and the blocks are on that many scalar fields.
+            Features are then (B, scalar_fields, H / s, W / s) and turn with the image.
+        depth, heads: blocks, and attention heads (must divide the fields of the blocks).
         stem_strides: one convolution each; images must be multiples of their product.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
         basis: of the k x k filters, as in `SteerableConv2d`.
@@ -39,8 +45,9 @@ class GCSA(Isotropic):
             are None, so radius="all" and layer_scale=0 say what None does elsewhere.
 
     Raises:
-        ValueError: an argument that no layer takes, or of a wrong type or range; in forward, an image whose sides are
-            no multiples of the strides, or whose map is smaller than the radius.
+        ValueError: an argument that no layer takes, or of a wrong type or range; larger filters together with
+            scalar_fields; in forward, an image whose sides are no multiples of the strides, or whose map is smaller than
+            the radius.
     """
 
     def __init__(
@@ -49,6 +56,7 @@ class GCSA(Isotropic):
         in_chans: int = 3,
         group: str = "c8",
         fields: int = 12,
+        scalar_fields: int = 0,
         depth: int = 4,
         heads: int = 2,
         stem_strides: Sequence[int] = (2, 2),
@@ -79,17 +87,25 @@ class GCSA(Isotropic):
             "low_pass": low_pass,
             "separable": stem_separable,
             "positions": positions,
+            "scalar_fields": scalar_fields,
             **conv,
         }
+        width, fibre = (scalar_fields, make_group("c1")) if scalar_fields else (fields, h)
+        for key, only in OF_SCALAR_FIELDS.items() if scalar_fields else ():
+            if block.setdefault(key, only) != only:
+                raise ValueError(
+                    f"{key}={block[key]} is for regular fields: set {key}={only}, or leave out scalar_fields"
+                )
         block = dict(proj_drop=proj_drop_rate, **conv, **block, **factory)
         super().__init__(
             h,
             lambda: Stem(in_chans, fields, h, stem_strides, **stem, **factory),
-            lambda rate: Block(fields, heads, h, drop_path=rate, **block),
-            fields,
+            lambda rate: Block(width, heads, fibre, drop_path=rate, **block),
+            width,
             depth,
             total_stride(stem_strides),
             drop_path_rate,
+            scalar=scalar_fields > 0,
             num_classes=num_classes,
             in_chans=in_chans,
             head_fields=head_fields,
@@ -103,6 +119,18 @@ class GCSA(Isotropic):
 
 TINY: dict[str, Any] = dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2)
 SMALL: dict[str, Any] = dict(fields=16, depth=6, heads=4, stem_strides=(2, 2, 1, 2), head_fields=128, mlp_ratio=2)
+POOLED: dict[str, Any] = dict(
+    fields=16,
+    scalar_fields=96,
+    depth=4,
+    heads=4,
+    stem_strides=(2, 2, 2),
+    stem_fields=(24, 8),
+    stem_separable=True,
+    stem_norm="batch",
+    low_pass=False,
+    mlp_ratio=2,
+)
 
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).
 SIZES: dict[str, dict[str, Any]] = {
@@ -111,6 +139,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "gcsa_base": dict(fields=128, depth=12, heads=8, stem_strides=(4, 4), separable=True, layer_scale=1e-4),
     "gcsa_linear_tiny": dict(TINY, attention="linear"),
     "gcsa_linear_small": dict(SMALL, attention="linear"),
+    "gcsa_pooled_small": POOLED,
     "gcsa_ocr_tiny": dict(fields=23, depth=3, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
     "gcsa_ocr_small": dict(fields=34, depth=6, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
 }
@@ -122,6 +151,7 @@ default_cfgs = with_groups(
         "gcsa_base": default_cfg((3, 224, 224), 16),
         "gcsa_linear_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
         "gcsa_linear_small": default_cfg((3, 96, 96), 8, num_classes=2),
+        "gcsa_pooled_small": default_cfg((3, 96, 96), 8, num_classes=2),
         "gcsa_ocr_tiny": default_cfg((1, 40, 480), 8),
         "gcsa_ocr_small": default_cfg((1, 40, 480), 8),
     },
@@ -131,9 +161,11 @@ default_cfgs = with_groups(
 
 def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GCSA:
     arguments = {**SIZES[size], "group": group, **kwargs}
+    order, heads = make_group(arguments["group"]).order, 1 if arguments.get("scalar_fields") else SIZES[size]["heads"]
     if "fields" not in kwargs:
-        order = make_group(arguments["group"]).order
-        arguments["fields"] = fields_for(SIZES[size]["fields"], order, SIZES[size]["heads"])
+        arguments["fields"] = fields_for(SIZES[size]["fields"], order, heads)
+    if "stem_fields" not in kwargs and "stem_fields" in arguments:
+        arguments["stem_fields"] = tuple(fields_for(fields, order, 1) for fields in arguments["stem_fields"])
     feature_cfg = features_of(arguments["depth"])
     return build_model_with_cfg(GCSA, name, pretrained, feature_cfg=feature_cfg, **arguments)
 
@@ -286,6 +318,36 @@ def gcsa_linear_small_d4(pretrained: bool = False, **kwargs: Any) -> GCSA:
 def gcsa_linear_small_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
     """`gcsa_linear_small` of d8."""
     return _create("gcsa_linear_small_d8", "gcsa_linear_small", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pooled_small(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """For 96 x 96 images whose texture or shape decides: attention between scalar fields."""
+    return _create("gcsa_pooled_small", "gcsa_pooled_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pooled_small_c4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_pooled_small` of c4."""
+    return _create("gcsa_pooled_small_c4", "gcsa_pooled_small", "c4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pooled_small_c8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_pooled_small` of c8."""
+    return _create("gcsa_pooled_small_c8", "gcsa_pooled_small", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pooled_small_d4(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_pooled_small` of d4."""
+    return _create("gcsa_pooled_small_d4", "gcsa_pooled_small", "d4", pretrained, kwargs)
+
+
+@register_model
+def gcsa_pooled_small_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_pooled_small` of d8."""
+    return _create("gcsa_pooled_small_d8", "gcsa_pooled_small", "d8", pretrained, kwargs)
 
 
 @register_model

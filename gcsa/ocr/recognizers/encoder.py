@@ -8,6 +8,7 @@ import timm
 from torch import Tensor, nn
 
 from gcsa.baselines.crnn import CRNN
+from gcsa.models.backbone import Backbone
 from gcsa.models.create import check_options, create_model
 
 
@@ -28,6 +29,10 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
                 f"unknown encoder {str(name)[:60]!r}: choose one of {choices} or any of timm.list_models()"
             )
         encoder = create_model(name, in_chans=1, num_classes=0, **options)
+        if isinstance(encoder, Backbone) and encoder.feature_kind != "regular":
+            raise ValueError(
+                f"encoder {name!r} has scalar fields, which do not tell which way up a line is: leave out scalar_fields"
+            )
         # Only features are used, and parameters that get no gradient stop distributed training.
         encoder.head = NoHead()
         return encoder
