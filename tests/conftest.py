@@ -1,10 +1,14 @@
 """Fixtures of all tests: a cache of kernel tables of their own, a fixed seed, and no log files left open."""
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
-import torch
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # processes of several threads each, side by side, slow one another tenfold
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+import torch  # which reads it
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -25,7 +25,7 @@ def errors(model: Backbone, image: torch.Tensor) -> dict[str, float]:
     turned = torch.cat([act(image, model.group, g, "image") for g in exact])
     features = model.forward_features(turned)
     logits = model.forward_head(features)
-    upright = [act(features[:1], model.group, g, "regular") for g in exact]
+    upright = [act(features[:1], model.group, g, model.feature_kind) for g in exact]
     return {
         "logits": max(relative_error(logits[i], logits[0]) for i in range(len(exact))),
         "features": max(relative_error(features[i], upright[i][0]) for i in range(len(exact))),

@@ -1,12 +1,12 @@
-"""Works through a list of training runs, several side by side if asked; what is finished is not run again.
+"""Works through lists of training runs, several side by side if asked; what is finished is not run again.
 
-    python -m benchmarks.learning.queue pcam_trials --jobs 2
+    python -m benchmarks.learning.queue pcam_systems plankton_systems --jobs 2
 
 A list is a YAML file in this folder: `folder`, below docs/results/, for the results; `seeds`; `common`, overrides of all
-runs; and `runs`, a name for each with its own overrides. The first seed of all runs comes before the second of any. A run
-is `python train.py` with these overrides in outputs/queue/FOLDER/seedN/NAME, from where a run that was stopped is resumed.
-Its result, FOLDER/seedN/NAME.json, is results.json, the commit of every start, and the curve: the training loss and each
-validation metric by epoch. `fit_seconds` are those since the last start.
+runs; and `runs`, a name for each with its own overrides. The lowest seed of all runs comes before the next of any, and
+those of `once` have the first alone. A run is `python train.py` with these overrides in outputs/queue/FOLDER/seedN/NAME, from
+where a run that was stopped is resumed. Its result, FOLDER/seedN/NAME.json, is results.json, the commit of every start, and the
+curve: the training loss and each validation metric by epoch. `fit_seconds` are those since the last start.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ class Listed:
     overrides: tuple[str, ...]
 
     @property
+    def seed(self) -> int:
+        return int(self.folder.rpartition("seed")[2])
+
+    @property
     def output(self) -> Path:
         """Where it trains."""
         return ROOT / "outputs/queue" / self.folder / self.name
@@ -54,6 +58,8 @@ def read_list(path: Path) -> Iterator[Listed]:
     content = yaml.safe_load(path.read_text())
     for seed in content["seeds"]:
         for name, overrides in content["runs"].items():
+            if name in content.get("once", ()) and seed != content["seeds"][0]:
+                continue
             yield Listed(f"{content['folder']}/seed{seed}", name, (*content["common"], *overrides, f"seed={seed}"))
 
 
@@ -104,12 +110,13 @@ def work(run: Listed, threads: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("list", choices=LISTS)
+    parser.add_argument("lists", nargs="+", choices=LISTS, metavar="list", help=", ".join(LISTS))
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each")
     parsed = parser.parse_args()
+    runs = sorted((run for name in parsed.lists for run in read_list(LISTS[name])), key=lambda run: run.seed)
     with ThreadPoolExecutor(parsed.jobs) as pool:
-        for line in pool.map(lambda run: work(run, parsed.threads), read_list(LISTS[parsed.list])):
+        for line in pool.map(lambda run: work(run, parsed.threads), runs):
             print(line, flush=True)
 
 

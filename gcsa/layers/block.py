@@ -173,7 +173,6 @@ class Stem(nn.Module):
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_whole(in_chans=in_chans)
-        check_whole(0, scalar_fields=scalar_fields)
         check_sequence(stem_strides=strides)
         further = len(strides) - 1
         if widths is None:

@@ -18,6 +18,7 @@ from timm.models import build_model_with_cfg, register_model
 
 from gcsa.groups import group as make_group
 from gcsa.layers.block import Block, Stem
+from gcsa.layers.checks import check_heads, check_whole
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups
 
@@ -78,6 +79,7 @@ class GCSA(Isotropic):
         dtype: torch.dtype | None = None,
         **block: Any,
     ) -> None:
+        check_whole(0, scalar_fields=scalar_fields)
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
@@ -91,6 +93,7 @@ class GCSA(Isotropic):
             **conv,
         }
         width, fibre = (scalar_fields, make_group("c1")) if scalar_fields else (fields, h)
+        check_heads(width, heads, "scalar_fields" if scalar_fields else "fields")
         for key, only in OF_SCALAR_FIELDS.items() if scalar_fields else ():
             if block.setdefault(key, only) != only:
                 raise ValueError(

@@ -12,7 +12,15 @@ from gcsa.layers.steerable import SteerableConv2d
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 SIZES = [f"gcsa_{family}{size}" for family in ("", "pyramid_") for size in ("tiny", "small", "base")]
-SIZES += ["gcsa_linear_tiny", "gcsa_linear_small", "gcnn_tiny", "gcnn_small", "gsa_tiny", "gsa_small"]
+SIZES += [
+    "gcsa_linear_tiny",
+    "gcsa_linear_small",
+    "gcnn_tiny",
+    "gcnn_small",
+    "gsa_tiny",
+    "gsa_small",
+    "gcsa_pooled_small",
+]
 ONE_GROUP = ["gcsa_ocr_small", "gcsa_ocr_tiny", "z2sa_tiny"]
 
 
@@ -29,7 +37,8 @@ def test_registered_names() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_name_decides_the_group(name: str) -> None:
     model = timm.create_model(name, device="meta")
-    groups = {m.group.name for m in model.modules() if isinstance(m, SteerableConv2d)}
+    layers = model.stem if model.feature_kind == "image" else model  # scalar fields are of the trivial group
+    groups = {m.group.name for m in layers.modules() if isinstance(m, SteerableConv2d)}
     assert groups == {model.group.name}
     if name not in SIZES + ONE_GROUP:
         assert name.endswith("_" + model.group.name)
@@ -44,13 +53,16 @@ def test_the_name_decides_the_group(name: str) -> None:
         ("gcnn_tiny", 50e3, 100e3),
         ("gcnn_small", 0.3e6, 2e6),
         ("gcsa_pyramid_small", 8e6, 16e6),
+        ("gcsa_pooled_small", 0.3e6, 2e6),
     ],
 )
 def test_parameter_budgets(name: str, least: float, most: float) -> None:
     assert least < parameters(name) <= most
 
 
-@pytest.mark.parametrize("size", ["gcsa_tiny", "gcsa_small", "gcsa_base", "gcnn_tiny", "gcnn_small"])
+@pytest.mark.parametrize(
+    "size", ["gcsa_tiny", "gcsa_small", "gcsa_base", "gcsa_pooled_small", "gcnn_tiny", "gcnn_small"]
+)
 def test_groups_have_about_the_same_budget(size: str) -> None:
     counts = [parameters(f"{size}_{group}") for group in ("c4", "c8", "d4", "d8")]
     assert max(counts) < 1.3 * min(counts)

@@ -15,6 +15,7 @@ BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8")
 # Fewer blocks and fields, for speed; stem, head, group and kinds of layers are those of the model.
 THIN: dict[str, dict[str, Any]] = {
     "gcsa_pyramid": dict(depths=(1, 1, 1, 1), fields=(4, 4, 8, 8), heads=(1, 1, 2, 2)),
+    "gcsa_pooled": dict(depth=1, fields=4, scalar_fields=8, stem_fields=(4, 4)),
     "gcsa": dict(depth=1, fields=8),
     "gcnn": dict(depth=1, fields=4),
     "gsa": dict(depth=1, fields=4),
@@ -42,8 +43,8 @@ def errors(model: Backbone, x: Tensor) -> dict[str, float]:
     with torch.no_grad():
         features, stages = model.forward_intermediates(torch.cat([act(x, model.group, g, "image") for g in exact]))
         outputs: dict[str, tuple[Tensor, Kind]] = {"logits": (model.forward_head(features), "invariant")}
-        outputs["features"] = (features, "regular")
-        outputs |= {f"stage {i}": (stage, "regular") for i, stage in enumerate(stages)}
+        outputs["features"] = (features, model.feature_kind)
+        outputs |= {f"stage {i}": (stage, model.feature_kind) for i, stage in enumerate(stages)}
     found = {}
     for name, (output, kind) in outputs.items():
         first, *others = output.chunk(len(exact))
@@ -83,7 +84,16 @@ def test_the_thin_models_are_of_the_registered_group(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gcsa_tiny", "gcsa_small", "gcsa_pyramid_tiny", "gcsa_pyramid_small", "gcsa_linear_tiny", "gcnn_tiny"]
+    "name",
+    [
+        "gcsa_tiny",
+        "gcsa_small",
+        "gcsa_pyramid_tiny",
+        "gcsa_pyramid_small",
+        "gcsa_pooled_small",
+        "gcsa_linear_tiny",
+        "gcnn_tiny",
+    ],
 )
 def test_a_broken_model_is_found(name: str) -> None:
     model = create(name, **({} if name == "gcnn_tiny" else dict(layer_scale=0)))
@@ -99,7 +109,9 @@ def test_logits_depend_on_the_image() -> None:
     assert relative_error(a, b) > 1e-2
 
 
-@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_tiny_d8", "gcsa_pyramid_tiny", "gcsa_linear_tiny", "gcnn_tiny"])
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gcsa_tiny_d8", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny"]
+)
 def test_regularised(name: str) -> None:
     depths = dict(depths=(1, 1, 1, 1)) if "pyramid" in name else {}
     model = create(name, **depths, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
@@ -112,7 +124,7 @@ def test_sizes(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("group", ["c2", "c6", "c16", "d1", "d2", "d6"])
-@pytest.mark.parametrize("family", ["gcsa_tiny", "gcsa_pyramid_tiny"])
+@pytest.mark.parametrize("family", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small"])
 def test_other_groups_by_keyword(family: str, group: str) -> None:
     model = create(family, group=group)
     assert model.group.name == group

@@ -49,13 +49,28 @@ def test_every_run_of_a_list_has_a_config_and_a_model(name: str, tmp_path: Path)
 
 def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:
     path = tmp_path / "list.yaml"
-    path.write_text("{folder: a, seeds: [0, 3], common: [test=false], runs: {one: [model=gcnn_tiny], two: []}}")
+    path.write_text(
+        "{folder: a, seeds: [0, 3], common: [test=false], once: [two], runs: {one: [model=gcnn_tiny], two: []}}"
+    )
     assert list(read_list(path)) == [
         Listed("a/seed0", "one", ("test=false", "model=gcnn_tiny", "seed=0")),
         Listed("a/seed0", "two", ("test=false", "seed=0")),
         Listed("a/seed3", "one", ("test=false", "model=gcnn_tiny", "seed=3")),
-        Listed("a/seed3", "two", ("test=false", "seed=3")),
     ]
+
+
+def test_lists_take_turns_by_seed(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "two"):
+        path = root / f"{name}.yaml"
+        path.write_text(f"{{folder: {name}, seeds: [9, 10], common: [], runs: {{run: []}}}}")
+        monkeypatch.setitem(LISTS, name, path)
+    monkeypatch.setattr(queue, "work", lambda run, threads: f"{run.folder} on {threads}")
+    monkeypatch.setattr(sys, "argv", ["queue", "one", "two", "--threads", "3"])
+    queue.main()
+    order = ["one/seed9 on 3", "two/seed9 on 3", "one/seed10 on 3", "two/seed10 on 3"]
+    assert capsys.readouterr().out.splitlines() == order
 
 
 def test_a_stopped_run_is_resumed_and_a_finished_one_left(root: Path) -> None:

@@ -20,6 +20,7 @@ MODELS = {
     "gcsa_small": 32,
     "gcsa_linear_tiny": 28,
     "gcsa_pyramid_tiny": 64,
+    "gcsa_pooled_small": 32,
 }
 """Pixels a side of small images for each."""
 TOLERANCE = {torch.bfloat16: 4 * 2**-8, torch.float16: 4 * 2**-11}

@@ -1,0 +1,74 @@
+"""Blocks on scalar fields: what gcsa_pooled_small has that no other family has."""
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+
+from gcsa.export import fold
+from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.backbone import Backbone
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.testing import assert_equivariant, assert_invariant, randomize
+
+SMALL: dict[str, Any] = dict(fields=4, scalar_fields=8, depth=1, stem_fields=(4, 4))
+
+
+def network(group: str = "d4", **options: Any) -> Backbone:
+    """With running statistics that are not those it began with."""
+    model = randomize(timm.create_model("gcsa_pooled_small", group=group, **{**SMALL, **options})).train()
+    model(3 * torch.randn(4, 3, 32, 32) + 1)
+    return model.eval()
+
+
+@pytest.mark.parametrize(
+    "options", [dict(basis="full"), dict(positions=True, centred=True, head_fields=4), dict(radius=1)]
+)
+@pytest.mark.parametrize("group", ["c4", "d4"])
+def test_invariant(group: str, options: dict[str, Any]) -> None:
+    """In train and eval mode, float64 and float32."""
+    assert_invariant(network(group, **options), torch.randn(2, 3, 32, 32), group)
+
+
+def test_larger_filters_of_scalar_fields_tell_directions_apart() -> None:
+    """Which is why they are refused."""
+    model: Any = network()
+    model.stages[0].attn.q = SteerableConv2d(8, 8, 3, "c1")
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(model, torch.randn(2, 3, 32, 32), "d4", "image", "invariant")
+
+
+def test_features_are_scalar_maps() -> None:
+    model, x = network(), torch.randn(2, 3, 32, 48)
+    features = model.forward_features(x)
+    assert features.shape == (2, model.num_features, 4, 6) == (2, 8, 4, 6)
+    assert model.feature_info[0]["num_chs"] == 8
+    assert torch.allclose(model.forward_features(x.rot90(1, (2, 3))), features.rot90(1, (2, 3)), atol=1e-5)
+
+
+def test_folded() -> None:
+    model, x = network(positions=True), torch.randn(2, 3, 40, 48)
+    assert torch.allclose(fold(model)(x), model(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("size", ["gcsa_pooled_small", "gcsa_tiny"])
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (dict(kernel_size=3), "kernel_size=3 is for regular fields: set kernel_size=1, or leave out scalar_fields"),
+        (dict(separable=True), "separable=True is for regular fields: set separable=False"),
+        (dict(kv_stride=2), "kv_stride=2 is for regular fields: set kv_stride=1"),
+        (dict(heads=5), "heads=5 does not divide scalar_fields=8"),
+        (dict(scalar_fields=-1), "scalar_fields must be 0 or more, not -1"),
+        (dict(scalar_fields=8.0), "scalar_fields must be a whole number, not 8.0"),
+    ],
+)
+def test_bad_arguments(size: str, arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        timm.create_model(size, **{"scalar_fields": 8, **arguments})
+
+
+def test_a_text_recogniser_needs_regular_fields() -> None:
+    with pytest.raises(ValueError, match=r"encoder 'gcsa_ocr_tiny' has scalar fields.*leave out scalar_fields"):
+        CTCRecognizer("ab", scalar_fields=8, separable=False)
