@@ -1,12 +1,13 @@
 """Side-by-side timing: both sides in turn within one run, median and spread, written as JSON with the machine.
 
-On a GPU where there is one, else on the CPU.
+On a GPU where there is one, else on the CPU. Nothing is written where other processes kept the machine busy.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +22,21 @@ from gcsa.training.results import git_commit, machine, write_json
 
 RESULTS = Path(__file__).parent / "results"
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+MOST_OTHERS = 0.1
+"""Cores that other processes may use, on average, while a benchmark runs."""
+
+
+def clock() -> tuple[float, float]:
+    """Seconds since some moment, and those that other processes have computed, on all cores, since another (Linux)."""
+    ticks = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+    idle = ticks[3] + ticks[4]
+    own = os.times()
+    all_processes = (sum(ticks[:8]) - idle) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic(), all_processes - own.user - own.system - own.children_user - own.children_system
+
+
+timed: list[tuple[float, float]] = []
+"""How long each group of timings took, and what other processes computed meanwhile, in seconds."""
 
 
 def milliseconds(run: Callable[[], object]) -> float:
@@ -40,11 +56,14 @@ def milliseconds(run: Callable[[], object]) -> float:
 def alternate(sides: dict[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, dict[str, float]]:
     """Times each side `repeats` times, taking turns so that both meet the same load; milliseconds."""
     times: dict[str, list[float]] = {name: [] for name in sides}
+    began, before = clock()
     for i in range(warm_up + repeats):
         for name, run in sides.items():
             time_taken = milliseconds(run)
             if i >= warm_up:
                 times[name].append(time_taken)
+    now, after = clock()
+    timed.append((now - began, after - before))
     return {
         name: {"median_ms": statistics.median(values), "min_ms": min(values), "max_ms": max(values)}
         for name, values in times.items()
@@ -139,8 +158,13 @@ def arguments(
 
 
 def save(name: str, content: dict[str, Any]) -> None:
-    """Writes results/<name>.json with commit and machine, and prints the numbers."""
+    """Prints the numbers and writes results/<name>.json with commit and machine; ends with status 2, and writes nothing,
+    where other processes used more than `MOST_OTHERS` cores during timings."""
     RESULTS.mkdir(exist_ok=True)
     for key, value in content.items():
         print(f"{key}: {value}")
+    others = sum(seconds for _, seconds in timed) / max(sum(wall for wall, _ in timed), 1)
+    if others > MOST_OTHERS:
+        print(f"{name}.json was not written, for other processes used {others:.2f} cores: stop them, and run again")
+        raise SystemExit(2)
     print(write_json(RESULTS / f"{name}.json", {**content, "commit": git_commit(), "machine": machine()}))

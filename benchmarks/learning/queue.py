@@ -3,8 +3,8 @@
     python -m benchmarks.learning.queue pcam_systems plankton_systems --jobs 2
 
 A list is a YAML file in this folder: `folder`, below docs/results/, for the results; `seeds`; `common`, overrides of all
-runs; and `runs`, a name for each with its own overrides. The lowest seed of all runs comes before the next of any, and
-those of `once` have the first alone. A run is `python train.py` with these overrides in outputs/queue/FOLDER/seedN/NAME, from
+runs; `runs`, a name for each with its own overrides; and `once`, the names of those that run with the first seed alone. The
+lowest seed of all runs comes before the next of any. A run is `python train.py` with these overrides in outputs/queue/FOLDER/seedN/NAME, from
 where a run that was stopped is resumed. Its result, FOLDER/seedN/NAME.json, is results.json, the commit of every start, and the
 curve: the training loss and each validation metric by epoch. `fit_seconds` are those since the last start.
 """
@@ -56,9 +56,12 @@ class Listed:
 def read_list(path: Path) -> Iterator[Listed]:
     """The runs of the list at `path`, the most worth knowing first."""
     content = yaml.safe_load(path.read_text())
+    once = content.get("once", [])
+    if unknown := set(once) - set(content["runs"]):
+        raise ValueError(f"{path}: once names {sorted(unknown)}, which are not among its runs")
     for seed in content["seeds"]:
         for name, overrides in content["runs"].items():
-            if name in content.get("once", ()) and seed != content["seeds"][0]:
+            if name in once and seed != content["seeds"][0]:
                 continue
             yield Listed(f"{content['folder']}/seed{seed}", name, (*content["common"], *overrides, f"seed={seed}"))
 

@@ -108,9 +108,11 @@ def trials() -> str:
 
 
 def learning_curves(data: str) -> dict[str, dict[float, float]]:
-    """Time in epochs of the ViT to validation accuracy, the mean over the seeds."""
+    """Time in epochs of the ViT to validation accuracy, the mean over the seeds, of the systems with shifts."""
     curves = {}
     for name, runs in load_seeds(f"learning/{data}").items():
+        if not name.endswith("+shifts"):
+            continue
         epochs = zip(*(run["curve"]["val/accuracy"] for run in runs), strict=True)
         curves[name] = {step_ratio(data, name) * i: mean(accuracies) for i, accuracies in enumerate(epochs, 1)}
     return curves

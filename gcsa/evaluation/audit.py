@@ -24,7 +24,7 @@ class StageError:
     """Relative equivariance errors of one stage's features, as "regular" fields or as scalar "image" fields.
 
     `exact` is the largest over the exact elements; `at_45` is for smooth images turned by 45 degrees, of the spatial
-    mean of the features and relative to its spread over the images; None where the group does not hold that turn.
+    mean of the features and relative to its spread over the images; None for regular fields of a group without it.
     """
 
     stage: int

@@ -92,7 +92,7 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     for axis, curve in (("x", report.shift_x), ("y", report.shift_y)):
         screen.add_row(f"shifts to {max(curve.positions)} px in {axis}: worst accuracy", f"{min(curve.accuracy):.2%}")
     screen.add_section()
-    elements = f"exact elements of {group.name}" if kind == "regular" else "quarter turns"
+    elements = f"exact elements of {group.name}" if getattr(model, "group", None) == group else "quarter turns"
     exact = max(report.invariance.values())
     screen.add_row(f"invariance error, {elements}", f"{exact:.1e}", f"{report.smooth_turn_45:.1e}", end_section=True)
     screen.add_row("equivariance error of features" + ("" if kind == "regular" else " as scalar fields"))

@@ -72,9 +72,8 @@ class GroupPooling(nn.Module):
     6.3): (B, H, W, N, C) to scalar fields (B, H, W, 1, out_fields).
 
     A scalar field turns with the image, and its values stay what they are. So behind this layer a linear map of the
-    channels and attention between positions are equivariant whatever their weights, and a number says as much as the
-    N of a regular field: what is the same in every pose is held once. What is lost is how the directions at one place
-    lie to those at another.
+    channels and attention between positions are equivariant whatever their weights, and a feature is one number a
+    position instead of N. What is lost is how the directions at one place lie to those at another.
     """
 
     def __init__(

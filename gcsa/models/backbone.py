@@ -11,7 +11,7 @@ from timm.models import checkpoint_seq
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
-from gcsa.groups import Group, group as make_group
+from gcsa.groups import Group
 from gcsa.layers.attention.attend import GroupAttention
 from gcsa.layers.attention.relative_self_attention import RelativeSelfAttention
 from gcsa.layers.basis import fill_buffers
@@ -44,9 +44,10 @@ class Backbone(nn.Module):
 
     A subclass gives the functions that build the stem and the stages, the last of which ends in `fields` fields, once
     the arguments are checked; `feature_info` describes each stage as timm does. Features are public as (B, N * C, H, W),
-    group-major; as (B, C, H, W) where `scalar`, for stages that end in scalar fields (`GroupPooling`).
+    group-major, N being the order of `fibre`.
 
     Args:
+        fibre: the group whose elements index the fields of the stages: `group` itself (None), or c1 for scalar fields.
         num_classes: 0 for none.
         head_fields: fields of the 1 x 1 group convolution in front of the pooling (0: no such layer).
         global_pool: "avg", "max" (over the group), or "" for the unpooled map, without classes.
@@ -56,7 +57,7 @@ class Backbone(nn.Module):
 
     Attributes:
         num_features: channels of `forward_features`.
-        feature_kind: how they move with the image, as in `gcsa.testing`: "regular", or "image" where `scalar`.
+        feature_kind: how they move with the image, as in `gcsa.testing`: "regular", or "image" for scalar fields.
         head_hidden_size: numbers in front of the classifier, which are invariant.
         multiple: the total stride, of which both sides of an image must be multiples.
     """
@@ -68,7 +69,7 @@ class Backbone(nn.Module):
         stages: Callable[[], list[nn.Module]],
         feature_info: list[dict[str, Any]],
         fields: int,
-        scalar: bool = False,
+        fibre: Group | None = None,
         num_classes: int = 1000,
         in_chans: int = 3,
         head_fields: int = 0,
@@ -88,8 +89,8 @@ class Backbone(nn.Module):
         self.group = group
         self.group_name = group.name
         self.num_classes, self.in_chans = num_classes, in_chans
-        fibre = make_group("c1") if scalar else group
-        self.feature_kind = "image" if scalar else "regular"
+        fibre = fibre or group
+        self.feature_kind = "regular" if fibre == group else "image"
         self.num_features = fields * fibre.order
         self.multiple = feature_info[-1]["reduction"]
         self.feature_info = feature_info
@@ -220,15 +221,15 @@ class Isotropic(Backbone):
         depth: int,
         stride: int,
         drop_path_rate: float,
-        scalar: bool = False,
+        fibre: Group | None = None,
         **options: Any,
     ) -> None:
         check_whole(fields=fields, depth=depth, stride=stride)
         check_rate(drop_path_rate=drop_path_rate)
         rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-        channels = fields if scalar else fields * group.order
+        channels = fields * (fibre or group).order
         info = [dict(num_chs=channels, reduction=stride, module=f"stages.{i}") for i in range(depth)]
-        super().__init__(group, stem, lambda: [block(rate) for rate in rates], info, fields, scalar, **options)
+        super().__init__(group, stem, lambda: [block(rate) for rate in rates], info, fields, fibre, **options)
 
 
 def height_and_width(img_size: int | tuple[int, int]) -> tuple[int, int]:

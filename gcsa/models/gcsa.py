@@ -3,9 +3,8 @@
 Group Convolutional Self-Attention for Roto-Translation Equivariance in ViTs (Zaheer, Holston, Park): a lifting
 stem, then blocks of group convolutional self-attention on one resolution, and an invariant head. `gcsa_tiny` is
 for 28 x 28, `gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224; `gcsa_linear_*` estimate the attention by random
-features, exactly equivariant all the same. `gcsa_pooled_*` pool over the group behind the stem: their blocks are on scalar
-fields, which is the faster and the better where texture or shape decides (docs/adr/0018). `gcsa_ocr_*` are encoders of text lines 40 pixels high and of any length
-(gcsa.ocr).
+features, exactly equivariant all the same. `gcsa_pooled_*` pool over the group behind the stem, so that their blocks
+are on scalar fields (docs/adr/0018). `gcsa_ocr_*` are encoders of text lines 40 pixels high and of any length (gcsa.ocr).
 """
 
 from __future__ import annotations
@@ -34,7 +33,9 @@ class GCSA(Isotropic):
         group: "c" or "d" and a number of rotations.
         fields: regular fields C; the width in channels is |H| C.
         scalar_fields: where above 0, the stem ends in a `GroupPooling`, and the blocks are on that many scalar fields.
-            Features are then (B, scalar_fields, H / s, W / s) and turn with the image.
+            Features are then (B, scalar_fields, H / s, W / s) and turn with the image. Such blocks have 1 x 1
+            convolutions, so without `positions` or a `radius` they do not know where anything is; "spatial" and "group"
+            attention are the same, and so are global_pool "avg" and "max".
         depth, heads: blocks, and attention heads (must divide the fields of the blocks).
         stem_strides: one convolution each; images must be multiples of their product.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
@@ -96,9 +97,7 @@ class GCSA(Isotropic):
         check_heads(width, heads, "scalar_fields" if scalar_fields else "fields")
         for key, only in OF_SCALAR_FIELDS.items() if scalar_fields else ():
             if block.setdefault(key, only) != only:
-                raise ValueError(
-                    f"{key}={block[key]} is for regular fields: set {key}={only}, or leave out scalar_fields"
-                )
+                raise ValueError(f"{key}={block[key]} is for regular fields: set {key}={only} or scalar_fields=0")
         block = dict(proj_drop=proj_drop_rate, **conv, **block, **factory)
         super().__init__(
             h,
@@ -108,7 +107,7 @@ class GCSA(Isotropic):
             depth,
             total_stride(stem_strides),
             drop_path_rate,
-            scalar=scalar_fields > 0,
+            fibre=fibre,
             num_classes=num_classes,
             in_chans=in_chans,
             head_fields=head_fields,
@@ -164,7 +163,10 @@ default_cfgs = with_groups(
 
 def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GCSA:
     arguments = {**SIZES[size], "group": group, **kwargs}
-    order, heads = make_group(arguments["group"]).order, 1 if arguments.get("scalar_fields") else SIZES[size]["heads"]
+    order, heads = make_group(arguments["group"]).order, SIZES[size]["heads"]
+    if arguments.get("scalar_fields"):  # which the heads divide, and which have no larger filters
+        heads = 1
+        arguments = {key: value for key, value in arguments.items() if key in kwargs or key not in OF_SCALAR_FIELDS}
     if "fields" not in kwargs:
         arguments["fields"] = fields_for(SIZES[size]["fields"], order, heads)
     if "stem_fields" not in kwargs and "stem_fields" in arguments:

@@ -43,6 +43,16 @@ def test_models_without_a_group_are_held_to_the_quarter_turns():
     assert invariance_error(timm.create_model("gcsa_tiny", group="c1"), images) > 1e-2
 
 
+def test_stages_on_scalar_fields_turn_as_images_do():
+    model = timm.create_model("gcsa_pooled_small", in_chans=1, fields=4, stem_fields=(4, 4), depth=2)  # of 96 channels
+    images = torch.randn(2, 1, 32, 32)
+    stages = stage_errors(model, images)
+    assert [(stage.kind, stage.shape) for stage in stages] == [("image", (96, 4, 4))] * 2
+    assert all(stage.exact < 1e-5 and stage.at_45 is not None for stage in stages)
+    model.stem.convs[0].tables[1] *= 1.5
+    assert all(stage.exact > 1e-3 for stage in stage_errors(model, images))
+
+
 def test_stages_of_other_timm_models_are_taken_for_scalar_fields():
     model = timm.create_model("resnet10t", num_classes=3, in_chans=1)
     stages = stage_errors(model, torch.randn(2, 1, 32, 32))

@@ -38,3 +38,12 @@ def test_report_of_a_plain_network_says_what_it_is():
     for expected in ("untrained", "quarter turns", "as scalar fields", "4,927,186", "accuracy, 40 images [95 %]"):
         assert expected in printed
     assert "untrained" not in text(report, model, trained=True)
+
+
+def test_report_of_scalar_fields_names_the_group():
+    small = dict(fields=4, scalar_fields=8, depth=1, stem_strides=(2, 2), stem_fields=(4,), stem_separable=False)
+    model = timm.create_model("gcsa_pooled_small", num_classes=10, in_chans=1, **small)
+    report = measure(model, create_datamodule("digits"), "val", limit=8, curve_images=8)
+    printed = text(report, model, trained=True)
+    for expected in ("exact elements of d4", "as scalar fields"):
+        assert expected in printed

@@ -40,6 +40,8 @@ def test_the_name_decides_the_group(name: str) -> None:
     layers = model.stem if model.feature_kind == "image" else model  # scalar fields are of the trivial group
     groups = {m.group.name for m in layers.modules() if isinstance(m, SteerableConv2d)}
     assert groups == {model.group.name}
+    if layers is not model:
+        assert {m.group.name for m in model.stages.modules() if isinstance(m, SteerableConv2d)} == {"c1"}
     if name not in SIZES + ONE_GROUP:
         assert name.endswith("_" + model.group.name)
 

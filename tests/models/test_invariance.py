@@ -168,7 +168,9 @@ def test_smaller_groups_are_not_invariant_to_more(group: str) -> None:
         assert_equivariant(model, image(model), "d4", "image", "invariant")
 
 
-@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_linear_tiny", "gcnn_tiny"])
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny"]
+)
 def test_circular_padding_makes_shifts_exact(name: str) -> None:
     model = create(name, padding_mode="circular").double()
     size = (8 if name == "gcsa_pyramid_tiny" else 4) * model.multiple  # the windows fit into the map

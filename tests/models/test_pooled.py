@@ -10,7 +10,7 @@ from gcsa.export import fold
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.backbone import Backbone
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.testing import assert_equivariant, assert_invariant, randomize
+from gcsa.testing import act, assert_equivariant, assert_invariant, randomize, relative_error
 
 SMALL: dict[str, Any] = dict(fields=4, scalar_fields=8, depth=1, stem_fields=(4, 4))
 
@@ -23,12 +23,30 @@ def network(group: str = "d4", **options: Any) -> Backbone:
 
 
 @pytest.mark.parametrize(
-    "options", [dict(basis="full"), dict(positions=True, centred=True, head_fields=4), dict(radius=1)]
+    "options",
+    [
+        dict(basis="full"),
+        dict(positions=True, centred=True, head_fields=4),
+        dict(radius=1, padding_mode="circular"),
+        dict(attention="linear", features=8),
+    ],
 )
 @pytest.mark.parametrize("group", ["c4", "d4"])
 def test_invariant(group: str, options: dict[str, Any]) -> None:
     """In train and eval mode, float64 and float32."""
     assert_invariant(network(group, **options), torch.randn(2, 3, 32, 32), group)
+
+
+@pytest.mark.parametrize("name", timm.list_models("gcsa_*", exclude_filters=["*_[cd][48]", "gcsa_pyramid_*"]))
+def test_every_size_of_one_resolution_takes_scalar_fields(name: str) -> None:
+    """And gcsa_pooled_small goes without."""
+    count = 0 if name == "gcsa_pooled_small" else 8
+    model = randomize(timm.create_model(name, scalar_fields=count, depth=1, heads=4)).eval()
+    assert model.feature_kind == ("image" if count else "regular")
+    x = torch.randn(1, model.in_chans, 2 * model.multiple, 2 * model.multiple)
+    quarter = model.group.rotations // 4
+    features, turned = model.forward_features(x), model.forward_features(act(x, model.group, quarter, "image"))
+    assert relative_error(turned, act(features, model.group, quarter, model.feature_kind)) < 1e-5
 
 
 def test_larger_filters_of_scalar_fields_tell_directions_apart() -> None:
@@ -56,7 +74,7 @@ def test_folded() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (dict(kernel_size=3), "kernel_size=3 is for regular fields: set kernel_size=1, or leave out scalar_fields"),
+        (dict(kernel_size=3), "kernel_size=3 is for regular fields: set kernel_size=1 or scalar_fields=0"),
         (dict(separable=True), "separable=True is for regular fields: set separable=False"),
         (dict(kv_stride=2), "kv_stride=2 is for regular fields: set kv_stride=1"),
         (dict(heads=5), "heads=5 does not divide scalar_fields=8"),
@@ -70,5 +88,6 @@ def test_bad_arguments(size: str, arguments: dict[str, Any], named: str) -> None
 
 
 def test_a_text_recogniser_needs_regular_fields() -> None:
-    with pytest.raises(ValueError, match=r"encoder 'gcsa_ocr_tiny' has scalar fields.*leave out scalar_fields"):
-        CTCRecognizer("ab", scalar_fields=8, separable=False)
+    for name, options in (("gcsa_ocr_tiny", dict(scalar_fields=8)), ("gcsa_pooled_small", {})):
+        with pytest.raises(ValueError, match=rf"encoder '{name}' has scalar fields.*set scalar_fields=0"):
+            CTCRecognizer("ab", name, **options)

@@ -1,10 +1,13 @@
 """benchmark.py: every module that a choice names is there, and wrong choices are named."""
 
+import os
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks import common
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,3 +25,39 @@ def test_unknown_choice_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         runpy.run_path(str(ROOT / "benchmark.py"), run_name="__main__")
     assert exit_.value.code == 2
     assert "'layer'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("timed", "written"), [([], True), ([(0.1, 0.05), (4, 0)], True), ([(2, 2), (2, 0)], False)])
+def test_timings_of_a_busy_machine_are_not_written(
+    timed: list[tuple[float, float]],
+    written: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    monkeypatch.setattr(common, "timed", timed)
+    if written:
+        common.save("name", {"a": 1})
+    else:
+        with pytest.raises(SystemExit) as exit_:
+            common.save("name", {"a": 1})
+        assert exit_.value.code == 2
+        assert "name.json was not written, for other processes used 0.50 cores" in capsys.readouterr().out
+    assert (tmp_path / "name.json").exists() is written
+
+
+def test_timing_notes_what_others_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = iter([(100.0, 7.0), (110.0, 12.0)])
+    monkeypatch.setattr(common, "clock", lambda: next(readings))
+    monkeypatch.setattr(common, "timed", [])
+    common.alternate({"nothing": lambda: None}, 1)
+    assert common.timed == [(10, 5)]
+
+
+def test_the_clock_leaves_out_what_this_process_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = []
+    for own in ((0.0, 0.0, 0.0, 0.0, 0.0), (5.0, 1.0, 1.0, 1.0, 0.0)):
+        monkeypatch.setattr(os, "times", lambda own=own: os.times_result(own))
+        readings.append(common.clock()[1])
+    assert readings[0] - readings[1] == pytest.approx(8, abs=0.9)

@@ -59,6 +59,13 @@ def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:
     ]
 
 
+def test_a_run_that_is_not_there_cannot_run_once(tmp_path: Path) -> None:
+    path = tmp_path / "list.yaml"
+    path.write_text("{folder: a, seeds: [0], common: [], once: [too], runs: {two: []}}")
+    with pytest.raises(ValueError, match=r"once names \['too'\], which are not among its runs"):
+        list(read_list(path))
+
+
 def test_lists_take_turns_by_seed(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,7 +31,7 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
         encoder = create_model(name, in_chans=1, num_classes=0, **options)
         if isinstance(encoder, Backbone) and encoder.feature_kind != "regular":
             raise ValueError(
-                f"encoder {name!r} has scalar fields, which do not tell which way up a line is: leave out scalar_fields"
+                f"encoder {name!r} has scalar fields, which do not tell which way up a line is: set scalar_fields=0"
             )
         # Only features are used, and parameters that get no gradient stop distributed training.
         encoder.head = NoHead()
