@@ -13,7 +13,6 @@ from gcsa.groups import Group
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.basis import ComputedBuffers
 from gcsa.layers.checks import check_positive, check_rate, check_sequence, check_whole
-from gcsa.layers.head import GroupPooling
 from gcsa.layers.norm import FieldNorm, make_norm
 from gcsa.layers.positions import LearnedPositions
 from gcsa.layers.regularize import FieldDropout
@@ -128,6 +127,32 @@ class LowPass(ComputedBuffers):
         taps = self.taps.to(x.dtype).expand(channels, 1, 3, 3)
         image = F.conv2d(image, taps, padding=0 if self.circular else 1, groups=channels)
         return image.permute(0, 2, 3, 1).unflatten(3, x.shape[3:])
+
+
+class GroupPooling(nn.Module):
+    """A 1 x 1 group convolution, a GELU, and the maximum over the group (Cohen & Welling 2016, arXiv:1602.07576, section
+    6.3): (B, H, W, N, C) to scalar fields (B, H, W, 1, out_fields).
+
+    A scalar field turns with the image, and its values stay what they are. So behind this layer a linear map of the
+    channels and attention between positions are equivariant whatever their weights, and a feature is one number a
+    position instead of N. What is lost is how the directions at one place lie to those at another.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        out_fields: int,
+        group: Group,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.expand = SteerableConv2d(fields, out_fields, 1, group, **factory)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to (B, H, W, 1, out_fields)."""
+        return F.gelu(self.expand(x)).amax(3, keepdim=True)
 
 
 class Stem(nn.Module):

@@ -1,4 +1,4 @@
-"""The invariant classifier head, pooling over the group, and the views between the house layout and NCHW."""
+"""The invariant classifier head and the views between the house layout and NCHW."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa.groups import Group
@@ -65,32 +64,6 @@ class CentredMean(nn.Module):
         squared = squared_distances(x.shape[1], x.shape[2], x).flatten()
         weights = torch.softmax(-squared[:, None] * self.sharpness, dim=0)
         return (x.flatten(1, 2) * weights[:, None]).sum(1)
-
-
-class GroupPooling(nn.Module):
-    """A 1 x 1 group convolution, a GELU, and the maximum over the group (Cohen & Welling 2016, arXiv:1602.07576, section
-    6.3): (B, H, W, N, C) to scalar fields (B, H, W, 1, out_fields).
-
-    A scalar field turns with the image, and its values stay what they are. So behind this layer a linear map of the
-    channels and attention between positions are equivariant whatever their weights, and a feature is one number a
-    position instead of N. What is lost is how the directions at one place lie to those at another.
-    """
-
-    def __init__(
-        self,
-        fields: int,
-        out_fields: int,
-        group: Group,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.expand = SteerableConv2d(fields, out_fields, 1, group, **factory)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, N, C) to (B, H, W, 1, out_fields)."""
-        return F.gelu(self.expand(x)).amax(3, keepdim=True)
 
 
 class InvariantHead(nn.Module):

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from gcsa.groups import group
-from gcsa.layers.block import Block, Downsample, FieldMlp, LowPass, Stem
+from gcsa.layers.block import Block, Downsample, FieldMlp, GroupPooling, LowPass, Stem
+from gcsa.layers.head import from_nchw, to_nchw
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = ("c4", "c6", "c8", "d1", "d4")
@@ -124,3 +125,24 @@ def test_no_layer_scale(layer_scale: float | None) -> None:
     block = Block(4, 2, group("c4"), layer_scale=layer_scale)
     assert isinstance(block.scale1, nn.Identity)
     assert isinstance(block.scale2, nn.Identity)
+
+
+class Pooled(nn.Module):
+    """A `GroupPooling` as NCHW users see it, and without its maximum where `broken`."""
+
+    def __init__(self, name: str, broken: bool = False) -> None:
+        super().__init__()
+        self.pool, self.broken = randomize(GroupPooling(5, 3, group(name))), broken
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = from_nchw(x, self.pool.expand.group.order)
+        return to_nchw(self.pool.expand(x)[:, :, :, :1] if self.broken else self.pool(x))
+
+
+@pytest.mark.parametrize("name", ["c4", "c8", "d4"])
+def test_group_pooling_makes_scalar_fields(name: str) -> None:
+    x = torch.randn(2, 5 * group(name).order, 4, 5)
+    assert Pooled(name)(x).shape == (2, 3, 4, 5)
+    assert_equivariant(Pooled(name), x, name, "regular", "image")
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(Pooled(name, broken=True), x, name, "regular", "image")

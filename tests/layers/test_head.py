@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from gcsa.groups import group
-from gcsa.layers.head import CentredMean, GroupPooling, InvariantHead, from_nchw, to_nchw
+from gcsa.layers.head import CentredMean, InvariantHead, from_nchw, to_nchw
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = ("c4", "c8", "d4")
@@ -31,27 +31,6 @@ def test_invariant(name: str, pool: str, hidden_fields: int, centred: bool) -> N
 def test_unpooled_map_moves() -> None:
     head = InvariantHead(5, 0, group("d4"), pool="")
     assert_equivariant(head, torch.randn(2, 40, 4, 4), "d4", "regular", "regular")
-
-
-class Pooled(nn.Module):
-    """A `GroupPooling` as NCHW users see it, and without its maximum where `broken`."""
-
-    def __init__(self, name: str, broken: bool = False) -> None:
-        super().__init__()
-        self.pool, self.broken = randomize(GroupPooling(5, 3, group(name))), broken
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = from_nchw(x, self.pool.expand.group.order)
-        return to_nchw(self.pool.expand(x)[:, :, :, :1] if self.broken else self.pool(x))
-
-
-@pytest.mark.parametrize("name", GROUPS)
-def test_group_pooling_makes_scalar_fields(name: str) -> None:
-    x = torch.randn(2, 5 * group(name).order, 4, 5)
-    assert Pooled(name)(x).shape == (2, 3, 4, 5)
-    assert_equivariant(Pooled(name), x, name, "regular", "image")
-    with pytest.raises(AssertionError, match="not equivariant"):
-        assert_equivariant(Pooled(name, broken=True), x, name, "regular", "image")
 
 
 @pytest.mark.parametrize("size", [(5, 5), (4, 6)])
