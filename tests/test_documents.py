@@ -87,6 +87,8 @@ def test_learning_on_real_images(copy: Path) -> None:
         assert row["a step, of the ViT's"] == "3.00 x"
         assert row["time, in epochs of the ViT"] == "6"
         assert row["best epoch %"] == "75.0"
+    with pytest.raises(ValueError, match=r"pace.json lacks c1_small on pcam: run python -m benchmarks.learning.pace"):
+        training.step_ratio("pcam", "c1_small+turns")
     assert training.learning_curves("pcam") == {"gcsa_small+shifts": {3.0: 0.5, 6.0: 0.75}}
 
 

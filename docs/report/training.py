@@ -79,9 +79,12 @@ def seeds_cells(runs: list[Run]) -> list[str]:
 
 
 def step_ratio(data: str, name: str) -> float:
-    """The time of a training step over that of the ViT, of a system such as "resnet18+turns": augmentation is free."""
-    times = load_benchmark("pace")[data]
-    return times[name.partition("+")[0]]["median_ms"] / times["vit"]["median_ms"]
+    """The time of a training step over that of the ViT, of a system such as "resnet18+turns": augmentation is free.
+    Raises ValueError for a system that was not timed."""
+    times, system = load_benchmark("pace")[data], name.partition("+")[0]
+    if system not in times:
+        raise ValueError(f"pace.json lacks {system} on {data}: run python -m benchmarks.learning.pace --threads 1")
+    return times[system]["median_ms"] / times["vit"]["median_ms"]
 
 
 def learning() -> str:

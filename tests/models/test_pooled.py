@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import peft
 import pytest
 import timm
 import torch
 
+from gcsa.adapters import lora_config
 from gcsa.export import fold
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.backbone import Backbone
@@ -68,6 +70,14 @@ def test_features_are_scalar_maps() -> None:
 def test_folded() -> None:
     model, x = network(positions=True), torch.randn(2, 3, 40, 48)
     assert torch.allclose(fold(model)(x), model(x), atol=1e-6)
+
+
+def test_an_adapter_changes_it_and_keeps_it_invariant() -> None:
+    model, x = network(), torch.randn(2, 3, 32, 32)
+    before = model(x)
+    adapted = randomize(peft.get_peft_model(model, lora_config(model, rank=2))).eval()
+    assert relative_error(adapted(x), before) > 1e-3
+    assert_invariant(adapted, x, "d4")
 
 
 @pytest.mark.parametrize("size", ["gcsa_pooled_small", "gcsa_tiny"])
