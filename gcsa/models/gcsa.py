@@ -327,7 +327,7 @@ def gcsa_linear_small_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
 
 @register_model
 def gcsa_pooled_small(pretrained: bool = False, **kwargs: Any) -> GCSA:
-    """For 96 x 96 images whose texture or shape decides: attention between scalar fields."""
+    """For 96 x 96 images of tissue or small objects: attention between scalar fields."""
     return _create("gcsa_pooled_small", "gcsa_pooled_small", "d4", pretrained, kwargs)
 
 
