@@ -1,6 +1,7 @@
 """Side-by-side timing: both sides in turn within one run, median and spread, written as JSON with the machine.
 
-On a GPU where there is one, else on the CPU. Nothing is written where other processes kept the machine busy.
+On a GPU where there is one, else on the CPU. Timings stand in a folder of their machine, and are not written where other
+processes kept it busy.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import re
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gcsa.commands.memory import keep_freed_memory
 from gcsa.training.results import git_commit, machine, write_json
 
 RESULTS = Path(__file__).parent / "results"
@@ -39,6 +43,15 @@ timed: list[tuple[float, float]] = []
 """How long each group of timings took, and what other processes computed meanwhile, in seconds."""
 
 
+@contextmanager
+def timing() -> Iterator[None]:
+    """Notes in `timed` how long its body takes, and what other processes compute meanwhile."""
+    began, before = clock()
+    yield
+    now, after = clock()
+    timed.append((now - began, after - before))
+
+
 def milliseconds(run: Callable[[], object]) -> float:
     """How long `run` takes, on a GPU by its own events."""
     if DEVICE.type == "cpu":
@@ -56,14 +69,12 @@ def milliseconds(run: Callable[[], object]) -> float:
 def alternate(sides: dict[str, Callable[[], object]], repeats: int, warm_up: int = 2) -> dict[str, dict[str, float]]:
     """Times each side `repeats` times, taking turns so that both meet the same load; milliseconds."""
     times: dict[str, list[float]] = {name: [] for name in sides}
-    began, before = clock()
-    for i in range(warm_up + repeats):
-        for name, run in sides.items():
-            time_taken = milliseconds(run)
-            if i >= warm_up:
-                times[name].append(time_taken)
-    now, after = clock()
-    timed.append((now - began, after - before))
+    with timing():
+        for i in range(warm_up + repeats):
+            for name, run in sides.items():
+                time_taken = milliseconds(run)
+                if i >= warm_up:
+                    times[name].append(time_taken)
     return {
         name: {"median_ms": statistics.median(values), "min_ms": min(values), "max_ms": max(values)}
         for name, values in times.items()
@@ -154,17 +165,27 @@ def arguments(
     parsed = parser.parse_args()
     torch.set_num_threads(parsed.threads)
     torch.manual_seed(0)
+    keep_freed_memory()
     return parsed
 
 
+def machine_folder() -> str:
+    """Such as "intel-xeon-processor-avx512": the GPU, or the processor and the widest instructions that torch uses."""
+    info = machine()
+    name = info["gpu"] or f"{info['cpu']} {info['instructions']}"
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
+
+
 def save(name: str, content: dict[str, Any]) -> None:
-    """Prints the numbers and writes results/<name>.json with commit and machine; ends with status 2, and writes nothing,
-    where other processes used more than `MOST_OTHERS` cores during timings."""
-    RESULTS.mkdir(exist_ok=True)
+    """Prints the numbers and writes them to results/<name>.json, or, where something was timed, to
+    results/<machine>/<name>.json, with commit and machine. Ends with status 2, and writes nothing, where other processes
+    used more than `MOST_OTHERS` cores meanwhile."""
+    folder = RESULTS / machine_folder() if timed else RESULTS
+    folder.mkdir(parents=True, exist_ok=True)
     for key, value in content.items():
         print(f"{key}: {value}")
     others = sum(seconds for _, seconds in timed) / max(sum(wall for wall, _ in timed), 1)
     if others > MOST_OTHERS:
         print(f"{name}.json was not written, for other processes used {others:.2f} cores: stop them, and run again")
         raise SystemExit(2)
-    print(write_json(RESULTS / f"{name}.json", {**content, "commit": git_commit(), "machine": machine()}))
+    print(write_json(folder / f"{name}.json", {**content, "commit": git_commit(), "machine": machine()}))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,14 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def program(name: str) -> ModuleType:
     return importlib.import_module(f"report.{name}")
+
+
+def save_timings(copy: Path, machine: str, name: str, content: dict[str, Any]) -> None:
+    """Writes benchmarks/results/MACHINE/NAME.json of a machine whose processor has that name."""
+    path = copy / f"benchmarks/results/{machine}/{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    info = {"cpu": f"{machine}(R) Processor", "instructions": "AVX2", "threads": 2, "gpu": None}
+    path.write_text(json.dumps({**content, "machine": info}))
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -69,8 +78,12 @@ def test_writing_repairs_what_check_names(copy: Path) -> None:
 
 def test_learning_on_real_images(copy: Path) -> None:
     """Two epochs of a system whose step takes three times as long as the ViT's, with all labels and with a tenth."""
-    times = {"vit": {"median_ms": 10.0}, "gcsa_small": {"median_ms": 30.0}}
-    (copy / "benchmarks/results/pace.json").write_text(json.dumps({"pcam": times, "plankton": times}))
+    times = {"vit": {"median_ms": 10.0}}
+    for path in (copy / "benchmarks/results").glob("*/pace.json"):
+        path.unlink()
+    for name, factor in (("first", 1.0), ("slow", 1.5)):  # the ratio of the machine on which it is worse counts
+        scaled = {**times, "gcsa_small": {"median_ms": 20.0 * factor}}
+        save_timings(copy, name, "pace", {"pcam": scaled, "plankton": scaled})
     run = json.loads((copy / "docs/results/learning/pcam/seed0/gcsa_small+shifts.json").read_text())
     run["config"]["trainer"]["max_epochs"] = 2
     run["curve"]["val/accuracy"] = [0.5, 0.75]
@@ -106,12 +119,28 @@ def test_large_images(copy: Path) -> None:
         },
         "megabytes by side": {"near": {"128": 24.6, "256": 45}, "far": {"128": 2}},
     }
-    (copy / "benchmarks/results/large_images.json").write_text(json.dumps(results))
+    for path in (copy / "benchmarks/results").glob("*/large_images.json"):
+        path.unlink()
+    save_timings(copy, "fast", "large_images", results)
     assert program("speed").large_images() == (
-        "| attention | 128 x 128 | 256 x 256 |\n"
-        "| --- | --- | --- |\n"
-        "| near | 9 ms, 25 MB | 1,068 ms, 45 MB |\n"
-        "| far | 1 ms, 2 MB |  |"
+        "| attention | machine | 128 x 128 | 256 x 256 |\n"
+        "| --- | --- | --- | --- |\n"
+        "| near | fast (AVX2), 2 threads | 9 ms, 25 MB | 1,068 ms, 45 MB |\n"
+        "| far | fast (AVX2), 2 threads | 1 ms, 2 MB |  |"
+    )
+
+
+def test_every_machine_is_shown_the_worst_first(copy: Path) -> None:
+    for path in (copy / "benchmarks/results").glob("*/startup.json"):
+        path.unlink()
+    startup = program("speed").startup
+    with pytest.raises(ValueError, match=r"has startup.json: run python benchmark.py"):
+        startup()
+    for machine, seconds in (("quick", 0.1), ("slow", 0.9), ("usual", 0.5)):
+        save_timings(copy, machine, "startup", {"warm": {"median_seconds": seconds}, "cold": {"seconds": 2}})
+    sentence = startup()
+    assert [sentence.index(name) for name in ("slow (AVX2)", "usual (AVX2)", "quick (AVX2)")] == sorted(
+        sentence.index(f"{name} (AVX2), 2 threads") for name in ("slow", "usual", "quick")
     )
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from benchmarks.common import arguments, save
+from benchmarks.common import arguments, save, timing
 
 PROGRAM = """
 import sys, time
@@ -34,7 +34,7 @@ def create(cache: str) -> tuple[float, bool]:
 
 def main() -> None:
     args = arguments(__doc__)
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory() as cache, timing():
         cold, cold_escnn = create(cache)
         warm = [create(cache) for _ in range(args.repeats)]
     content = {

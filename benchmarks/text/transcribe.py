@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import alternate, save
+from gcsa.commands.memory import keep_freed_memory
 from gcsa.data.files import data_root
 from gcsa.ocr.data.charset import Charset
 from gcsa.ocr.data.lines import list_lines
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--kraken", metavar="PYTHON", help="of an environment with kraken")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    keep_freed_memory()
     torch.manual_seed(0)
     lines = list_lines(data_root(None) / "ocr_lines" / SCRIPT, ("train",))[:LINES]
     files = [line.image for line in lines]

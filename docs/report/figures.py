@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from gcsa.evaluation import Curve, cost_figure, learning_figure, scaling_figure, share_figure, shift_figure
-from report.results import ROOT, accuracy, load_benchmark, measured
+from report.results import ROOT, accuracy, entries, load_benchmark, load_timings
 from report.training import DATA_SETS, learning_curves, shares_runs, systems_runs
 
 Plan = tuple[Callable[[Any, str], Figure], dict[str, Any], str]
@@ -29,17 +29,19 @@ def shift_curves(data: str) -> dict[str, Curve]:
 
 
 def scaling_lines() -> dict[str, dict[int, float]]:
-    """Milliseconds by tokens of attention everywhere, by random features, and to a neighbourhood."""
+    """Milliseconds by tokens of attention everywhere, by random features, and to a neighbourhood, on each machine."""
     lines = {
-        name: {int(count): row["median_ms"] for count, row in times.items()}
-        for name, times in load_benchmark("linear")["times by tokens"].items()
+        f"{name}; {machine}": {int(count): row["median_ms"] for count, row in times.items()}
+        for machine, content in load_timings("linear").items()
+        for name, times in content["times by tokens"].items()
     }
-    neighbourhood = {
-        int(key.split()[0]) ** 2: row["tiles"]["median_ms"]
-        for key, row in measured("neighbourhood").items()
-        if "positions" in key
-    }
-    return {**lines, "neighbourhood of radius 3": neighbourhood}
+    for machine, content in load_timings("neighbourhood").items():
+        lines[f"neighbourhood of radius 3; {machine}"] = {
+            int(key.split()[0]) ** 2: row["tiles"]["median_ms"]
+            for key, row in entries(content).items()
+            if "positions" in key
+        }
+    return lines
 
 
 def plans() -> dict[str, Plan]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,33 @@ def load_benchmark(name: str) -> dict[str, Any]:
     return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
 
 
+def machine_title(machine: dict[str, Any]) -> str:
+    """Such as "Intel Xeon (AVX512), 2 threads"."""
+    words = (machine["gpu"] or machine["cpu"]).replace("(R)", "").replace(" Processor", "")
+    instructions = f" ({machine['instructions']})" if "instructions" in machine and not machine["gpu"] else ""
+    threads = "" if machine["gpu"] else f", {machine['threads']} thread" + "s" * (machine["threads"] > 1)
+    return f"{words}{instructions}{threads}"
+
+
+def load_timings(
+    name: str, badness: Callable[[dict[str, Any]], float] = lambda content: 0
+) -> dict[str, dict[str, Any]]:
+    """Machine to content, for benchmarks/results/MACHINE/NAME.json, the largest `badness` first. Raises ValueError where no
+    machine has it."""
+    contents = [json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results").glob(f"*/{name}.json"))]
+    if not contents:
+        raise ValueError(f"no folder of benchmarks/results has {name}.json: run python benchmark.py")
+    return {machine_title(content["machine"]): content for content in sorted(contents, key=badness, reverse=True)}
+
+
 def measured(name: str) -> dict[str, Any]:
     """The same without commit and machine, for files with one entry for each thing that was measured."""
-    return {key: row for key, row in load_benchmark(name).items() if key not in ("commit", "machine")}
+    return entries(load_benchmark(name))
+
+
+def entries(content: dict[str, Any]) -> dict[str, Any]:
+    """What a result holds beside commit and machine."""
+    return {key: row for key, row in content.items() if key not in ("commit", "machine")}
 
 
 def accuracy(run: Run) -> float:

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gcsa.commands.composition import composition_errors, task_errors
 from gcsa.commands.conf import conf_folder
+from gcsa.commands.memory import keep_freed_memory
 from gcsa.published import published
 
 
@@ -37,6 +38,7 @@ def run(cfg: DictConfig) -> None:
 
 def main() -> None:
     """The command line. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
+    keep_freed_memory()
     with composition_errors():
         offer_configs(conf_folder())
         run()

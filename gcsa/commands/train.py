@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 
 from gcsa.commands.composition import composition_errors, task_errors
 from gcsa.commands.conf import conf_folder
+from gcsa.commands.memory import keep_freed_memory
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="train")
@@ -22,5 +23,6 @@ def run(cfg: DictConfig) -> float:
 
 def main() -> None:
     """The command line. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
+    keep_freed_memory()
     with composition_errors():
         run()

@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from gcsa.commands.errors import Parser, user_errors
+from gcsa.commands.memory import keep_freed_memory
 from gcsa.files import check_writable, replacing
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.reading import ORIENTATIONS, check_orientation
@@ -146,6 +147,7 @@ def _check_inputs(inputs: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
+    keep_freed_memory()
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)

@@ -7,6 +7,7 @@ A steerable convolution is an ordinary one whose filter is assembled from coeffi
 import copy
 from typing import TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from gcsa.layers.steerable import FieldConv2d, SteerableConv2d
@@ -15,27 +16,33 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class FoldedConv2d(FieldConv2d):
-    """A `SteerableConv2d` whose filter stands in `weight`, with its layout and its check of sizes, and no kernel basis.
+    """A `SteerableConv2d` whose filter stands in `weight`, with its layout and its check of sizes.
 
     `weight` and `bias` keep the names of the layer that they replace, in the shapes of `SteerableConv2d.assemble`.
     """
 
-    def __init__(self, conv: SteerableConv2d) -> None:
+    def __init__(self, conv: SteerableConv2d, dense: bool = False) -> None:
         super().__init__(conv.order, conv.kernel_size, conv.stride, conv.padding, conv.circular, conv.lift, conv.groups)
-        weight, bias = conv.assemble()
+        expanded = not dense and conv.kernel_size > 1 and (conv.in_irreps or conv.shares)
+        self.in_irreps = self.shares = expanded or (conv.kernel_size == 1 and conv.in_irreps)
+        weight, bias = conv.assemble(self.in_irreps)
         self.weight = nn.Parameter(weight.detach().clone(), conv.weight.requires_grad)
         self.bias = None
         if bias is not None and conv.bias is not None:
             self.bias = nn.Parameter(bias.detach().clone(), conv.bias.requires_grad)
-        self.register_buffer("fourier", conv.fourier)
+        self.register_buffer("fourier", conv.fourier if self.in_irreps else None)
+        self.register_buffer("tables", conv.tables if expanded else torch.empty(0), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """As `SteerableConv2d.forward`."""
-        return self.convolve(x, self.weight, self.bias)
+    def assemble(self, in_irreps: bool | None = None) -> tuple[Tensor, Tensor | None]:
+        """`weight` and `bias`, which folding chose."""
+        return self.weight, self.bias
 
 
-def fold(model: Module) -> Module:
+def fold(model: Module, dense: bool = False) -> Module:
     """A copy of `model` with no `SteerableConv2d` left: the same function and methods, plain torch.
+
+    `dense`: no k x k convolution is expanded (see `gcsa/layers/irreps.py`), which is for CPUs and PyTorch; a model for
+    another device is best folded there.
 
     A folded model is for running: it can still be trained, but as a plain network, which nothing keeps equivariant.
     Save it by `torch.save` or its state dict, for a folder of weights describes the model unfolded. Folding twice is
@@ -45,12 +52,12 @@ def fold(model: Module) -> Module:
         if any(cls.__module__.startswith("peft.") for cls in type(module).__mro__):
             where = name or type(module).__name__
             raise ValueError(f"{where} has an adapter: call merge_and_unload() on the model first, and fold the result")
-    return _folded(copy.deepcopy(model))  # type: ignore[return-value]
+    return _folded(copy.deepcopy(model), dense)  # type: ignore[return-value]
 
 
-def _folded(module: nn.Module) -> nn.Module:
+def _folded(module: nn.Module, dense: bool) -> nn.Module:
     if isinstance(module, SteerableConv2d):
-        return FoldedConv2d(module).train(module.training)
+        return FoldedConv2d(module, dense).train(module.training)
     for name, child in module.named_children():
-        setattr(module, name, _folded(child))
+        setattr(module, name, _folded(child, dense))
     return module

@@ -54,13 +54,13 @@ def _write(file: Path, save: Callable[[io.BytesIO], object]) -> None:
 
 
 def write_folded(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    folded = fold(model).eval()
+    folded = fold(model, dense=True).eval()
     _write(file, lambda buffer: torch.save(folded, buffer))
     return torch.load(file, weights_only=False)
 
 
 def write_pt2(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    program = to_program(fold(model), image, any_size)
+    program = to_program(fold(model, dense=True), image, any_size)
     _write(file, lambda buffer: torch.export.save(program, buffer))
     return torch.export.load(file).module()
 
@@ -68,13 +68,13 @@ def write_pt2(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Ru
 def write_aoti(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     from torch._inductor import aoti_compile_and_package, aoti_load_package
 
-    aoti_compile_and_package(to_program(fold(model), image, any_size), package_path=str(file))
+    aoti_compile_and_package(to_program(fold(model, dense=True), image, any_size), package_path=str(file))
     return aoti_load_package(str(file))
 
 
 def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     with set_scriptable(True):
-        script = torch.jit.script(fold(model).eval())
+        script = torch.jit.script(fold(model, dense=True).eval())
     _write(file, lambda buffer: torch.jit.save(script, buffer))
     return torch.jit.load(file)
 
@@ -86,7 +86,7 @@ def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> R
         import onnxscript  # noqa: F401
     except ModuleNotFoundError as error:
         raise ImportError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
-    folded = fold(model)
+    folded = fold(model, dense=True)
     for conv in folded.modules():
         if isinstance(conv, FoldedConv2d):
             conv.dilation = 1  # the other is for PyTorch, and onnxruntime has a fast path for this one

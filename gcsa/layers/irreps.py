@@ -1,4 +1,4 @@
-"""1 x 1 group convolutions in the basis of irreducible representations, where they are block-diagonal.
+"""Group convolutions in the basis of irreducible representations, where those of 1 x 1 are block-diagonal.
 
 A 1 x 1 group convolution is sum_h w[o, c, h] R_h with the right translations (R_h x)(g) = x(g h). On the matrix
 coefficients of a real orthogonal irrep, e_ij(g) = sqrt(d / N) rho_ij(g), they act on j alone, and alike for each i:
@@ -8,6 +8,15 @@ weights, w_rho[(j, o), (k, c)] = sum_h w[o, c, h] rho_jk(h) (octic ViTs, Nordstr
 Real irreps of rotations and mirrors have d = 1 or 2. Those of d = 1 are taken in pairs, as matrices with two zeros, so
 that the whole is one convolution in N / 2 equal groups, with 2 / N of the products of the dense one. The function, the
 parameters and what is stored stay the same; the basis is a question of speed.
+
+A k x k convolution is one of 1 x 1 too, on an expansion of the map. Write b_j for its J basis functions and, for an element
+g, b_j(g^-1 x) = sum_l D_lj(g) b_l(x). The filter from element m to g is sum_j w[o, c, g^-1 m, j] b_j(g^-1 x), and turned
+back by m it is made of b_l(m^-1 x), which do not depend on g:
+
+    y_o(g) = sum_{c, m, l} w'[o, (l, c), g^-1 m] e_{(l, c)}(m),    w'[o, (l, c), h] = sum_j w[o, c, h, j] D_lj(h^-1),
+
+with the expansion e_{(l, c)}(m) = b_l(m^-1 x) * x_c(m), depthwise convolutions whose filters are constant. J N C^2 2 / N
+products a position and J depthwise ones are left of k^2 N C^2, and several convolutions of one map share the expansion.
 """
 
 from __future__ import annotations
@@ -46,6 +55,19 @@ def fourier_matrix(group: Group) -> NDArray[np.float64]:
         if irrep.shape[1] == 2:
             rows += [math.sqrt(2) * irrep[:, i].T for i in range(2 if group.mirror else 1)]
     return np.concatenate([row.reshape(-1, group.order) for row in rows]) / math.sqrt(group.order)
+
+
+def steering_matrices(tables: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
+    """D_lj(h^-1) at [h, l, j], from the basis functions (N, J, k, k) as each element turns them."""
+    functions = tables.reshape(*tables.shape[:2], -1)
+    turned = functions[group.inverse] @ np.linalg.pinv(functions[0])  # they span a space that the group leaves as it is
+    return turned.transpose(0, 2, 1)
+
+
+def expanded_weight(weight: Tensor, steering: Tensor) -> Tensor:
+    """The weights w' (O, J * C, N) of the 1 x 1 convolution on the expansion, from coefficients (O, C, N, J) and
+    `steering_matrices`."""
+    return torch.einsum("ochj,hlj->olch", weight, steering).flatten(1, 2)
 
 
 def grouped_filter(weight: Tensor, pairs: Tensor) -> Tensor:

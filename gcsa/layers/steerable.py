@@ -3,11 +3,12 @@
 Poster eq. 1 and 2. A filter is k[g, gh](x) = psi_h(g^-1 x) with psi_h = sum_j weight[..., h, j] b_j, so the filters
 that produce output element g are the coefficients times table g (see `basis.py`), with the input's group axis in
 the order g^-1 m. The convolution itself is `conv2d` on the free (B, N * C, H, W) channels-last view of the map; wide
-1 x 1 convolutions are computed blockwise in the irrep basis (see `irreps.py`).
+ones are computed blockwise in the irrep basis (see `irreps.py`).
 """
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 import torch.fx
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerprint_of, planar_tables
 from gcsa.layers.checks import check_whole
-from gcsa.layers.irreps import fourier_matrix, grouped_filter, irrep_pairs
+from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs, steering_matrices
 
 LARGEST_KERNEL = 32  # the tables of larger ones take minutes and hundreds of megabytes
 
@@ -27,6 +28,14 @@ def computes_in_irreps(order: int, width: int) -> bool:
     """Whether a 1 x 1 convolution of a group of this order, `width` channels or more in and out, is taken to the irrep
     basis: where it was the faster on the whole, by benchmarks/speed/irreps.py; ADR 13 names the exceptions."""
     return order % 2 == 0 and width >= (192 if order >= 8 else 384) and order > 2
+
+
+def expands(order: int, kernel_size: int, functions: int, width: int) -> bool:
+    """Whether a k x k convolution from a map to `width` channels, by this many basis functions, is computed on an
+    expansion: where it was the faster by benchmarks/speed/expansion.py. A channel of an expansion cost as much there as 300
+    products of a dense convolution (docs/adr/0019)."""
+    products = functions * (2 * width / order + 300)
+    return order % 2 == 0 and order > 2 and products < 0.7 * kernel_size**2 * width
 
 
 def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
@@ -69,11 +78,13 @@ def kernel_for_stride(stride: int) -> int:
 
 
 class FieldConv2d(nn.Module):
-    """`conv2d` between feature maps, with an assembled filter: what a convolution does once its filter is known.
+    """A convolution between feature maps with the filter and the bias that `assemble` gives.
 
-    `groups` and `fourier`, the change of basis, belong to the filter.
+    Where `in_irreps` is true they are those of a 1 x 1 convolution in the irrep basis, and the map is expanded first.
+    `tables` (N, J, k, k) are the filters of the expansion and `fourier` is the change of basis (see `irreps.py`).
     """
 
+    tables: Tensor
     fourier: Tensor | None
 
     def __init__(
@@ -83,36 +94,60 @@ class FieldConv2d(nn.Module):
         self.order, self.kernel_size, self.stride, self.padding = order, kernel_size, stride, padding
         self.circular, self.lift, self.groups = circular and padding > 0, lift, groups
         self.checks_size = stride > 1 and order > 1
+        self.in_irreps = self.shares = False
         # A 1 x 1 convolution knows no dilation, but PyTorch takes one without, of a small batch on one thread, to a
         # library that is half as fast on some processors (ADR 13).
-        self.dilation = 2 if kernel_size == 1 else 1
+        self.dilation = 2
 
     def _apply(self, fn: Any, recurse: bool = True) -> "FieldConv2d":
         super()._apply(fn, recurse)
-        on_cpu = next(self.parameters()).device.type == "cpu"
-        self.dilation = 2 if self.kernel_size == 1 and on_cpu else 1
+        self.dilation = 2 if next(self.parameters()).device.type == "cpu" else 1
         return self
 
-    def convolve(self, x: Tensor, filter: Tensor, bias: Tensor | None) -> Tensor:
-        """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O)."""
+    def assemble(self, in_irreps: bool | None = None) -> tuple[Tensor, Tensor | None]:
+        """Filter and bias of `forward`, or, where `in_irreps` is given, of `contract` (true) or of a dense convolution."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O) of the same dtype."""
+        filter, bias = self.assemble()
+        if self.in_irreps:
+            return self.contract(self.expand(x), filter, bias)
+        image = self._padded(channels_last(x) if self.lift else x.flatten(3).permute(0, 3, 1, 2))
+        return self._convolve(image, filter, bias, self.groups).permute(0, 2, 3, 1).unflatten(3, (self.order, -1))
+
+    def expand(self, x: Tensor) -> Tensor:
+        """Maps (B, H, W, N, C) to coefficients (B, H', W', N, J * C) in the irrep basis, which `contract` takes."""
         fourier = self.fourier
-        if fourier is not None:
-            fourier = fourier.to(x.dtype)  # PEFT widens the parameters of half-precision models and not the buffers
-            x = torch.matmul(fourier, x)
-        image = channels_last(x) if self.lift else x.flatten(3).permute(0, 3, 1, 2)
+        assert fourier is not None
+        if self.kernel_size > 1:
+            image = self._padded(x.flatten(3).permute(0, 3, 1, 2))
+            filters = self.tables.to(x.dtype).repeat_interleave(x.shape[4], 0)
+            # One by one, because the library is slow where it makes several channels of each.
+            parts = [self._convolve(image, f, None, len(f)).permute(0, 2, 3, 1) for f in filters.split(1, 1)]
+            x = torch.cat([part.unflatten(3, (self.order, -1)) for part in parts], 4)
+        return torch.matmul(fourier.to(x.dtype), x)  # PEFT widens the parameters of half-precision models, not buffers
+
+    def contract(self, x: Tensor, filter: Tensor, bias: Tensor | None) -> Tensor:
+        """Coefficients (B, H', W', N, J * C), from `expand`, to (B, H', W', N, O): a 1 x 1 group convolution."""
+        fourier = self.fourier
+        assert fourier is not None
+        image = x.flatten(3).permute(0, 3, 1, 2)
+        out = F.conv2d(image, filter, bias, dilation=self.dilation, groups=self.order // 2)
+        y = out.permute(0, 2, 3, 1).unflatten(3, (self.order, -1))
+        return torch.matmul(fourier.to(y.dtype).t(), y)
+
+    def _padded(self, image: Tensor) -> Tensor:
         if self.checks_size:
             check_exact(image.shape[2], image.shape[3], self.kernel_size, self.stride, self.padding)
-        padding = self.padding
-        if self.circular:
-            image = F.pad(image, (padding, padding, padding, padding), mode="circular")
-            padding = 0
-        out = F.conv2d(
-            image, filter, bias, stride=self.stride, padding=padding, dilation=self.dilation, groups=self.groups
-        )
-        y = out.permute(0, 2, 3, 1).unflatten(3, (self.order, -1))
-        if fourier is not None:
-            y = torch.matmul(fourier.t(), y)
-        return y
+        if not self.circular:
+            return image
+        return F.pad(image, (self.padding, self.padding, self.padding, self.padding), mode="circular")
+
+    def _convolve(self, image: Tensor, filter: Tensor, bias: Tensor | None, groups: int) -> Tensor:
+        padding = 0 if self.circular else self.padding
+        dilation = self.dilation if self.kernel_size == 1 else 1
+        return F.conv2d(image, filter, bias, stride=self.stride, padding=padding, dilation=dilation, groups=groups)
 
 
 class SteerableConv2d(ComputedBuffers, FieldConv2d):
@@ -131,6 +166,8 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         bias: one number for each field.
         basis: of the filters: "band", the smooth ones, or "full", every filter, for groups of quarter turns and mirrors
             only (see `basis.py`).
+        sharers: how many convolutions of the same map, with this one, are computed on one expansion of it, by `expand` and
+            `contract`, where `shares` says that this is faster.
 
     Raises:
         ValueError: "full" for a group with other turns, unknown basis, even kernel with stride 1, kernel above 32 pixels,
@@ -143,9 +180,9 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         in_features, out_features: channels as NCHW users count them.
     """
 
-    tables: Tensor
     index: Tensor
     irreps: Tensor | None
+    steering: Tensor | None
 
     def __init__(
         self,
@@ -160,6 +197,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         depthwise: bool = False,
         bias: bool = True,
         basis: str = "band",
+        sharers: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -169,25 +207,34 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         if padding is None:
             padding = max(kernel_size - stride + 1, 0) // 2
         in_features, out_features = in_fields * (1 if lift else h.order), out_fields * h.order
-        pointwise = (kernel_size, stride, padding) == (1, 1, 0) and not (lift or depthwise)
-        in_irreps = pointwise and computes_in_irreps(h.order, min(in_features, out_features))
-        groups = out_features if depthwise else h.order // 2 if in_irreps else 1
+        groups = out_features if depthwise else 1
         super().__init__(h.order, kernel_size, stride, padding, padding_mode == "circular", lift, groups)
+        functions = planar_tables(h, kernel_size, basis).shape[1]
+        mixes = not (lift or depthwise)
+        pointwise = mixes and (kernel_size, stride, padding) == (1, 1, 0)
+        self.in_irreps = pointwise and computes_in_irreps(h.order, min(in_features, out_features))
+        larger = mixes and kernel_size > 1
+        self.expands = larger and expands(h.order, kernel_size, functions, out_features)
+        self.shares = larger and expands(h.order, kernel_size, functions, sharers * out_features)
         self.group, self.basis = h, basis
         self.depthwise = depthwise
         self.in_fields, self.out_fields = in_fields, out_fields
         self.in_features, self.out_features = in_features, out_features
 
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        functions = planar_tables(h, kernel_size, self.basis).shape[1]
         shape = (out_fields, 1 if depthwise else in_fields, 1 if lift or depthwise else h.order, functions)
         self.weight = nn.Parameter(torch.empty(shape, **factory))
         self.bias = nn.Parameter(torch.empty(out_fields, **factory)) if bias else None
         tables = torch.empty(h.order, functions, kernel_size, kernel_size, **factory)
         self.register_buffer("tables", tables, persistent=False)
-        for name, size in (("fourier", (h.order, h.order)), ("irreps", (h.order // 2, 2, 2, h.order))):
-            self.register_buffer(name, torch.empty(size, **factory) if in_irreps else None, persistent=False)
+        basis_changes = dict(fourier=(h.order, h.order), irreps=(h.order // 2, 2, 2, h.order))
+        for name, size in basis_changes.items():
+            wanted = self.in_irreps or self.expands or self.shares
+            self.register_buffer(name, torch.empty(size, **factory) if wanted else None, persistent=False)
+        steering = torch.empty(h.order, functions, functions, **factory) if self.expands or self.shares else None
+        self.register_buffer("steering", steering, persistent=False)
         self.init_non_persistent_buffers()
+        self._choose()
         self.reset_parameters()
 
     def init_non_persistent_buffers(self) -> None:
@@ -197,6 +244,9 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
             if self.fourier is not None and self.irreps is not None:
                 self.fourier.copy_(torch.from_numpy(fourier_matrix(self.group)))
                 self.irreps.copy_(torch.from_numpy(irrep_pairs(self.group)))
+            if self.steering is not None:
+                tables = planar_tables(self.group, self.kernel_size, self.basis)
+                self.steering.copy_(torch.from_numpy(steering_matrices(tables, self.group)))
         self.index = self._input_order()
 
     def _input_order(self) -> Tensor:
@@ -211,7 +261,13 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         super()._apply(fn, recurse)
         if self.index.device != self.tables.device:
             self.index = self._input_order()
+        self._choose()
         return self
+
+    def _choose(self) -> None:
+        """An expansion is for CPUs; other devices are best at dense filters."""
+        if self.kernel_size > 1:
+            self.in_irreps = self.expands and self.weight.device.type == "cpu"
 
     def reset_parameters(self, gain: float = 1.0) -> None:
         """Keeps the variance: the tables have unit energy, so each coefficient gets gain^2 over the fan-in."""
@@ -226,21 +282,21 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         n, o, m, c, k, _ = blocks.shape
         return blocks.reshape(n * o, m * c, k, k)
 
-    def assemble(self) -> tuple[Tensor, Tensor | None]:
-        """Filter and bias as `conv2d` takes them: of `filter`, or in the irrep basis where the layer computes in it."""
-        irreps = self.irreps
-        if irreps is None:
+    def assemble(self, in_irreps: bool | None = None) -> tuple[Tensor, Tensor | None]:
+        """As in `FieldConv2d`."""
+        in_irreps = self.in_irreps if in_irreps is None else in_irreps
+        if not in_irreps:
             return self.filter(), None if self.bias is None else self.bias.repeat(self.order)
-        filter = grouped_filter(self.weight.flatten(2), irreps.to(self.weight.dtype))
+        assert self.irreps is not None
+        dtype = self.weight.dtype
+        weight = self.weight.flatten(2)
+        if self.steering is not None:
+            weight = expanded_weight(self.weight, self.steering.to(dtype))
+        filter = grouped_filter(weight, self.irreps.to(dtype))
         if self.bias is None:
             return filter, None
         # A constant has the trivial coefficient alone, the first.
         return filter, F.pad(math.sqrt(self.order) * self.bias, (0, (self.order - 1) * self.out_fields))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O) of the same dtype."""
-        filter, bias = self.assemble()
-        return self.convolve(x, filter, bias)
 
     def get_extra_state(self) -> Tensor:
         """The fingerprint of the basis as the tables hold it, which every state dict carries."""
@@ -263,6 +319,32 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
             f"{self.in_fields}, {self.out_fields}, kernel_size={self.kernel_size}, group={self.group}, {kind}"
             f"stride={self.stride}, padding={self.padding}, basis={self.basis}"
         )
+
+
+def share_expansion(convs: Sequence[nn.Module]) -> bool:
+    """Whether these convolutions of one map can, and should, be computed on one expansion of it.
+
+    Not where one is in a wrapper, such as an adapter, or has hooks: both want to see its whole input and output.
+    """
+    plain = [conv for conv in convs if isinstance(conv, FieldConv2d) and type(conv).forward is FieldConv2d.forward]
+    if len(plain) < len(convs) or not all(conv.shares and conv.bias is not None for conv in plain):
+        return False
+    if any(conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks for conv in plain):
+        return False
+    return len({(conv.order, conv.tables.shape, conv.stride, conv.padding, conv.circular) for conv in plain}) == 1
+
+
+def convolve_all(convs: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]:
+    """What each of several convolutions with as many fields makes of x (B, H, W, N, C); on one expansion if it pays."""
+    if x.device.type != "cpu" or not share_expansion(convs):
+        return [conv(x) for conv in convs]
+    plain = cast(Sequence[FieldConv2d], convs)
+    first = plain[0]
+    filters, biases = zip(*(conv.assemble(in_irreps=True) for conv in plain), strict=True)
+    # One convolution, for what it reads is J times as large as x.
+    filter = torch.cat([filter.unflatten(0, (first.order, -1)) for filter in filters], 1).flatten(0, 1)
+    bias = torch.cat([bias.view(first.order, -1) for bias in biases], 1).flatten()
+    return first.contract(first.expand(x), filter, bias).chunk(len(convs), -1)
 
 
 def _check_arguments(
@@ -288,6 +370,7 @@ def group_convolution(
     arXiv:2103.15808); `conv` are further arguments of the k x k one."""
     if not separable or kernel_size == 1:
         return SteerableConv2d(in_fields, out_fields, kernel_size, group, **conv)
+    conv.pop("sharers", None)  # a depthwise convolution has nothing to expand
     factory = {key: conv[key] for key in ("device", "dtype") if key in conv}
     return nn.Sequential(
         SteerableConv2d(in_fields, in_fields, kernel_size, group, depthwise=True, bias=False, **conv),

@@ -16,7 +16,7 @@ from gcsa.published import PACKAGE
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, threads, device and versions of this machine, as plain JSON values."""
+    """Processor, its widest instructions that torch uses, cores, threads, device and versions of this machine, as plain JSON values."""
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():
@@ -24,6 +24,7 @@ def machine() -> dict[str, Any]:
         cpu = names[0] if names else cpu
     return {
         "cpu": cpu,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

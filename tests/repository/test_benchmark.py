@@ -37,6 +37,7 @@ def test_timings_of_a_busy_machine_are_not_written(
 ) -> None:
     monkeypatch.setattr(common, "RESULTS", tmp_path)
     monkeypatch.setattr(common, "timed", timed)
+    monkeypatch.setattr(common, "machine_folder", lambda: "machine")
     if written:
         common.save("name", {"a": 1})
     else:
@@ -44,7 +45,20 @@ def test_timings_of_a_busy_machine_are_not_written(
             common.save("name", {"a": 1})
         assert exit_.value.code == 2
         assert "name.json was not written, for other processes used 0.50 cores" in capsys.readouterr().out
-    assert (tmp_path / "name.json").exists() is written
+    assert (tmp_path / "machine/name.json").exists() is (written and timed != [])
+    assert (tmp_path / "name.json").exists() is (timed == [])
+
+
+@pytest.mark.parametrize(
+    ("info", "folder"),
+    [
+        (dict(gpu=None, cpu="Intel(R) Xeon(R) Processor", instructions="AVX512"), "intel-xeon-processor-avx512"),
+        (dict(gpu="NVIDIA H100 80GB HBM3", cpu="AMD EPYC", instructions="AVX2"), "nvidia-h100-80gb-hbm3"),
+    ],
+)
+def test_folder_of_a_machine(info: dict[str, str | None], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "machine", lambda: info)
+    assert common.machine_folder() == folder
 
 
 def test_timing_notes_what_others_compute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from gcsa.groups import Group, group as make_group
 from gcsa.layers.attention.attend import ATTENTION
 from gcsa.layers.checks import check_heads, check_radius, check_whole
 from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d, group_convolution, kernel_for_stride
+from gcsa.layers.steerable import SteerableConv2d, convolve_all, group_convolution, kernel_for_stride
 
 
 class GroupConvSelfAttention(nn.Module):
@@ -71,6 +71,8 @@ class GroupConvSelfAttention(nn.Module):
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = dict(padding_mode=padding_mode, basis=basis, **factory)
         kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)
+        if kv_stride == 1:
+            conv["sharers"] = 3  # queries, keys and values
         self.q = group_convolution(fields, fields, kernel_size, self.group, separable, **conv)
         self.k = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
         self.v = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
@@ -83,4 +85,8 @@ class GroupConvSelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, H, W, N, C); with kv_stride, ValueError for a map that it does not divide."""
-        return self.proj_drop(self.out(self.attend(self.q(x), self.k(x), self.v(x))))
+        if torch.jit.is_scripting():
+            q, k, v = self.q(x), self.k(x), self.v(x)
+        else:
+            q, k, v = convolve_all((self.q, self.k, self.v), x)
+        return self.proj_drop(self.out(self.attend(q, k, v)))

@@ -1,0 +1,25 @@
+"""Memory that a process frees and takes again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+
+MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
+"""Parameters of glibc's mallopt(3)."""
+OF_THE_USER = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
+
+
+def keep_freed_memory() -> bool:
+    """Tells the C library to keep what is freed for the next use; returns whether it was told.
+
+    glibc gives large blocks back to the system at once and asks for them anew, whose every page costs a fault when it is
+    first written. Networks with large maps take and free such blocks in every layer: for gcsa_pooled_small this was a
+    fifth of a training step (docs/adr/0019). The process then stays as large as it ever was. Other C libraries, and
+    settings of the user's own, are left as they are.
+    """
+    if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in OF_THE_USER):
+        return False
+    libc = ctypes.CDLL(None)
+    return bool(libc.mallopt(MMAP_THRESHOLD, 2**30) and libc.mallopt(TRIM_THRESHOLD, 2**31 - 1))
