@@ -25,7 +25,8 @@ from gcsa.commands.memory import keep_freed_memory
 from gcsa.training.results import git_commit, machine, write_json
 
 RESULTS = Path(__file__).parent / "results"
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+CPU = torch.device("cpu")
+DEVICE = torch.device("cuda") if torch.cuda.is_available() else CPU
 MOST_OTHERS = 0.1
 """Cores that other processes may use, on average, while a benchmark runs."""
 
@@ -169,23 +170,23 @@ def arguments(
     return parsed
 
 
-def machine_folder() -> str:
+def machine_folder(info: dict[str, Any]) -> str:
     """Such as "intel-xeon-processor-avx512": the GPU, or the processor and the widest instructions that torch uses."""
-    info = machine()
     name = info["gpu"] or f"{info['cpu']} {info['instructions']}"
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
 
 
-def save(name: str, content: dict[str, Any]) -> None:
+def save(name: str, content: dict[str, Any], device: torch.device = DEVICE) -> None:
     """Prints the numbers and writes them to results/<name>.json, or, where something was timed, to
     results/<machine>/<name>.json, with commit and machine. Ends with status 2, and writes nothing, where other processes
-    used more than `MOST_OTHERS` cores meanwhile."""
-    folder = RESULTS / machine_folder() if timed else RESULTS
-    folder.mkdir(parents=True, exist_ok=True)
+    used more than `MOST_OTHERS` cores meanwhile. `device` is that which computed."""
+    info = machine() if device.type != "cpu" else {**machine(), "gpu": None}
+    folder = RESULTS / machine_folder(info) if timed else RESULTS
     for key, value in content.items():
         print(f"{key}: {value}")
     others = sum(seconds for _, seconds in timed) / max(sum(wall for wall, _ in timed), 1)
     if others > MOST_OTHERS:
         print(f"{name}.json was not written, for other processes used {others:.2f} cores: stop them, and run again")
         raise SystemExit(2)
-    print(write_json(folder / f"{name}.json", {**content, "commit": git_commit(), "machine": machine()}))
+    folder.mkdir(parents=True, exist_ok=True)
+    print(write_json(folder / f"{name}.json", {**content, "commit": git_commit(), "machine": info}))

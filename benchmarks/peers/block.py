@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.common import alone, arguments, forward_and_step, ratios, save, step_megabytes
+from benchmarks.common import DEVICE, alone, arguments, forward_and_step, ratios, save, step_megabytes
 from gcsa.export import fold
 from gcsa.groups import group
 from gcsa.layers.block import Block
@@ -57,7 +57,7 @@ def main() -> None:
         sides = {side: build(name, side) for side in (OURS, *PEERS)}
         ours, x = sides[OURS]
         assert_equivariant(ours, x[:2], f"c{shape['order']}")
-        timings = forward_and_step({**sides, OURS: (fold(ours), x)}, args.repeats, modes=("forward",))
+        timings = forward_and_step({**sides, OURS: (fold(ours.to(DEVICE)), x)}, args.repeats, modes=("forward",))
         timings |= forward_and_step(sides, args.repeats, modes=("forward_backward",))
         memory = {side: alone(step_megabytes, partial(build, name, side), True, args.threads) for side in sides}
         content[name] = {

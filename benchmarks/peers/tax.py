@@ -68,15 +68,16 @@ def fastest(times: dict[str, Any], side: str) -> float:
 
 
 def measure(width: int, repeats: int) -> dict[str, Any]:
-    models = build(width)
+    torch.compiler.reset()  # or the batch of another width makes this one dynamic
+    models = {name: model.to(DEVICE) for name, model in build(width).items()}
     batch = BATCHES[width] if DEVICE.type == "cpu" else 32 * BATCHES[width]
-    x = torch.randn(batch, 3, 224, 224)
+    x = torch.randn(batch, 3, 224, 224, device=DEVICE)
     error = max(equivariance_error(models[OURS].eval(), x[:1], GROUP, g, "image", "invariant") for g in range(1, 4))
     timings = {}
     for mode, ours in (("forward", fold(models[OURS])), ("forward_backward", models[OURS])):
         ways = {OURS: ours, PEER: models[PEER], f"{PEER}, with convolutions": with_convolutions(models[PEER])}
         for name in (OURS, PEER):
-            ways[f"{name}, compiled"] = torch.compile(copy.deepcopy(ways[name]))
+            ways[f"{name}, compiled"] = torch.compile(copy.deepcopy(ways[name]), dynamic=False)
         timings |= forward_and_step({name: (way, x) for name, way in ways.items()}, repeats, modes=(mode,))
     return {
         **timings,

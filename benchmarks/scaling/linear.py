@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.common import alternate, arguments, save
+from benchmarks.common import CPU, alternate, arguments, save
 from gcsa.layers.attention.attend import GroupAttention, LinearAttention, attend_linear, orthogonal_features, to_tokens
 
 ORDER, FIELDS, HEADS, FEATURES = 8, 32, 2, 64
@@ -61,6 +61,7 @@ def main() -> None:
             "factor per doubling": {t: medians["linear"][t] / medians["linear"][t // 2] for t in TOKENS[1:]},
             "linear overtakes exact at tokens": crossing(medians["linear"], medians["exact"]),
         },
+        CPU,
     )
 
 

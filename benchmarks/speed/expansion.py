@@ -2,6 +2,7 @@
 
 How many times faster they are in evaluation, folded, and in training (forward and backward, with the assembly of the
 filters), one of a map or the three of queries, keys and values. `gcsa.layers.steerable.expands` follows from this table.
+On a CPU, for other devices take dense filters.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.common import DEVICE, arguments, forward_and_step, save
+from benchmarks.common import CPU, DEVICE, arguments, forward_and_step, save
 from gcsa.export import fold
 from gcsa.layers import steerable
 from gcsa.layers.steerable import SteerableConv2d, convolve_all
@@ -59,11 +60,13 @@ def build(group: str, fields: int, out: int, kernel_size: int, stride: int, coun
 
 def main() -> None:
     args = arguments(__doc__)
+    if DEVICE != CPU:
+        raise SystemExit("expansions are for CPUs: run this on a machine without a GPU")
     content: dict[str, Any] = {}
     for group, fields, out, kernel_size, stride, count, batch, side in SHAPES:
         sides = build(group, fields, out, kernel_size, stride, count)
         order = sides["dense"].convs[0].order
-        x = torch.randn(batch, side, side, order, fields, device=DEVICE, requires_grad=True)
+        x = torch.randn(batch, side, side, order, fields, requires_grad=True)
         torch.testing.assert_close(sides["expansion"](x), sides["dense"](x), atol=1e-4, rtol=1e-4)
         times = forward_and_step({name: (fold(layer), x) for name, layer in sides.items()}, args.repeats, ("forward",))
         times |= forward_and_step(

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
-from benchmarks.common import RESULTS, alternate, arguments, save
+from benchmarks.common import CPU, RESULTS, alternate, arguments, save
 from gcsa.export import export, fold
 from gcsa.export.formats import TOLERANCE, parity_error
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
@@ -200,7 +200,7 @@ def main() -> None:
         sweep(patterns)
     else:
         speeds = {name: {str(batch): speed(name, batch, args.repeats) for batch in (1, 32)} for name in SPEED}
-        save("export", {"speed": speeds})
+        save("export", {"speed": speeds}, CPU)
 
 
 if __name__ == "__main__":

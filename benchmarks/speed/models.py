@@ -78,7 +78,7 @@ def build(name: str) -> tuple[nn.Module, Tensor]:
 def variants(model: nn.Module) -> dict[str, nn.Module]:
     sides = {"as created": model}
     if isinstance(model, Backbone):
-        sides["folded"] = fold(model)
+        sides["folded"] = fold(model.to(DEVICE))
     if DEVICE.type == "cuda":
         sides["bf16"] = Autocast(model)
         sides["bf16, compiled"] = torch.compile(Autocast(model), mode="reduce-overhead")

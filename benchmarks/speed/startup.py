@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-from benchmarks.common import arguments, save, timing
+from benchmarks.common import CPU, arguments, save, timing
 
 PROGRAM = """
 import sys, time
@@ -45,7 +45,7 @@ def main() -> None:
             "escnn_imported": any(escnn for _, escnn in warm),
         },
     }
-    save("startup", content)
+    save("startup", content, CPU)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 import peft
 import torch
 
-from benchmarks.common import alone, alternate, arguments, resident_peak, save
+from benchmarks.common import CPU, alone, alternate, arguments, resident_peak, save
 from gcsa.adapters import lora_config
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.ocr.recognizers.decoding import ctc_loss
@@ -69,6 +69,7 @@ def main() -> None:
             "step": alternate({side: step for side, (step, _) in steps.items()}, args.repeats),
             "peak_megabytes": {side: alone(peak_megabytes, side, args.threads) for side in SIDES},
         },
+        CPU,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.common import alternate, save
+from benchmarks.common import CPU, alternate, save
 from gcsa.commands.memory import keep_freed_memory
 from gcsa.data.files import data_root
 from gcsa.ocr.data.charset import Charset
@@ -75,7 +75,7 @@ def main() -> None:
         parameters = sum(p.numel() for p in models[name].parameters())
         content[name] = {"parameters": parameters, **times, "lines_per_second": speed}
     content["kraken"] = kraken(args.kraken, files, len(charset), args.threads, args.repeats)
-    save("transcribe", content)
+    save("transcribe", content, CPU)
 
 
 if __name__ == "__main__":

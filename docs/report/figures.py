@@ -32,10 +32,10 @@ def scaling_lines() -> dict[str, dict[int, float]]:
     """Milliseconds by tokens of attention everywhere, by random features, and to a neighbourhood, on each machine."""
     lines = {
         f"{name}; {machine}": {int(count): row["median_ms"] for count, row in times.items()}
-        for machine, content in load_timings("linear").items()
+        for machine, content in load_timings("linear", str).items()
         for name, times in content["times by tokens"].items()
     }
-    for machine, content in load_timings("neighbourhood").items():
+    for machine, content in load_timings("neighbourhood", str).items():
         lines[f"neighbourhood of radius 3; {machine}"] = {
             int(key.split()[0]) ** 2: row["tiles"]["median_ms"]
             for key, row in entries(content).items()

@@ -27,21 +27,22 @@ def load_benchmark(name: str) -> dict[str, Any]:
 
 def machine_title(machine: dict[str, Any]) -> str:
     """Such as "Intel Xeon (AVX512), 2 threads"."""
-    words = (machine["gpu"] or machine["cpu"]).replace("(R)", "").replace(" Processor", "")
+    words = (machine["gpu"] or machine["cpu"]).replace("(R)", "").replace("(TM)", "").replace(" Processor", "")
     instructions = f" ({machine['instructions']})" if "instructions" in machine and not machine["gpu"] else ""
     threads = "" if machine["gpu"] else f", {machine['threads']} thread" + "s" * (machine["threads"] > 1)
     return f"{words}{instructions}{threads}"
 
 
-def load_timings(
-    name: str, badness: Callable[[dict[str, Any]], float] = lambda content: 0
-) -> dict[str, dict[str, Any]]:
+def load_timings(name: str, badness: Callable[[dict[str, Any]], Any]) -> dict[str, dict[str, Any]]:
     """Machine to content, for benchmarks/results/MACHINE/NAME.json, the largest `badness` first. Raises ValueError where no
     machine has it."""
     contents = [json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results").glob(f"*/{name}.json"))]
     if not contents:
         raise ValueError(f"no folder of benchmarks/results has {name}.json: run python benchmark.py")
-    return {machine_title(content["machine"]): content for content in sorted(contents, key=badness, reverse=True)}
+    machines = {machine_title(content["machine"]): content for content in sorted(contents, key=badness, reverse=True)}
+    if len(machines) < len(contents):
+        raise ValueError(f"two folders of benchmarks/results have {name}.json of one machine: remove the older")
+    return machines
 
 
 def measured(name: str) -> dict[str, Any]:

@@ -10,9 +10,20 @@ MODES = ("forward", "forward_backward")
 Content = dict[str, Any]
 
 
+def rows_of(machines: dict[str, Content], name: str, part: str | None = None) -> list[tuple[str, Content]]:
+    """The machines that measured `name`, each with its row."""
+    contents = {machine: content[part] if part else content for machine, content in machines.items()}
+    return [(machine, content[name]) for machine, content in contents.items() if name in content]
+
+
 def images_a_second(row: Content, mode: str, side: str) -> float:
     """How many images a second `side` of a model takes in `mode`."""
     return 1e3 * row["batch"] / row[mode][side]["median_ms"]
+
+
+def times_of(rows: dict[str, Content]) -> list[float]:
+    """All medians of rows with several sides or sizes, in milliseconds."""
+    return [side["median_ms"] for row in rows.values() for side in row.values() if isinstance(side, dict)]
 
 
 def models() -> str:
@@ -21,10 +32,8 @@ def models() -> str:
         "models", lambda content: content["models"]["gcsa_small"]["forward"]["as created"]["median_ms"]
     )
     rows = []
-    for name in next(iter(machines.values()))["models"]:
-        for machine, row in ((machine, content["models"].get(name)) for machine, content in machines.items()):
-            if row is None:
-                continue
+    for name in dict.fromkeys(name for content in machines.values() for name in content["models"]):
+        for machine, row in rows_of(machines, name, "models"):
             size = " x ".join(map(str, row["size"]))
             cells = [f"`{name}`", machine, f"{row['parameters'] / 1e6:.2f}M", f"{row['batch']} of {size}"]
             for mode, side in (("forward", "as created"), ("forward", "folded"), ("forward_backward", "as created")):
@@ -60,15 +69,16 @@ def tax() -> str:
     """Our time over that of timm's ViT of the same positions, width, depth and heads."""
     machines = load_timings("tax", lambda content: content["width 384"]["tax"]["forward"])
     rows = []
-    for width in entries(next(iter(machines.values()))):
-        for machine, content in machines.items():
-            row = content[width]
+    for width in dict.fromkeys(width for content in machines.values() for width in entries(content)):
+        for machine, row in sorted(rows_of(machines, width), key=lambda pair: -pair[1]["tax"]["forward"]):
             ours, peer = row["flops an image"]
             times = [f"{row['tax'][mode]:.2f} x" for mode in MODES]
             flops = row["flops an image"][ours] / row["flops an image"][peer]
             parameters = [f"{row['parameters'][side] / 1e6:.1f}M" for side in (ours, peer)]
-            rows.append([width, machine, str(row["batch"]), *times, f"{flops:.2f} x", *parameters])
+            cells = [width, machine, str(row["batch"]), *times, f"{flops:.2f} x", *parameters]
+            rows.append([*cells, str(len(row["forward"])), machines[machine]["commit"][:8]])
     header = ["network", "machine", "batch", "forward", "forward and backward", "FLOPs", "parameters", "of the ViT"]
+    header += ["ways tried, of both", "commit"]
     return table(header, rows)
 
 
@@ -76,11 +86,10 @@ def speed() -> str:
     """Ratios of medians, ours against escnn's modules, measured side by side in one run."""
     revit = "REViT's rotated MNIST shape, batch 64"
     by_shape: dict[str, dict[str, Content]] = {}
-    for machine, content in load_timings("block").items():
-        for shape, row in content.items():
-            if "times_faster" in row:
-                by_shape.setdefault(f"block, {shape}", {})[machine] = row
-    by_shape[revit] = load_timings("revit_shape")
+    for machine, content in load_timings("block", str).items():
+        for shape, row in entries(content).items():
+            by_shape.setdefault(f"block, {shape}", {})[machine] = row
+    by_shape[revit] = load_timings("revit_shape", str)
     rows = []
     for shape, by_machine in by_shape.items():
         lines = []
@@ -99,7 +108,8 @@ def speed() -> str:
 def poster() -> str:
     """G-CSA and G-SA in the poster's setting: medians, peak memory and how many times longer than `spatial` G-CSA."""
     rows = []
-    for machine, results in load_timings("poster").items():
+    machines = load_timings("poster", lambda content: content["forward"]["G-CSA, spatial"]["median_ms"])
+    for machine, results in machines.items():
         fastest = {mode: min(side["median_ms"] for side in results[mode].values()) for mode in MODES}
         for side, parameters in results["parameters"].items():
             times = [results[mode][side]["median_ms"] for mode in MODES]
@@ -131,7 +141,8 @@ def linear() -> str:
 def neighbourhood() -> str:
     """Neighbourhood attention by the number of positions."""
     sentences = []
-    for machine, results in load_timings("neighbourhood").items():
+    machines = load_timings("neighbourhood", lambda content: max(times_of(entries(content))))
+    for machine, results in machines.items():
         sizes = {key.split(" positions")[0]: row for key, row in entries(results).items() if "positions" in key}
         costs = "; ".join(
             f"{size} positions {row['tiles']['median_ms']:.0f} ms and {row['tiles_megabytes']:.0f} MB"
@@ -143,8 +154,9 @@ def neighbourhood() -> str:
 
 def large_images() -> str:
     """Time and memory of a forward pass by the side of the image."""
-    machines = load_timings("large_images")
-    sizes = list(next(iter(next(iter(machines.values()))["times by side"].values())))
+    machines = load_timings("large_images", lambda content: max(times_of(content["times by side"])))
+    by_side = [row for content in machines.values() for row in content["times by side"].values()]
+    sizes = dict.fromkeys(size for row in by_side for size in row)
     rows = []
     for machine, results in machines.items():
         times, memory = results["times by side"], results["megabytes by side"]

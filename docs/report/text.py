@@ -44,14 +44,25 @@ def adapters() -> str:
     return table([*header, *BUDGET], rows)
 
 
+def share_of_time(results: Run, side: str) -> float:
+    """The time of a step of `side` over that of the whole model."""
+    whole = next(iter(results["step"]))
+    return results["step"][side]["median_ms"] / results["step"][whole]["median_ms"]
+
+
+def slowest_adapter(results: Run) -> float:
+    """The largest share of all adapters."""
+    return max(share_of_time(results, side) for side in list(results["step"])[1:])
+
+
 def adapter_step() -> str:
     """Time and memory of a training step of adapters."""
     sentences = []
-    for machine, results in load_timings("adapters").items():
+    for machine, results in load_timings("adapters", slowest_adapter).items():
         whole, *adapters = results["step"]
         parts = []
         for side in adapters:
-            time = results["step"][side]["median_ms"] / results["step"][whole]["median_ms"]
+            time = share_of_time(results, side)
             memory = results["peak_megabytes"][side] / results["peak_megabytes"][whole]
             share = results["trainable"][side] / results["parameters"]
             parts.append(f"{side} ({share:.1%} trained) {time:.0%} of the time and {memory:.0%} of the memory")

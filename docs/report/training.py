@@ -93,7 +93,7 @@ def step_ratio(data: str, name: str) -> float:
     """The time of a training step over that of the ViT, on the machine where that is longest, of a system such as
     "resnet18+turns": augmentation is free. Raises ValueError for a system that was not timed."""
     system = name.partition("+")[0]
-    machines = [content[data] for content in load_timings("pace").values()]
+    machines = [content[data] for content in load_timings("pace", str).values()]
     if not all(system in times for times in machines):
         raise ValueError(f"pace.json lacks {system} on {data}: run python -m benchmarks.learning.pace --threads 1")
     return max(times[system]["median_ms"] / times["vit"]["median_ms"] for times in machines)

@@ -13,32 +13,17 @@ and turned basis functions are sums of basis functions, so the merged layer has 
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from peft import LoraConfig
 from peft.tuners.lora import LoraLayer
 from peft.tuners.tuners_utils import check_adapters_to_merge
 from torch import Tensor, nn
 
-from gcsa.groups import Group
-from gcsa.layers.basis import planar_tables
+from gcsa.layers.basis import turns
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d, expand_filter
-
-
-@cache
-def turns(group: Group, kernel_size: int, basis: str) -> NDArray[np.float64]:
-    """Numbers [h, i, j], (|H|, J, J), with b_i(h^-1 x) = sum over j of [h, i, j] b_j(x)."""
-    tables = planar_tables(group, kernel_size, basis)
-    samples = tables.reshape(*tables.shape[:2], -1).swapaxes(1, 2)  # (|H|, k * k, J)
-    count = tables.shape[1]
-    functions = samples.reshape(-1, count)
-    turned = [samples[group.cayley[:, h]].reshape(-1, count) for h in range(group.order)]
-    return np.stack([np.linalg.lstsq(functions, each, rcond=None)[0].T for each in turned])
 
 
 def delta(phi_a: SteerableConv2d, phi_b: SteerableConv2d) -> Tensor:

@@ -8,6 +8,8 @@ import platform
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Parameters of glibc's mallopt(3)."""
+OLDER_LIMIT = 2**25
+"""The largest MMAP_THRESHOLD that older versions take."""
 OF_THE_USER = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
@@ -22,4 +24,5 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in OF_THE_USER):
         return False
     libc = ctypes.CDLL(None)
-    return bool(libc.mallopt(MMAP_THRESHOLD, 2**30) and libc.mallopt(TRIM_THRESHOLD, 2**31 - 1))
+    kept = libc.mallopt(TRIM_THRESHOLD, 2**31 - 1)
+    return bool((libc.mallopt(MMAP_THRESHOLD, 2**30) or libc.mallopt(MMAP_THRESHOLD, OLDER_LIMIT)) and kept)

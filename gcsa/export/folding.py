@@ -23,15 +23,16 @@ class FoldedConv2d(FieldConv2d):
 
     def __init__(self, conv: SteerableConv2d, dense: bool = False) -> None:
         super().__init__(conv.order, conv.kernel_size, conv.stride, conv.padding, conv.circular, conv.lift, conv.groups)
-        expanded = not dense and conv.kernel_size > 1 and (conv.in_irreps or conv.shares)
-        self.in_irreps = self.shares = expanded or (conv.kernel_size == 1 and conv.in_irreps)
+        self.dilation = conv.dilation
+        self.shares = conv.shares and not dense
+        self.in_irreps = self.shares or (conv.in_irreps and conv.kernel_size == 1)
         weight, bias = conv.assemble(self.in_irreps)
         self.weight = nn.Parameter(weight.detach().clone(), conv.weight.requires_grad)
         self.bias = None
         if bias is not None and conv.bias is not None:
             self.bias = nn.Parameter(bias.detach().clone(), conv.bias.requires_grad)
         self.register_buffer("fourier", conv.fourier if self.in_irreps else None)
-        self.register_buffer("tables", conv.tables if expanded else torch.empty(0), persistent=False)
+        self.register_buffer("tables", conv.tables if self.shares else torch.empty(0), persistent=False)
 
     def assemble(self, in_irreps: bool | None = None) -> tuple[Tensor, Tensor | None]:
         """`weight` and `bias`, which folding chose."""
@@ -41,8 +42,8 @@ class FoldedConv2d(FieldConv2d):
 def fold(model: Module, dense: bool = False) -> Module:
     """A copy of `model` with no `SteerableConv2d` left: the same function and methods, plain torch.
 
-    `dense`: no k x k convolution is expanded (see `gcsa/layers/irreps.py`), which is for CPUs and PyTorch; a model for
-    another device is best folded there.
+    A model on a CPU may be left with expansions (see `gcsa/layers/irreps.py`), which other devices and runtimes are slow at:
+    fold on the device where the model is to run, or with `dense`, for plain k x k filters throughout.
 
     A folded model is for running: it can still be trained, but as a plain network, which nothing keeps equivariant.
     Save it by `torch.save` or its state dict, for a folder of weights describes the model unfolded. Folding twice is

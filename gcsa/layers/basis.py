@@ -74,6 +74,17 @@ def planar_tables(group: Group, kernel_size: int, basis: str = "band") -> NDArra
 
 
 @cache
+def turns(group: Group, kernel_size: int, basis: str) -> NDArray[np.float64]:
+    """Numbers [h, i, j], (|H|, J, J), with b_i(h^-1 x) = sum over j of [h, i, j] b_j(x)."""
+    tables = planar_tables(group, kernel_size, basis)
+    samples = tables.reshape(*tables.shape[:2], -1).swapaxes(1, 2)  # (|H|, k * k, J)
+    count = tables.shape[1]
+    functions = samples.reshape(-1, count)
+    turned = [samples[group.cayley[:, h]].reshape(-1, count) for h in range(group.order)]
+    return np.stack([np.linalg.lstsq(functions, each, rcond=None)[0].T for each in turned])
+
+
+@cache
 def fingerprint(group: Group, kernel_size: int, basis: str = "band") -> int:
     """48 bits that identify the tables to four decimals: equal on every machine that builds the same functions."""
     return _digest(np.rint(_tables(group, kernel_size, basis) * 1e4).astype("<i4").tobytes())

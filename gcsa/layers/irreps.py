@@ -15,8 +15,8 @@ back by m it is made of b_l(m^-1 x), which do not depend on g:
 
     y_o(g) = sum_{c, m, l} w'[o, (l, c), g^-1 m] e_{(l, c)}(m),    w'[o, (l, c), h] = sum_j w[o, c, h, j] D_lj(h^-1),
 
-with the expansion e_{(l, c)}(m) = b_l(m^-1 x) * x_c(m), depthwise convolutions whose filters are constant. J N C^2 2 / N
-products a position and J depthwise ones are left of k^2 N C^2, and several convolutions of one map share the expansion.
+with the expansion e_{(l, c)}(m) = b_l(m^-1 x) * x_c(m), depthwise convolutions whose filters are constant. Of k^2 products
+for each channel in and out, 2 J / N are left, and several convolutions of one map share the expansion.
 """
 
 from __future__ import annotations
@@ -57,17 +57,10 @@ def fourier_matrix(group: Group) -> NDArray[np.float64]:
     return np.concatenate([row.reshape(-1, group.order) for row in rows]) / math.sqrt(group.order)
 
 
-def steering_matrices(tables: NDArray[np.float64], group: Group) -> NDArray[np.float64]:
-    """D_lj(h^-1) at [h, l, j], from the basis functions (N, J, k, k) as each element turns them."""
-    functions = tables.reshape(*tables.shape[:2], -1)
-    turned = functions[group.inverse] @ np.linalg.pinv(functions[0])  # they span a space that the group leaves as it is
-    return turned.transpose(0, 2, 1)
-
-
 def expanded_weight(weight: Tensor, steering: Tensor) -> Tensor:
     """The weights w' (O, J * C, N) of the 1 x 1 convolution on the expansion, from coefficients (O, C, N, J) and
-    `steering_matrices`."""
-    return torch.einsum("ochj,hlj->olch", weight, steering).flatten(1, 2)
+    D_lj(h^-1) at [h, j, l]."""
+    return torch.einsum("ochj,hjl->olch", weight, steering).flatten(1, 2)
 
 
 def grouped_filter(weight: Tensor, pairs: Tensor) -> Tensor:

@@ -17,9 +17,9 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerprint_of, planar_tables
+from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerprint_of, planar_tables, turns
 from gcsa.layers.checks import check_whole
-from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs, steering_matrices
+from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs
 
 LARGEST_KERNEL = 32  # the tables of larger ones take minutes and hundreds of megabytes
 
@@ -80,7 +80,8 @@ def kernel_for_stride(stride: int) -> int:
 class FieldConv2d(nn.Module):
     """A convolution between feature maps with the filter and the bias that `assemble` gives.
 
-    Where `in_irreps` is true they are those of a 1 x 1 convolution in the irrep basis, and the map is expanded first.
+    Where `in_irreps` is true they are those of a 1 x 1 convolution in the irrep basis, and the map is expanded first;
+    where `shares` is, `convolve_all` may do so for several convolutions at once.
     `tables` (N, J, k, k) are the filters of the expansion and `fourier` is the change of basis (see `irreps.py`).
     """
 
@@ -123,9 +124,11 @@ class FieldConv2d(nn.Module):
         if self.kernel_size > 1:
             image = self._padded(x.flatten(3).permute(0, 3, 1, 2))
             filters = self.tables.to(x.dtype).repeat_interleave(x.shape[4], 0)
-            # One by one, because the library is slow where it makes several channels of each.
-            parts = [self._convolve(image, f, None, len(f)).permute(0, 2, 3, 1) for f in filters.split(1, 1)]
-            x = torch.cat([part.unflatten(3, (self.order, -1)) for part in parts], 4)
+            parts = []
+            for j in range(self.tables.shape[1]):  # the library is slow where it makes several channels of each
+                part = self._convolve(image, filters[:, j : j + 1], None, image.shape[1])
+                parts.append(part.permute(0, 2, 3, 1).unflatten(3, (self.order, -1)))
+            x = torch.cat(parts, 4)
         return torch.matmul(fourier.to(x.dtype), x)  # PEFT widens the parameters of half-precision models, not buffers
 
     def contract(self, x: Tensor, filter: Tensor, bias: Tensor | None) -> Tensor:
@@ -166,8 +169,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         bias: one number for each field.
         basis: of the filters: "band", the smooth ones, or "full", every filter, for groups of quarter turns and mirrors
             only (see `basis.py`).
-        sharers: how many convolutions of the same map, with this one, are computed on one expansion of it, by `expand` and
-            `contract`, where `shares` says that this is faster.
+        sharers: how many convolutions of the same map, with this one, `convolve_all` takes.
 
     Raises:
         ValueError: "full" for a group with other turns, unknown basis, even kernel with stride 1, kernel above 32 pixels,
@@ -178,6 +180,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         weight: coefficients (out_fields, in_fields, |H|, J); (out_fields, in_chans, 1, J) where `lift` is true and
             (out_fields, 1, 1, J) where `depthwise` is.
         in_features, out_features: channels as NCHW users count them.
+        in_irreps: whether `forward` computes in the irrep basis; shares: whether `convolve_all` does, on one expansion.
     """
 
     index: Tensor
@@ -214,8 +217,8 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         pointwise = mixes and (kernel_size, stride, padding) == (1, 1, 0)
         self.in_irreps = pointwise and computes_in_irreps(h.order, min(in_features, out_features))
         larger = mixes and kernel_size > 1
-        self.expands = larger and expands(h.order, kernel_size, functions, out_features)
-        self.shares = larger and expands(h.order, kernel_size, functions, sharers * out_features)
+        self.pays_alone = larger and expands(h.order, kernel_size, functions, out_features)
+        self.pays_shared = larger and expands(h.order, kernel_size, functions, sharers * out_features)
         self.group, self.basis = h, basis
         self.depthwise = depthwise
         self.in_fields, self.out_fields = in_fields, out_fields
@@ -229,9 +232,9 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         self.register_buffer("tables", tables, persistent=False)
         basis_changes = dict(fourier=(h.order, h.order), irreps=(h.order // 2, 2, 2, h.order))
         for name, size in basis_changes.items():
-            wanted = self.in_irreps or self.expands or self.shares
+            wanted = self.in_irreps or self.pays_shared
             self.register_buffer(name, torch.empty(size, **factory) if wanted else None, persistent=False)
-        steering = torch.empty(h.order, functions, functions, **factory) if self.expands or self.shares else None
+        steering = torch.empty(h.order, functions, functions, **factory) if self.pays_shared else None
         self.register_buffer("steering", steering, persistent=False)
         self.init_non_persistent_buffers()
         self._choose()
@@ -245,8 +248,8 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
                 self.fourier.copy_(torch.from_numpy(fourier_matrix(self.group)))
                 self.irreps.copy_(torch.from_numpy(irrep_pairs(self.group)))
             if self.steering is not None:
-                tables = planar_tables(self.group, self.kernel_size, self.basis)
-                self.steering.copy_(torch.from_numpy(steering_matrices(tables, self.group)))
+                matrices = turns(self.group, self.kernel_size, self.basis)[self.group.inverse]
+                self.steering.copy_(torch.from_numpy(matrices))
         self.index = self._input_order()
 
     def _input_order(self) -> Tensor:
@@ -266,8 +269,10 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
 
     def _choose(self) -> None:
         """An expansion is for CPUs; other devices are best at dense filters."""
+        on_cpu = self.weight.device.type == "cpu"
+        self.shares = self.pays_shared and on_cpu
         if self.kernel_size > 1:
-            self.in_irreps = self.expands and self.weight.device.type == "cpu"
+            self.in_irreps = self.pays_alone and on_cpu
 
     def reset_parameters(self, gain: float = 1.0) -> None:
         """Keeps the variance: the tables have unit energy, so each coefficient gets gain^2 over the fan-in."""
@@ -287,12 +292,12 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         in_irreps = self.in_irreps if in_irreps is None else in_irreps
         if not in_irreps:
             return self.filter(), None if self.bias is None else self.bias.repeat(self.order)
-        assert self.irreps is not None
-        dtype = self.weight.dtype
+        irreps, steering = self.irreps, self.steering
+        assert irreps is not None
         weight = self.weight.flatten(2)
-        if self.steering is not None:
-            weight = expanded_weight(self.weight, self.steering.to(dtype))
-        filter = grouped_filter(weight, self.irreps.to(dtype))
+        if steering is not None:
+            weight = expanded_weight(self.weight, steering.to(self.weight.dtype))
+        filter = grouped_filter(weight, irreps.to(self.weight.dtype))
         if self.bias is None:
             return filter, None
         # A constant has the trivial coefficient alone, the first.
@@ -326,17 +331,21 @@ def share_expansion(convs: Sequence[nn.Module]) -> bool:
 
     Not where one is in a wrapper, such as an adapter, or has hooks: both want to see its whole input and output.
     """
-    plain = [conv for conv in convs if isinstance(conv, FieldConv2d) and type(conv).forward is FieldConv2d.forward]
+    forward = FieldConv2d.forward
+    plain = [
+        conv for conv in convs if getattr(conv.forward, "__func__", None) is forward and isinstance(conv, FieldConv2d)
+    ]
     if len(plain) < len(convs) or not all(conv.shares and conv.bias is not None for conv in plain):
         return False
-    if any(conv._forward_hooks or conv._forward_pre_hooks or conv._backward_hooks for conv in plain):
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    if any(getattr(conv, kind) for conv in plain for kind in hooks):
         return False
     return len({(conv.order, conv.tables.shape, conv.stride, conv.padding, conv.circular) for conv in plain}) == 1
 
 
 def convolve_all(convs: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]:
-    """What each of several convolutions with as many fields makes of x (B, H, W, N, C); on one expansion if it pays."""
-    if x.device.type != "cpu" or not share_expansion(convs):
+    """What each of several convolutions makes of x (B, H, W, N, C): on one expansion of it where they share one."""
+    if isinstance(x, torch.fx.Proxy) or not share_expansion(convs):  # fx records the calls of modules
         return [conv(x) for conv in convs]
     plain = cast(Sequence[FieldConv2d], convs)
     first = plain[0]
@@ -344,7 +353,8 @@ def convolve_all(convs: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]:
     # One convolution, for what it reads is J times as large as x.
     filter = torch.cat([filter.unflatten(0, (first.order, -1)) for filter in filters], 1).flatten(0, 1)
     bias = torch.cat([bias.view(first.order, -1) for bias in biases], 1).flatten()
-    return first.contract(first.expand(x), filter, bias).chunk(len(convs), -1)
+    fields = [bias.numel() // first.order for bias in biases]
+    return first.contract(first.expand(x), filter, bias).split(fields, -1)
 
 
 def _check_arguments(

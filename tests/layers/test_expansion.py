@@ -37,11 +37,12 @@ def pair(name: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[St
     return dense, expanded
 
 
-@pytest.mark.parametrize("options", [*SHAPES, dict(kernel_size=3, basis="full")])
-@pytest.mark.parametrize("name", GROUPS)
+CASES = [(name, options) for name in GROUPS for options in SHAPES]
+FULL = [(name, dict(kernel_size=3, basis="full")) for name in ("c4", "d2", "d4")]
+
+
+@pytest.mark.parametrize(("name", "options"), [*CASES, *FULL])
 def test_same_function_and_gradients(name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    if options.get("basis") == "full" and name not in ("c4", "d2", "d4"):
-        return
     dense, expanded = pair(name, monkeypatch, **options)
     x = torch.randn(2, 8, 8, dense.order, 3, dtype=torch.float64, requires_grad=True)
     assert torch.allclose(expanded(x), dense(x), rtol=0, atol=1e-12)
@@ -51,8 +52,7 @@ def test_same_function_and_gradients(name: str, options: dict[str, Any], monkeyp
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("options", SHAPES)
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize(("name", "options"), CASES)
 def test_equivariant(name: str, options: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = pair(name, monkeypatch, **options)[1].to(dtype)
     assert_equivariant(layer, torch.randn(1, 8, 8, layer.order, 3, dtype=dtype), name)
@@ -76,11 +76,13 @@ def test_which_layers_expand() -> None:
     wide = dict(fields=96, out_fields=96, group="c4", kernel_size=8, stride=4)
 
     def layer(**options: Any) -> SteerableConv2d:
-        arguments = {**wide, **options}
-        return SteerableConv2d(arguments.pop("fields"), device="meta", **arguments)
+        arguments = {"device": "meta", **wide, **options}
+        return SteerableConv2d(arguments.pop("fields"), **arguments)
 
-    assert layer().expands
-    assert not layer().in_irreps  # not on a CPU
+    assert layer().pays_alone
+    assert layer(device="cpu").in_irreps
+    assert not layer().in_irreps
+    assert not layer(device="cpu").to("meta").in_irreps
     for other in (
         layer(out_fields=24),
         layer(kernel_size=3, stride=1),
@@ -90,11 +92,12 @@ def test_which_layers_expand() -> None:
         layer(group="c2"),
         layer(group="c3"),
     ):
-        assert not other.expands
+        assert not other.pays_alone
         assert other.steering is None
-    three = layer(fields=16, out_fields=16, kernel_size=3, stride=1, group="d4", sharers=3)
+    three = layer(fields=16, out_fields=16, kernel_size=3, stride=1, group="d4", sharers=3, device="cpu")
     assert three.shares
-    assert not three.expands
+    assert not three.in_irreps
+    assert not three.to("meta").shares
 
 
 def test_state_dict_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +105,7 @@ def test_state_dict_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(expanded.state_dict()) == list(dense.state_dict())
     other = copy.deepcopy(expanded).to("meta").to_empty(device="cpu")
     other.load_state_dict(dense.state_dict())
+    assert other.in_irreps
     x = torch.randn(1, 4, 4, 8, 3, dtype=torch.float64)
     assert torch.equal(other(x), expanded(x))
 
@@ -167,3 +171,23 @@ def test_adapters_see_the_whole_of_each(monkeypatch: pytest.MonkeyPatch) -> None
     after, count = expansions(adapted, x, monkeypatch)
     assert count == 0
     assert torch.allclose(after, before, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_compiled_exported_scripted_and_traced() -> None:
+    """A model that shares expansions and one with an expanded stem."""
+    small = timm.create_model("gcsa_small", depth=1).eval()
+    wide = timm.create_model("gcsa_base_d4", fields=48, heads=2, depth=1, img_size=32).eval()
+    assert wide.stem.convs[1].in_irreps
+    x = torch.randn(2, 3, 32, 32)
+    for model in (small, wide):
+        expected = model(x)
+        compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="aot_eager")
+        ways = [
+            compiled,
+            torch.export.export(model, (x,)).module(),
+            torch.jit.script(model),
+            torch.fx.symbolic_trace(model),
+        ]
+        for way in ways:
+            assert torch.allclose(way(x), expected, atol=1e-5)

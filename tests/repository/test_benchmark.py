@@ -37,7 +37,7 @@ def test_timings_of_a_busy_machine_are_not_written(
 ) -> None:
     monkeypatch.setattr(common, "RESULTS", tmp_path)
     monkeypatch.setattr(common, "timed", timed)
-    monkeypatch.setattr(common, "machine_folder", lambda: "machine")
+    monkeypatch.setattr(common, "machine_folder", lambda info: "machine")
     if written:
         common.save("name", {"a": 1})
     else:
@@ -47,6 +47,7 @@ def test_timings_of_a_busy_machine_are_not_written(
         assert "name.json was not written, for other processes used 0.50 cores" in capsys.readouterr().out
     assert (tmp_path / "machine/name.json").exists() is (written and timed != [])
     assert (tmp_path / "name.json").exists() is (timed == [])
+    assert written or list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -56,9 +57,8 @@ def test_timings_of_a_busy_machine_are_not_written(
         (dict(gpu="NVIDIA H100 80GB HBM3", cpu="AMD EPYC", instructions="AVX2"), "nvidia-h100-80gb-hbm3"),
     ],
 )
-def test_folder_of_a_machine(info: dict[str, str | None], folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "machine", lambda: info)
-    assert common.machine_folder() == folder
+def test_folder_of_a_machine(info: dict[str, str | None], folder: str) -> None:
+    assert common.machine_folder(info) == folder
 
 
 def test_timing_notes_what_others_compute(monkeypatch: pytest.MonkeyPatch) -> None:
