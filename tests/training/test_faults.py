@@ -258,10 +258,13 @@ def test_systems_without_user_signals(tmp_path: Path, monkeypatch: pytest.Monkey
     """As Windows is."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.delattr(signal, "SIGUSR1", raising=False)
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(Interrupted), interruptible(tmp_path):
-        signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a script
+    try:
+        with pytest.raises(Interrupted), interruptible(tmp_path):
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
