@@ -35,7 +35,7 @@ def machine_title(machine: dict[str, Any]) -> str:
 
 def load_timings(name: str, badness: Callable[[dict[str, Any]], Any]) -> dict[str, dict[str, Any]]:
     """Machine to content, for benchmarks/results/MACHINE/NAME.json, the largest `badness` first. Raises ValueError where no
-    machine has it."""
+    machine has it, and where one has it twice."""
     contents = [json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results").glob(f"*/{name}.json"))]
     if not contents:
         raise ValueError(f"no folder of benchmarks/results has {name}.json: run python benchmark.py")
@@ -46,7 +46,7 @@ def load_timings(name: str, badness: Callable[[dict[str, Any]], Any]) -> dict[st
 
 
 def measured(name: str) -> dict[str, Any]:
-    """The same without commit and machine, for files with one entry for each thing that was measured."""
+    """What benchmarks/results/NAME.json holds beside commit and machine: an entry for each thing that was measured."""
     return entries(load_benchmark(name))
 
 

@@ -1,4 +1,4 @@
-"""Folding: a model as plain torch modules, with no kernel basis and nothing left to assemble.
+"""Folding: a model as plain torch modules, with nothing left to assemble.
 
 A steerable convolution is an ordinary one whose filter is assembled from coefficients and the kernel basis (see
 `gcsa/layers/steerable.py`). Folding assembles each filter once and for all; the function stays the same.
@@ -47,7 +47,7 @@ def fold(model: Module, dense: bool = False) -> Module:
 
     A folded model is for running: it can still be trained, but as a plain network, which nothing keeps equivariant.
     Save it by `torch.save` or its state dict, for a folder of weights describes the model unfolded. Folding twice is
-    folding once. Raises ValueError for a model with an adapter that is not merged.
+    folding once, `dense` or not. Raises ValueError for a model with an adapter that is not merged.
     """
     for name, module in model.named_modules():
         if any(cls.__module__.startswith("peft.") for cls in type(module).__mro__):

@@ -204,7 +204,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        _check_arguments(in_fields, out_fields, kernel_size, stride, padding_mode, depthwise, lift)
+        _check_arguments(in_fields, out_fields, kernel_size, stride, padding_mode, depthwise, lift, sharers)
         h = make_group(group)
         check_basis(basis, h)
         if padding is None:
@@ -358,9 +358,16 @@ def convolve_all(convs: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]:
 
 
 def _check_arguments(
-    in_fields: int, out_fields: int, kernel_size: int, stride: int, padding_mode: str, depthwise: bool, lift: bool
+    in_fields: int,
+    out_fields: int,
+    kernel_size: int,
+    stride: int,
+    padding_mode: str,
+    depthwise: bool,
+    lift: bool,
+    sharers: int,
 ) -> None:
-    check_whole(in_fields=in_fields, out_fields=out_fields, kernel_size=kernel_size, stride=stride)
+    check_whole(in_fields=in_fields, out_fields=out_fields, kernel_size=kernel_size, stride=stride, sharers=sharers)
     if kernel_size > LARGEST_KERNEL:
         raise ValueError(f"kernel_size must be {LARGEST_KERNEL} or less, not {kernel_size}")
     if kernel_size % 2 == 0 and stride == 1:
