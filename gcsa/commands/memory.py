@@ -9,7 +9,7 @@ import platform
 MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Parameters of glibc's mallopt(3)."""
 OLDER_LIMIT = 2**25
-"""The largest MMAP_THRESHOLD that older versions take."""
+"""The largest MMAP_THRESHOLD that older versions take: larger blocks are given back there."""
 OF_THE_USER = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 

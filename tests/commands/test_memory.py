@@ -1,4 +1,4 @@
-"""Memory that is freed is kept, told by the page faults of a process that takes and frees a large block."""
+"""Memory that is freed is kept, told by the page faults of a process that takes and frees large blocks."""
 
 import platform
 import subprocess
@@ -16,14 +16,14 @@ from gcsa.commands.memory import keep_freed_memory
 told = keep_freed_memory() if sys.argv[1] == "keep" else False
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(2**25)  # 128 MiB, freed at once
+    [torch.ones(2**22) for _ in range(16)]  # of 16 MiB, freed at once
 print(told, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
 
 
 def faults(mode: str) -> tuple[bool, int]:
-    """Whether the library was told, and the faults of the third block."""
+    """Whether the library was told, and the faults of the third time."""
     environment = {"PATH": "/usr/bin:/bin"}
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, mode], env=environment, capture_output=True, text=True, check=True
