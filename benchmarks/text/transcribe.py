@@ -1,9 +1,11 @@
 """Lines a second from file to text: `python -m benchmarks.text.transcribe --threads 2 [--kraken /other/venv/bin/python]`.
 
-256 training lines of fr17_roman_print, read by `gcsa.ocr.transcribe` in batches of 16 with random weights: images
-decoded, resized, recognised, decoded greedily. Beside it, in a process of its own on the same files, kraken's default
-recogniser through kraken's own `predict`, also in batches of 16 with random weights; it is larger, wants lines 120
-pixels high and needs an environment of its own, because kraken pins its dependencies. Needs GCSA_DATA.
+256 training lines of fr17_roman_print, read by `gcsa.ocr.transcribe` in batches of 16 with the published weights: images
+decoded, resized, recognised, decoded greedily. The models are folded, as `transcribe.py` folds them; "not folded" is what it
+did before. Of bfloat16, also what becomes of the texts, and of those of turned lines, on the validation lines. Beside it, in
+a process of its own on the same files, kraken's default recogniser through kraken's own `predict`, also in batches of 16
+with random weights; it is larger, wants lines 120 pixels high and needs an environment of its own, because kraken pins its
+dependencies. Needs GCSA_DATA.
 """
 
 from __future__ import annotations
@@ -11,26 +13,59 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import mean
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from PIL import Image
 
 from benchmarks.common import CPU, alternate, save
 from gcsa.commands.memory import keep_freed_memory
 from gcsa.data.files import data_root
-from gcsa.ocr.data.charset import Charset
+from gcsa.export import fold
 from gcsa.ocr.data.lines import list_lines
+from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.metrics import text_scores
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.ocr.transcribe import find_lines, transcribe
 
 SCRIPT, LINES, BATCH = "fr17_roman_print", 256, 16
-SIDES = {
-    "gcsa_ocr_tiny, upright": ("gcsa_ocr_tiny", {}, "upright"),
-    "gcsa_ocr_tiny, any": ("gcsa_ocr_tiny", {}, "any"),
-    "crnn, upright": ("crnn", {"upsample": 1}, "upright"),
-}
+WEIGHTS = Path(__file__).parents[2] / "weights/gcsa_ocr_tiny.fr17"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to read all lines."""
+
+    model: CTCRecognizer
+    orientation: str
+    half: bool = False
+
+    def read(self, files: list[Path]) -> list[str]:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+            transcripts = list(transcribe(self.model, find_lines(files), self.orientation, batch_size=BATCH))
+        return [transcript.reading.text for transcript in transcripts if transcript.reading is not None]
+
+
+def texts(side: Side, half: Side, folder: Path) -> dict[str, float]:
+    """Character error rates of both sides, and shares of lines that read the same in both and when they are turned."""
+    lines = list_lines(folder, ("val",))
+    read = {name: one.read([line.image for line in lines]) for name, one in (("float32", side), ("bfloat16", half))}
+    found = {f"cer, {name}": text_scores(said, [line.text for line in lines]).cer for name, said in read.items()}
+    found["same in both"] = mean(a == b for a, b in zip(*read.values(), strict=True))
+    with TemporaryDirectory() as turned:
+        files = [Path(turned) / f"{i:05d}.png" for i in range(len(lines))]
+        for line, file in zip(lines, files, strict=True):
+            Image.open(line.image).rotate(180).save(file)
+        for name, one in (("float32", side), ("bfloat16", half)):
+            found[f"same upside down, {name}"] = mean(a == b for a, b in zip(read[name], one.read(files), strict=True))
+    return {"lines": len(lines), **found}
+
+
 KRAKEN = Path(__file__).parent / "transcribe_kraken.py"
 
 
@@ -56,25 +91,26 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     keep_freed_memory()
     torch.manual_seed(0)
-    lines = list_lines(data_root(None) / "ocr_lines" / SCRIPT, ("train",))[:LINES]
-    files = [line.image for line in lines]
-    charset = Charset.from_texts(line.text for line in lines)
-    models = {
-        name: CTCRecognizer(charset.characters, encoder, **options).eval()
-        for name, (encoder, options, _) in SIDES.items()
+    folder = data_root(None) / "ocr_lines" / SCRIPT
+    files = [line.image for line in list_lines(folder, ("train",))[:LINES]]
+    model = load_recognizer(WEIGHTS)
+    folded = fold(model)
+    crnn = fold(CTCRecognizer(model.charset.characters, "crnn", upsample=1).eval())
+    sides = {
+        "gcsa_ocr_tiny, upright": Side(folded, "upright"),
+        "gcsa_ocr_tiny, any": Side(folded, "any"),
+        "gcsa_ocr_tiny, any, bf16": Side(folded, "any", half=True),
+        "gcsa_ocr_tiny, any, not folded": Side(model, "any"),
+        "crnn, upright": Side(crnn, "upright"),
     }
-
-    def run(name: str) -> None:
-        transcripts = list(transcribe(models[name], find_lines(files), SIDES[name][2], batch_size=BATCH))
-        assert all(transcript.reading is not None for transcript in transcripts)
-
-    timings = alternate({name: partial(run, name) for name in SIDES}, args.repeats, warm_up=1)
+    timings = alternate({name: partial(side.read, files) for name, side in sides.items()}, args.repeats, warm_up=1)
     content: dict[str, Any] = {"lines": len(files), "batch": BATCH, "threads": args.threads}
     for name, times in timings.items():
         speed = len(files) / times["median_ms"] * 1e3
-        parameters = sum(p.numel() for p in models[name].parameters())
+        parameters = sum(p.numel() for p in (model if "gcsa" in name else crnn).parameters())
         content[name] = {"parameters": parameters, **times, "lines_per_second": speed}
-    content["kraken"] = kraken(args.kraken, files, len(charset), args.threads, args.repeats)
+    content["texts"] = texts(sides["gcsa_ocr_tiny, any"], sides["gcsa_ocr_tiny, any, bf16"], folder)
+    content["kraken"] = kraken(args.kraken, files, len(model.charset), args.threads, args.repeats)
     save("transcribe", content, CPU)
 
 

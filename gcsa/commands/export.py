@@ -13,6 +13,7 @@ from torch import nn
 from gcsa.checkpoints import make_classifier, read
 from gcsa.commands.errors import Parser, user_errors
 from gcsa.export.formats import FORMATS, check_file, export
+from gcsa.export.images import read_images
 from gcsa.models.create import create_model
 from gcsa.ocr.load import make_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
@@ -54,7 +55,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--size", type=_side, nargs=2, metavar=("H", "W"), help="of the images; default: the model's own"
     )
     parser.add_argument("--any-size", action="store_true", help="also any height and width that the strides divide")
-    return parser.parse_args(argv)
+    parser.add_argument(
+        "--images", metavar="FOLDER", help="pictures such as the model is to see, which onnx-int8 is calibrated on"
+    )
+    args = parser.parse_args(argv)
+    if args.format == "onnx-int8" and args.images is None:
+        parser.error("onnx-int8 is calibrated on pictures such as the model is to see: give --images FOLDER")
+    return args
 
 
 def _side(text: str) -> int:
@@ -73,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         channels, *size = default_size(model)
         height, width = args.size or size
         torch.manual_seed(0)
-        error = export(model, file, args.format, (channels, height, width), args.any_size)
+        shape = (channels, height, width)
+        images = None if args.images is None else read_images(args.images, model, shape)
+        error = export(model, file, args.format, shape, args.any_size, images)
         print(f"{file} ({args.format}, {file.stat().st_size / 1e6:.1f} MB) differs from the model by {error:.1e}")
     return 0

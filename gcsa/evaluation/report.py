@@ -23,6 +23,7 @@ from gcsa.evaluation.figures import polar_figure, save
 from gcsa.evaluation.metrics import Scores, predict, score
 from gcsa.evaluation.sample import draw_sample, first_images
 from gcsa.evaluation.turns import ANGLES, Curve, shift_curve, turn_curve
+from gcsa.export.folding import fold
 
 AUDIT_IMAGES = 16
 
@@ -51,17 +52,19 @@ def measure(
 ) -> Report:
     """Measures a timm model on `limit` images (None: all) of a split, of which `curve_images` turn and shift.
 
-    Works on the model's device and leaves the model as it was. Raises ValueError for an unknown split, numbers of
-    images below 1 and scores that are not finite; what `datamodule.setup` raises for missing or damaged data.
+    Works on the model's device and leaves the model as it was; scores, curves and speed are of the folded model. Raises
+    ValueError for an unknown split, numbers of images below 1, scores that are not finite and an adapter that is not merged;
+    what `datamodule.setup` raises for missing or damaged data.
     """
+    folded = fold(model)
     sample = draw_sample(datamodule, split, limit)
     curves = draw_sample(datamodule, split, min(curve_images, len(sample)))
     audit = first_images(curves, AUDIT_IMAGES)
     return Report(
-        scores=score(*predict(model, sample)),
-        turns=turn_curve(model, curves),
-        shift_x=shift_curve(model, curves, "x", cyclic),
-        shift_y=shift_curve(model, curves, "y", cyclic),
+        scores=score(*predict(folded, sample)),
+        turns=turn_curve(folded, curves),
+        shift_x=shift_curve(folded, curves, "x", cyclic),
+        shift_y=shift_curve(folded, curves, "y", cyclic),
         invariance=invariance_errors(model, audit),
         smooth_turn_45=smooth_turn_error(model, datamodule.in_chans, datamodule.image_size),
         stages=stage_errors(model, audit),

@@ -8,15 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from timm.layers import set_scriptable
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from gcsa.export.folding import FoldedConv2d, fold
+from gcsa.export.narrow import dense, narrow_weights, quantize
 from gcsa.files import check_writable, replacing
 
 TOLERANCE = 1e-4
 """How far an exported file may be from the model, relative to the model's largest output (1 where that is smaller)."""
+TOLERANCES = {"onnx-bf16": 0.05, "onnx-int8": 0.2}
+"""The same of formats of narrow numbers, where it is to find what is broken: how good they are, only data can tell."""
+CALIBRATION = 16
+"""The fewest images on which "onnx-int8" is calibrated."""
 
 Run = Callable[[Tensor], Tensor]
 
@@ -79,11 +85,11 @@ def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Pat
     return torch.jit.load(file)
 
 
-def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+def _write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path, narrow: bool = False) -> None:
     try:
-        import onnx  # noqa: F401  (torch's exporter needs it, and onnxscript)
-        import onnxruntime
-        import onnxscript  # noqa: F401
+        import onnx
+        import onnxruntime  # noqa: F401  (runs what is written)
+        import onnxscript  # noqa: F401  (torch's exporter needs it)
     except ModuleNotFoundError as error:
         raise ImportError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
     folded = fold(model, dense=True)
@@ -93,14 +99,45 @@ def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> R
     program = torch.onnx.export(to_program(folded, image, any_size), dynamo=True, verbose=False)
     assert program is not None  # only the old exporter gives none
     program.save(file)
+    if narrow:
+        content = onnx.load(file)
+        narrow_weights(content.graph)
+        onnx.save(content, file)
+
+
+def _run_onnx(file: Path) -> Run:
+    import onnxruntime
+
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     return lambda x: torch.from_numpy(session.run(None, {name: x.numpy()})[0])
 
 
+def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+    _write_onnx(model, image, any_size, file)
+    return _run_onnx(file)
+
+
+def write_onnx_bf16(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+    _write_onnx(dense(model), image, any_size, file, narrow=True)
+    return _run_onnx(file)
+
+
+def write_onnx_int8(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
+    wide = file.with_name(f"{file.name}.wide")
+    try:
+        _write_onnx(dense(model), image[:2], any_size, wide)
+        quantize(wide, file, image)
+    finally:
+        wide.unlink(missing_ok=True)
+    return _run_onnx(file)
+
+
 # Each writes a file and gives back what runs it, read from the file.
 FORMATS: dict[str, Callable[[nn.Module, Tensor, bool, Path], Run]] = {
     "onnx": write_onnx,
+    "onnx-bf16": write_onnx_bf16,
+    "onnx-int8": write_onnx_int8,
     "pt2": write_pt2,
     "aoti": write_aoti,
     "folded": write_folded,
@@ -141,20 +178,28 @@ def _in_short(error: Exception) -> str:
 
 
 def export(
-    model: nn.Module, file: str | Path, format: str, size: tuple[int, int, int], any_size: bool = False
+    model: nn.Module,
+    file: str | Path,
+    format: str,
+    size: tuple[int, int, int],
+    any_size: bool = False,
+    images: Tensor | None = None,
 ) -> float:
     """Writes `model` into `file`, which appears whole and checked or not at all; returns the `parity_error`.
 
     Args:
         model: of images; in float32.
-        format: "onnx", "pt2" (torch.export), "aoti" (a compiled package for this kind of machine), "folded" (a pickled
-            module, which needs gcsa to load) or "torchscript".
+        format: "onnx", "onnx-bf16" (weights of 16 bits, a file of half the size), "onnx-int8" (convolutions of 8 bits),
+            "pt2" (torch.export), "aoti" (a compiled package for this kind of machine), "folded" (a pickled module, which
+            needs gcsa to load) or "torchscript".
         size: (C, H, W) of the images. Any number of them can be run.
         any_size: also all heights and widths that the strides divide; "folded" and "torchscript" always take those.
+        images: (M, C, H, W), on which the file is compared with the model; noise by default. "onnx-int8" needs 16 or more
+            such as it is to see, as the model takes them, for they tell how large the numbers in its maps become.
 
-    Raises ValueError for an unknown format, a file that cannot be written, images that the model does not take, an
-    unmerged adapter, a model that the format cannot express and a parity error above 1e-4; ImportError for a missing
-    package.
+    Raises ValueError for an unknown format, a file that cannot be written, images that the model does not take or too few,
+    an unmerged adapter, a model that the format cannot express and a parity error above 1e-4 (onnx-bf16 0.05, onnx-int8
+    0.2); ImportError for a missing package.
     """
     if format not in FORMATS:
         raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
@@ -164,21 +209,30 @@ def export(
     check_file(file, format)
     if hasattr(model, "charset") and size[1] != model.height:
         raise ValueError(f"this recogniser reads lines {model.height} pixels high, not {size[1]}")
-    images = torch.randn(2, *size)
-    check_images(model, images, "")
-    # Other sizes than those that were traced.
+    if images is None and format == "onnx-int8":
+        raise ValueError("onnx-int8 is calibrated on images like those that it is to see: give some")
+    least = CALIBRATION if format == "onnx-int8" else 3
+    if images is None:
+        images = torch.randn(least, *size)
+    elif images.shape[1:] != size or len(images) < least:
+        shape = " x ".join(map(str, images.shape))
+        raise ValueError(f"images must be {least} or more of {' x '.join(map(str, size))}, not {shape}")
+    check_images(model, images[:2], "")
+    # Other numbers and sizes than those that were traced.
     strides = stride_of(model) if any_size else (0, 0)
-    others = torch.randn(3, size[0], size[1] + strides[0], size[2] + strides[1])
+    others = F.pad(images[:3], (0, strides[1], 0, strides[0]), mode="replicate")
     check_images(model, others, ", so any_size is not for it")
+    traced = images if format == "onnx-int8" else images[:2]
+    tolerance = TOLERANCES.get(format, TOLERANCE)
     with replacing(file) as part:
         try:
-            error = parity_error(model, FORMATS[format](model, images, any_size, part), others)
+            error = parity_error(model, FORMATS[format](model, traced, any_size, part), others)
         except (ImportError, OSError):
             raise
         except Exception as failure:
             raise ValueError(f"{type(model).__name__} cannot be written as {format}: {_in_short(failure)}") from failure
-        if not error <= TOLERANCE:
+        if not error <= tolerance:
             raise ValueError(
-                f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {TOLERANCE:.0e}"
+                f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {tolerance:.0e}"
             )
     return error

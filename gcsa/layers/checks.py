@@ -51,8 +51,11 @@ def check_radius(radius: int | str | None) -> int | None:
 
 @torch.fx.wrap
 @register_notrace_function
-def check_reach(radius: int, height: int, width: int) -> None:
-    """Raises ValueError for a neighbourhood larger than the map, which would cost more than all positions do."""
+def check_reach(radius: int, height: int, width: int, circular: bool = False) -> None:
+    """Raises ValueError for a neighbourhood larger than the map, which would cost more than all positions do, or, where it is
+    `circular`, for one that meets itself."""
+    if circular and 2 * radius >= min(height, width):
+        raise ValueError(f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there")
     if radius > max(height, width):
         raise ValueError(
             f"radius {radius} is larger than a map of {height} x {width} positions: use at most "

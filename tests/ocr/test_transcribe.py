@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+import torch
 from peft import get_peft_model
 from PIL import Image
 from torchvision.transforms.functional import to_pil_image
@@ -16,6 +17,7 @@ from torchvision.transforms.functional import to_pil_image
 from gcsa.adapters import lora_config
 from gcsa.commands import transcribe as command
 from gcsa.commands.transcribe import main
+from gcsa.export import FoldedConv2d
 from gcsa.ocr import transcribe as reader
 from gcsa.ocr.data.line_image import fit_line, read_line
 from gcsa.ocr.load import load_recognizer
@@ -256,6 +258,27 @@ def test_the_output_is_whole_or_as_it_was(
     assert main([*arguments, "--beams", "3", "--batch-size", "4", "--orientation", "upright"]) == 0
     assert output.read_text().splitlines() == texts(load_recognizer(weights), folder, beams=3)
     assert list(tmp_path.iterdir()) == [output]
+
+
+def test_half_precision(
+    weights: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[torch.dtype] = set()
+    features = CTCRecognizer.features
+
+    def spied(model: CTCRecognizer, images: torch.Tensor) -> torch.Tensor:
+        assert any(isinstance(module, FoldedConv2d) for module in model.modules())
+        x = features(model, images)
+        seen.add(x.dtype)
+        return x
+
+    monkeypatch.setattr(CTCRecognizer, "features", spied)
+    said = []
+    for precision in ("32", "bf16"):
+        assert main([str(weights), str(folder), "--precision", precision, "--format", "json"]) == 0
+        said.append([json.loads(line)["confidence"] for line in capsys.readouterr().out.splitlines()])
+    assert seen == {torch.float32, torch.bfloat16}
+    assert said[0] != said[1] == pytest.approx(said[0], rel=0.1)
 
 
 def test_in_a_process_of_its_own(weights: Path, folder: Path, tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ import math
 import torch
 import torch.fx
 import torch.nn.functional as F
-from timm.layers import register_notrace_function
+from timm.layers import register_notrace_function, use_fused_attn
 from torch import Tensor, nn
 
+from gcsa.layers.attention.flex import attend_nearby_fused
 from gcsa.layers.checks import check_radius, check_reach, check_whole
 
 SHAPES = ("square", "disc")
@@ -75,9 +76,7 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circ
     Raises ValueError for a radius larger than the map or, where `circular` is true, half of it.
     """
     b, heads, height, width, tokens, dim = q.shape
-    check_reach(radius, height, width)
-    if circular and 2 * radius >= min(height, width):
-        raise ValueError(f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there")
+    check_reach(radius, height, width, circular)
     # Smaller tiles have more border to compute, larger ones more masked pairs.
     tile = min(max(2 * radius, 4), 16)
     bottom, right = -height % tile, -width % tile
@@ -213,9 +212,11 @@ class GroupAttention(nn.Module):
     """Poster eq. 3 and 4: every (x, g) attends to every (y, h), or to those with y in a neighbourhood of x.
 
     `radius` in positions ("all": everywhere), `shape` "square" or "disc", `circular` for maps that wrap round. Raises
-    ValueError for another radius or shape; in forward, for a map that the radius exceeds.
+    ValueError for another radius or shape; in forward, for a map that the radius exceeds. Neighbourhoods on a GPU use flex
+    attention where timm's experimental kernels were asked for (see `gcsa/layers/attention/flex.py`).
     """
 
+    fused_attn: torch.jit.Final[bool]
     fibre = False
     options = ("radius", "shape")  # arguments that the models pass on
 
@@ -239,6 +240,7 @@ class GroupAttention(nn.Module):
             circular,
         )
         self.whole_fibre = self.fibre
+        self.fused_attn = use_fused_attn(experimental=True)
 
     @torch.jit.unused
     def check_map(self, height: int, width: int) -> None:
@@ -251,6 +253,9 @@ class GroupAttention(nn.Module):
         q, k, v = (to_tokens(x, self.heads, self.whole_fibre) for x in (q, k, v))
         if self.radius is None:
             out = attend_everywhere(q, k, v)
+        elif self.fused_attn and q.is_cuda:
+            check_reach(self.radius, q.shape[2], q.shape[3], self.circular)
+            out = attend_nearby_fused(q, k, v, self.radius, self.shape, self.circular)
         else:
             out = attend_nearby(q, k, v, self.radius, self.shape, self.circular)
         return from_tokens(out, self.order)

@@ -1,0 +1,37 @@
+"""Pictures of a folder as a model takes them: what a file of narrow numbers is calibrated on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from timm.data import create_transform
+from torch import Tensor, nn
+
+from gcsa.data.images import SUFFIXES, read_image
+from gcsa.ocr.data.line_image import fit_line, read_line
+
+MOST = 256
+
+
+def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]) -> Tensor:
+    """(M, C, H, W), M up to 256, spread over all pictures in `folder` and below it, by name.
+
+    For a classifier they are resized, cropped and normalised as its pretrained_cfg says, by timm; for a recogniser they are
+    upright lines, cut or filled up with paper on the right. Raises ValueError for a folder without pictures and for a
+    picture that cannot be read, naming it.
+    """
+    files = sorted(file for file in Path(folder).rglob("*") if file.suffix.lower() in SUFFIXES)
+    if not files:
+        raise ValueError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})")
+    files = files[:: -(-len(files) // MOST)]
+    channels, height, width = size
+    if hasattr(model, "charset"):
+        lines = (fit_line(read_line(file, height), height, int(model.stride), upright=True) for file in files)  # type: ignore[arg-type]
+        return torch.stack([F.pad(line, (0, width - line.shape[-1])) for line in lines])
+    cfg: dict[str, Any] = getattr(model, "pretrained_cfg", {})
+    known = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
+    transform = create_transform(size, **{key: cfg[key] for key in known if cfg.get(key) is not None})
+    return torch.stack([transform(read_image(file, channels)) for file in files])

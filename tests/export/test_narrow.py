@@ -1,0 +1,122 @@
+"""ONNX files of narrow numbers are small, near the model, and as equivariant as it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from gcsa.export import export
+from gcsa.export.images import MOST, read_images
+from gcsa.export.narrow import quantized
+
+from .small import create, recognizer
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytestmark = pytest.mark.filterwarnings("ignore")  # torch's exporter warns of its own deprecations
+
+
+def run(file: Path, x: Tensor) -> Tensor:
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run(None, {session.get_inputs()[0].name: x.numpy()})[0])
+
+
+def turned_copies(filters: Tensor) -> bool:
+    """Whether the filters (N * O, 1, k, k) of a lifting convolution of c4 are turned copies of one another."""
+    first, *others = filters.unflatten(0, (4, -1))
+    return all(torch.equal(filter, first.rot90(g, (2, 3))) for g, filter in enumerate(others, 1))
+
+
+def test_int8_keeps_the_symmetry(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, file = create("gcsa_tiny", fields=16, depth=2), tmp_path / "m.onnx"
+    images = torch.randn(16, 1, 16, 16)
+    assert 1e-5 < export(model, file, "onnx-int8", (1, 16, 16), any_size=True, images=images) < 0.1
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+    weights = {
+        weight.name: torch.from_numpy(onnx.numpy_helper.to_array(weight).copy())
+        for weight in onnx.load(file).graph.initializer
+    }
+    (lifting,) = [
+        values
+        for values in weights.values()
+        if values.dtype == torch.int8 and values.shape[1:2] == (1,) and values.shape[2] == 5
+    ]
+    assert turned_copies(lifting)
+    assert not turned_copies(lifting + torch.randint(2, lifting.shape, dtype=torch.int8)), "nothing could fail"
+
+    x = torch.randn(4, 1, 32, 24)  # of another size
+    expected, found = model(x), run(file, x)
+    assert torch.allclose(found, expected, atol=0.1 * float(expected.abs().max()))
+    for g in range(1, 4):
+        assert torch.allclose(run(file, x.rot90(g, (2, 3))), found, atol=0.01 * float(expected.abs().max()))
+
+
+def test_bfloat16_halves_the_file(tmp_path: Path) -> None:
+    model, x = create("gcsa_tiny", fields=16, depth=2), torch.randn(4, 1, 16, 16)
+    sizes = []
+    for format in ("onnx", "onnx-bf16"):
+        file = tmp_path / f"{format}.onnx"
+        error = export(model, file, format, (1, 16, 16))
+        assert error < 1e-5 if format == "onnx" else 1e-5 < error < 0.05
+        sizes.append(file.stat().st_size)
+        found = run(file, x)
+        for g in range(1, 4):
+            assert torch.allclose(run(file, x.rot90(g, (2, 3))), found, atol=1e-5)
+    assert sizes[1] < 0.7 * sizes[0]
+
+
+def test_the_classifier_and_the_attention_stay_wide() -> None:
+    node, constant = onnx.helper.make_node, onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT, [1], [1.0])
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], name="convolution"),
+        node("MatMul", ["a", "a"], ["b"], name="attention"),
+        node("MatMul", ["b", "w"], ["c"], name="hidden"),
+        node("Gemm", ["c", "w"], ["d"], name="classifier"),
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", [], [], [constant])
+    assert quantized(graph) == ["convolution", "hidden"]
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (None, "onnx-int8 is calibrated on images like those that it is to see: give some"),
+        (torch.zeros(15, 1, 16, 16), "images must be 16 or more of 1 x 16 x 16, not 15 x 1 x 16 x 16"),
+        (torch.zeros(16, 3, 16, 16), "images must be 16 or more of 1 x 16 x 16, not 16 x 3 x 16 x 16"),
+    ],
+)
+def test_wrong_images(images: Tensor | None, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        export(create("gcsa_tiny"), tmp_path / "m", "onnx-int8", (1, 16, 16), images=images)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pictures_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "class").mkdir()
+    for i in range(MOST + 2):
+        Image.new("RGB", (40, 32), (i % 256, 0, 0)).save(tmp_path / f"class/{i:03d}.png")
+    model = create("gcsa_tiny")
+    model.pretrained_cfg = {**model.pretrained_cfg, "mean": (0.5,), "std": (0.25,), "crop_pct": 1.0}
+    images = read_images(tmp_path, model, (1, 16, 16))
+    assert images.shape == (MOST // 2 + 1, 1, 16, 16), "every second one"
+    assert images[0].unique().tolist() == [-2.0]
+    with pytest.raises(ValueError, match="is no folder with pictures"):
+        read_images(tmp_path / "none", model, (1, 16, 16))
+    (tmp_path / "class/000.png").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"000\.png"):
+        read_images(tmp_path, model, (1, 16, 16))
+
+
+def test_lines_of_a_folder(tmp_path: Path) -> None:
+    ink = np.full((20, 60), 255, np.uint8)
+    ink[5:15, 10:50] = 0
+    Image.fromarray(ink).save(tmp_path / "line.png")
+    wide, narrow = (read_images(tmp_path, recognizer(), (1, 8, width)) for width in (64, 16))
+    assert (wide.shape, narrow.shape) == ((1, 1, 8, 64), (1, 1, 8, 16))
+    assert torch.equal(wide[..., :16], narrow)
+    assert narrow.max() > 0.9 > wide[..., 40:].max() == 0
