@@ -19,6 +19,7 @@ CHOICES = {
     "scaling": ("scaling.linear", "scaling.neighbourhood", "scaling.large_images"),
     "peers": ("peers.tax", "peers.block", "peers.revit_shape", "peers.poster"),
     "startup": ("speed.startup",),
+    "deployment": ("speed.deployment", "text.transcribe"),
 }
 
 

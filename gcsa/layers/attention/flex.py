@@ -6,7 +6,7 @@ made. It has been compared with `attend_nearby` on CPUs only, and its speed was 
 
 import functools
 import math
-from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.fx
@@ -20,7 +20,7 @@ BLOCK = 128
 
 
 @functools.cache
-def compiled() -> Callable[..., Tensor]:
+def compiled() -> Any:
     """The kernel; uncompiled, flex attention computes all pairs."""
     return torch.compile(flex_attention, dynamic=False)
 
@@ -34,7 +34,7 @@ def attend_nearby_fused(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str
     # Heads of 16 numbers or a multiple, of which tensor cores take no less.
     heads = (F.pad(x.flatten(2, 4), (0, -dim % 16)) for x in (q, k, v))
     mask = block_mask(height, width, tokens, radius, shape, circular, q.device)
-    attend: Callable[..., Tensor] = flex_attention if torch.compiler.is_compiling() else compiled()
+    attend: Any = flex_attention if torch.compiler.is_compiling() else compiled()
     return attend(*heads, block_mask=mask, scale=1 / math.sqrt(dim))[..., :dim].reshape(q.shape)
 
 
