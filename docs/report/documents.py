@@ -41,6 +41,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         speed.startup,
         exports.exports,
         exports.fold,
+        exports.deployment,
     ),
     "docs/imagenet.md": (imagenet.imagenet_costs, imagenet.imagenet, imagenet.memory),
 }

@@ -49,6 +49,26 @@ def exports() -> str:
     return "\n".join([table(["model", "names", *WAYS.values()], rows), *(["", *reasons] if reasons else [])])
 
 
+def deployment() -> str:
+    """Narrow ONNX files: size, speed, distance from the model, accuracy and symmetry."""
+    machines = load_timings("deployment", lambda content: content["gcsa_small"]["onnx-int8"]["batch 16"]["median_ms"])
+    rows = []
+    for machine, content in machines.items():
+        for model, formats in content.items():
+            if not isinstance(formats, dict) or "onnx" not in formats:
+                continue
+            for name, row in formats.items():
+                size = f"{row['megabytes']:.1f}" if "megabytes" in row else ""
+                times = [f"{row[batch]['median_ms']:.0f}" for batch in ("batch 1", "batch 16")]
+                error = "" if name == "folded" else f"{row['parity_error']:.0e}"
+                turned = f"{row['invariance_error']:.0e}" if "invariance_error" in row else ""
+                quality = f"accuracy {row['accuracy']:.2%}" if "accuracy" in row else ""
+                quality += f"CER {row['cer']:.2%}" if "cer" in row else ""
+                rows.append([f"`{model}`", name, machine, size, *times, error, turned, quality])
+    header = ["model", "format", "machine", "MB", "batch 1, ms", "batch 16, ms", "differs by", "invariance error"]
+    return table([*header, "on validation data"], rows)
+
+
 def fold() -> str:
     """How much faster a folded model is."""
     sentences = []

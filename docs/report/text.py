@@ -93,10 +93,11 @@ def transcription() -> str:
         )
         if texts := results.get("texts"):
             sentences.append(
-                f"In bfloat16, {texts['same in both']:.1%} of {texts['lines']} validation lines read as in float32, and the "
-                f"character error rate is {texts['cer, bfloat16']:.2%} instead of {texts['cer, float32']:.2%}; upside down, "
-                f"{texts['same upside down, bfloat16']:.1%} of them read the same, in float32 "
-                f"{texts['same upside down, float32']:.1%}."
+                f"In bfloat16 (`--precision bf16`), {texts['same in both']:.1%} of {texts['lines']} validation lines read as in "
+                f"float32, and the character error rate is {texts['cer upright, bfloat16']:.2%} upright and "
+                f"{texts['cer any, bfloat16']:.2%} at any turn, instead of {texts['cer upright, float32']:.2%} and "
+                f"{texts['cer any, float32']:.2%}; {texts['same upside down, bfloat16']:.1%} of them read the same upside down, "
+                f"in float32 {texts['same upside down, float32']:.1%}."
             )
     return "\n\n".join(sentences)
 

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from gcsa.commands.errors import Parser, user_errors
-from gcsa.commands.memory import keep_freed_memory
+from gcsa.commands.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.export import fold
 from gcsa.files import check_writable, replacing
 from gcsa.ocr.load import load_recognizer
@@ -155,6 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     keep_freed_memory()
+    keep_compiled_kernels()
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)

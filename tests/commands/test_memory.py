@@ -1,5 +1,6 @@
 """Memory that is freed is kept, told by the page faults of a process that takes and frees large blocks."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -49,3 +50,13 @@ def test_settings_of_the_user_are_left(name: str, monkeypatch: pytest.MonkeyPatc
 def test_other_libraries_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert memory.keep_freed_memory() is False
+
+
+def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")  # so that it is put back as it was
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+    memory.keep_compiled_kernels()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "16384"
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
+    memory.keep_compiled_kernels()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "1"
