@@ -96,6 +96,7 @@ def recognizer() -> Case:
 def session(file: Path, threads: int) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # or it computes beside whose turn is next
     opened = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     name = opened.get_inputs()[0].name
     return lambda x: torch.from_numpy(opened.run(None, {name: x.contiguous().numpy()})[0])

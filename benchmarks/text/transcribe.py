@@ -1,8 +1,8 @@
 """Lines a second from file to text: `python -m benchmarks.text.transcribe --threads 2 [--kraken /other/venv/bin/python]`.
 
 256 training lines of fr17_roman_print, read by `gcsa.ocr.transcribe` in batches of 16 with the published weights: images
-decoded, resized, recognised, decoded greedily. The models are folded, as `transcribe.py` folds them; "not folded" is what it
-did before. Of bfloat16, also what becomes of the texts, and of those of turned lines, on the validation lines. Beside it, in
+decoded, resized, recognised, decoded greedily. The models are folded, as `transcribe.py` folds them, and batches are read side
+by side; the last of gcsa_ocr_tiny is what it did before. Of bfloat16, also what becomes of the texts, and of those of turned lines, on the validation lines. Beside it, in
 a process of its own on the same files, kraken's default recogniser through kraken's own `predict`, also in batches of 16
 with random weights; it is larger, wants lines 120 pixels high and needs an environment of its own, because kraken pins its
 dependencies. Needs GCSA_DATA.
@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from PIL import Image
@@ -31,7 +32,7 @@ from gcsa.ocr.data.lines import list_lines
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.metrics import text_scores
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.ocr.transcribe import find_lines, transcribe
+from gcsa.ocr.transcribe import MOST_WORKERS, find_lines, transcribe
 
 SCRIPT, LINES, BATCH = "fr17_roman_print", 256, 16
 WEIGHTS = Path(__file__).parents[2] / "weights/gcsa_ocr_tiny.fr17"
@@ -44,9 +45,11 @@ class Side:
     model: CTCRecognizer
     orientation: str
     half: bool = False
+    workers: int = MOST_WORKERS
 
     def read(self, files: list[Path]) -> list[str]:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+        batches = patch("gcsa.ocr.transcribe.MOST_WORKERS", self.workers)
+        with batches, torch.autocast("cpu", torch.bfloat16, enabled=self.half):
             transcripts = list(transcribe(self.model, find_lines(files), self.orientation, batch_size=BATCH))
         return [transcript.reading.text for transcript in transcripts if transcript.reading is not None]
 
@@ -107,7 +110,8 @@ def main() -> None:
         "gcsa_ocr_tiny, upright": Side(folded, "upright"),
         "gcsa_ocr_tiny, any": Side(folded, "any"),
         "gcsa_ocr_tiny, any, bf16": Side(folded, "any", half=True),
-        "gcsa_ocr_tiny, any, not folded": Side(model, "any"),
+        "gcsa_ocr_tiny, any, a batch after the other": Side(folded, "any", workers=1),
+        "gcsa_ocr_tiny, any, also not folded": Side(model, "any", workers=1),
         "crnn, upright": Side(crnn, "upright"),
     }
     timings = alternate({name: partial(side.read, files) for name, side in sides.items()}, args.repeats, warm_up=1)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +27,8 @@ from gcsa.ocr.recognizers.ctc import CTCRecognizer
 
 CHUNK = 1024
 """Lines that are sorted into batches of one size, and held in memory, at a time: 20 kB each where they are of print."""
+MOST_WORKERS = 8
+"""Batches that are read at a time on a CPU: 16 printed lines take some 100 MB."""
 ADAPTER = "adapter_config.json"
 UNREADABLE = (ValueError, OSError, MemoryError)
 """What reading a line or a page raises."""
@@ -97,25 +102,54 @@ def _transcribe_chunk(
 ) -> list[Transcript]:
     device = next(model.parameters()).device
     transcripts = [Transcript(source, error=source.error) for source in sources]
-    buckets: dict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
-    for i, source in enumerate(sources):
-        if source.line is None:
-            continue
+    half = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)  # of this thread
+
+    def load(source: Source) -> Tensor | str:
         try:
-            image = _image(source.line, model, orientation == "upright")
+            return "" if source.line is None else _image(source.line, model, orientation == "upright")
         except UNREADABLE as error:  # the other lines are read
-            transcripts[i] = Transcript(source, error=_reason(error, source.file))
-        else:
-            buckets[image.shape].append((i, image))
-    advance(len(sources) - sum(map(len, buckets.values())))
-    for bucket in buckets.values():
-        for start in range(0, len(bucket), batch_size):
-            rows, images = zip(*bucket[start : start + batch_size], strict=True)
-            batch = torch.stack(images).to(device).float().div_(255)
-            for i, reading in zip(rows, model.read(batch, orientation, beams), strict=True):
+            return _reason(error, source.file)
+
+    def read(batch: list[tuple[int, Tensor]]) -> list[Reading]:
+        images = torch.stack([image for _, image in batch]).to(device).float().div_(255)
+        with torch.autocast(device.type, *half):
+            return model.read(images, orientation, beams)
+
+    with _side_by_side(device) as run:
+        buckets: dict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
+        for i, loaded in enumerate(run(load, sources)):
+            if isinstance(loaded, Tensor):
+                buckets[loaded.shape].append((i, loaded))
+            elif loaded:
+                transcripts[i] = Transcript(sources[i], error=loaded)
+        advance(len(sources) - sum(map(len, buckets.values())))
+        batches = [
+            bucket[start : start + batch_size]
+            for bucket in buckets.values()
+            for start in range(0, len(bucket), batch_size)
+        ]
+        for batch, readings in zip(batches, run(read, batches), strict=True):
+            for (i, _), reading in zip(batch, readings, strict=True):
                 transcripts[i] = Transcript(sources[i], reading)
-            advance(len(rows))
+            advance(len(batch))
     return transcripts
+
+
+@contextmanager
+def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]:
+    """What `map` does, on a CPU for several lines or batches at a time: a batch of lines is so small that torch's threads wait
+    for one another most of the time, where each has one of its own they do not."""
+    threads = torch.get_num_threads()
+    workers = min(threads, MOST_WORKERS)
+    if device.type != "cpu" or workers == 1:
+        yield map
+        return
+    torch.set_num_threads(threads // workers)
+    try:
+        with ThreadPoolExecutor(workers) as pool:
+            yield pool.map
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _image(line: Line, model: CTCRecognizer, upright: bool) -> Tensor:

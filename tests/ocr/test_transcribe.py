@@ -5,7 +5,9 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,42 @@ def test_lines_come_in_order_and_do_not_depend_on_their_batch(
     monkeypatch.setattr(reader, "CHUNK", 3)
     assert texts(model, folder, advance=done.append) == alone
     assert sum(done) == 7
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_batches_side_by_side(
+    model: CTCRecognizer, folder: Path, three_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On as many threads of their own, with the settings of the caller's; torch's threads are then as they were."""
+    seen: list[tuple[int, int, torch.dtype]] = []
+    features = CTCRecognizer.features
+
+    def spied(model: CTCRecognizer, images: torch.Tensor) -> torch.Tensor:
+        x = features(model, images)
+        seen.append((threading.get_ident(), torch.get_num_threads(), x.dtype))
+        return x
+
+    alone = texts(model, folder, batch_size=1)
+    monkeypatch.setattr(CTCRecognizer, "features", spied)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert len(texts(model, folder, batch_size=1)) == len(alone)
+    assert {(threads, dtype) for _, threads, dtype in seen} == {(1, torch.bfloat16)}
+    assert threading.get_ident() not in {thread for thread, *_ in seen}
+    assert torch.get_num_threads() == 3
+    with pytest.raises(ValueError, match="beams must be 1 or more"):
+        texts(model, folder, beams=0)
+    assert torch.get_num_threads() == 3
+    monkeypatch.setattr(reader, "MOST_WORKERS", 1)
+    seen.clear()
+    assert texts(model, folder, batch_size=1) == alone
+    assert {entry[:2] for entry in seen} == {(threading.get_ident(), 3)}
 
 
 def test_turned_images(model: CTCRecognizer, folder: Path, tmp_path: Path) -> None:
