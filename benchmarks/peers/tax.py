@@ -6,11 +6,13 @@ Forward is of the folded model. The depth is 12, the batch 8 for width 192 and 4
 
 Which way is the fastest depends on the processor. So both are taken as they are and compiled, and the ViT also with its
 linear layers as 1 x 1 convolutions, which another library computes; the tax is the fastest of ours over the fastest of its.
+A width takes five to ten minutes on two cores: `--widths 768` measures one, and leaves the others in the results.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import timm
@@ -20,10 +22,11 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
-from benchmarks.common import DEVICE, arguments, forward_and_step, save
+from benchmarks.common import DEVICE, RESULTS, arguments, forward_and_step, machine_folder, save
 from gcsa.evaluation.cost import count_flops
 from gcsa.export import fold
 from gcsa.testing import equivariance_error
+from gcsa.training.results import git_commit, machine
 
 GROUP, ORDER, DEPTH = "c4", 4, 12
 BATCHES = {192: 8, 384: 4, 768: 4}
@@ -89,9 +92,21 @@ def measure(width: int, repeats: int) -> dict[str, Any]:
     }
 
 
+def earlier(machine_info: dict[str, Any]) -> dict[str, Any]:
+    """The rows that this machine has already, each with the commit that measured it."""
+    file = RESULTS / machine_folder(machine_info) / "tax.json"
+    content = json.loads(file.read_text()) if file.is_file() else {}
+    return {name: {"commit": content["commit"], **row} for name, row in content.items() if name.startswith("width")}
+
+
 def main() -> None:
-    args = arguments(__doc__)
-    save("tax", {f"width {width}": measure(width, args.repeats) for width in BATCHES})
+    choices = list(BATCHES)
+    args = arguments(
+        __doc__, lambda parser: parser.add_argument("--widths", type=int, nargs="+", choices=choices, default=choices)
+    )
+    rows = {f"width {width}": {**measure(width, args.repeats), "commit": git_commit()} for width in args.widths}
+    rows = earlier({**machine(), "gpu": None} if DEVICE.type == "cpu" else machine()) | rows
+    save("tax", {f"width {width}": rows[f"width {width}"] for width in BATCHES if f"width {width}" in rows})
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def tax() -> str:
             flops = row["flops an image"][ours] / row["flops an image"][peer]
             parameters = [f"{row['parameters'][side] / 1e6:.1f}M" for side in (ours, peer)]
             cells = [width, machine, str(row["batch"]), *times, f"{flops:.2f} x", *parameters]
-            rows.append([*cells, str(len(row["forward"])), machines[machine]["commit"][:8]])
+            rows.append([*cells, str(len(row["forward"])), row.get("commit", machines[machine]["commit"])[:8]])
     header = ["network", "machine", "batch", "forward", "forward and backward", "FLOPs", "parameters", "of the ViT"]
     header += ["ways tried, of both", "commit"]
     return table(header, rows)

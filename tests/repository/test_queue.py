@@ -5,9 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import timm
+import torch
 
-from benchmarks.learning import queue
+from benchmarks.learning import final, queue
 from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, work
+from gcsa.checkpoints import save_classifier
 from gcsa.models.create import create_model
 from gcsa.training.run import plain
 from tests.runs import composed
@@ -121,3 +124,22 @@ def test_an_unknown_list_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         queue.main()
     assert exit_.value.code == 2
     assert "'pcam_trails'" in capsys.readouterr().err
+
+
+def test_the_test_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(final, "ROOT", tmp_path)
+    monkeypatch.setattr(final, "RESULTS", tmp_path / "docs/results")
+    model = timm.create_model("gcsa_tiny_c4", num_classes=10, in_chans=1, fields=4, depth=1)
+    save_classifier(model, tmp_path / "outputs/queue/learning/digits/seed1/a, rate 0.1/weights")
+    result = tmp_path / "docs/results/learning/digits/seed1/a, rate 0.1.json"
+    result.parent.mkdir(parents=True)
+    result.write_text(json.dumps({"seed": 1, "config": {"data": {"name": "digits", "batch_size": 3, "root": None}}}))
+    monkeypatch.setattr(sys, "argv", ["final", "digits", "a, rate 0.1", "--threads", str(torch.get_num_threads())])
+    final.main()
+    found = json.loads(result.read_text())["test"]
+    assert found["images"] == 359
+    assert round(found["accuracy"] * found["images"], 6).is_integer()
+    assert 0 <= found["accuracy"] < 0.5
+    monkeypatch.setattr(final, "create_datamodule", pytest.fail)
+    final.main()
+    assert json.loads(result.read_text())["test"] == found

@@ -1,0 +1,63 @@
+"""The test set, read once for each run: `python -m benchmarks.learning.final pcam "vit+turns+shifts" ...`.
+
+Takes the weights that all seeds of a system left in outputs/queue, those of the epoch that the validation split chose, and
+writes accuracy and AUROC into their results in docs/results/learning as `test`. What is there already is not read again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+from benchmarks.learning.queue import ROOT
+from gcsa.checkpoints import load_classifier
+from gcsa.data import create_datamodule
+from gcsa.data.files import data_root
+from gcsa.evaluation.metrics import predict, score
+from gcsa.export import fold
+from gcsa.training.results import git_commit, write_json
+
+RESULTS = ROOT / "docs/results"
+OF_TRAINING = ("augment", "batch_size", "limit_train", "drop_last", "download")
+
+
+def read_test(result: Path) -> str:
+    """Reads the test set for the run with this `result`, unless that was done before; returns a line for the screen."""
+    content = json.loads(result.read_text())
+    run = f"{result.stem}, seed {content['seed']}"
+    if "test" in content:
+        return f"{run}: read before"
+    options = {key: value for key, value in content["config"]["data"].items() if key not in OF_TRAINING}
+    for key in ("root", "path"):  # of which the results hold the last part
+        if options.get(key):
+            options[key] = data_root(None) / options[key]
+    data = create_datamodule(options.pop("name"), batch_size=100, **options)
+    data.prepare_data()
+    data.setup("test")
+    folder = ROOT / "outputs/queue" / result.relative_to(RESULTS).with_suffix("") / "weights"
+    scores = score(*predict(fold(load_classifier(folder)), data.test_dataloader()))
+    found = {"accuracy": scores.accuracy, "auroc": scores.auroc, "images": scores.images}
+    write_json(result, {**content, "test": {**found, "commit": git_commit()}})
+    return f"{run}: {found}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", help="of docs/results/learning, such as pcam")
+    parser.add_argument("systems", nargs="+", help='such as "vit+turns+shifts"')
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    for system in args.systems:
+        results = sorted((RESULTS / "learning" / args.folder).glob(f"seed*/{system}.json"))
+        if not results:
+            parser.error(f"{args.folder} has no results of {system!r}")
+        for result in results:
+            print(read_test(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
