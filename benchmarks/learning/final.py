@@ -21,7 +21,7 @@ from gcsa.export import fold
 from gcsa.training.results import git_commit, write_json
 
 RESULTS = ROOT / "docs/results"
-OF_TRAINING = ("augment", "batch_size", "limit_train", "drop_last", "download")
+OF_TRAINING = ("root", "augment", "batch_size", "limit_train", "drop_last", "download")
 
 
 def read_test(result: Path) -> str:
@@ -31,9 +31,8 @@ def read_test(result: Path) -> str:
     if "test" in content:
         return f"{run}: read before"
     options = {key: value for key, value in content["config"]["data"].items() if key not in OF_TRAINING}
-    for key in ("root", "path"):  # of which the results hold the last part
-        if options.get(key):
-            options[key] = data_root(None) / options[key]
+    if "path" in options:  # of which the results hold the last part
+        options["path"] = data_root(None) / options["path"]
     data = create_datamodule(options.pop("name"), batch_size=100, **options)
     data.prepare_data()
     data.setup("test")

@@ -57,20 +57,19 @@ def classifier(model: Backbone, data: str, labelled: bool) -> Case:
     module.prepare_data()
     module.setup("fit")
     calibration, _ = next(iter(module.train_dataloader()))
-    images, labels = map(torch.cat, zip(*module.val_dataloader(), strict=True))
+    batches = list(module.val_dataloader())
+    images = batches[0][0][:BATCH]
 
     def quality(run: Run) -> dict[str, float]:
         exact = model.group.exact_elements
-        logits = [run(act(images[:BATCH], model.group, g, "image")) for g in exact]
+        logits = [run(act(images, model.group, g, "image")) for g in exact]
         found = {"invariance_error": max(relative_error(turned, logits[0]) for turned in logits[1:])}
         if labelled:
-            right = sum(
-                int((run(x).argmax(1) == y).sum()) for x, y in zip(images.split(100), labels.split(100), strict=True)
-            )
-            found["accuracy"] = right / len(labels)
+            right = sum(int((run(x).argmax(1) == y).sum()) for x, y in batches)
+            found["accuracy"] = right / sum(len(y) for _, y in batches)
         return found
 
-    return Case(model, calibration, images[:BATCH], quality)
+    return Case(model, calibration, images, quality)
 
 
 def recognizer() -> Case:

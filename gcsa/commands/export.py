@@ -56,9 +56,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--any-size", action="store_true", help="also any height and width that the strides divide")
     parser.add_argument(
-        "--images", metavar="FOLDER", help="pictures such as the model is to see, which onnx-int8 is calibrated on"
+        "--images",
+        metavar="FOLDER",
+        help="pictures such as the model is to see: onnx-int8 is calibrated on them, other formats are compared",
     )
     args = parser.parse_args(argv)
+    if args.images is not None and args.model.endswith(".ckpt"):
+        parser.error("a .ckpt does not hold how its images are normalised: name the weights folder beside it")
     if args.format == "onnx-int8" and args.images is None:
         parser.error("onnx-int8 is calibrated on pictures such as the model is to see: give --images FOLDER")
     return args

@@ -56,7 +56,8 @@ def images_per_second(model: nn.Module, images: Tensor, repeats: int = 5) -> flo
 
 
 def measure_cost(model: nn.Module, images: Tensor) -> Cost:
-    """`Cost` on one batch of images (B, C, H, W), on the model's device; the speed is that of the folded model."""
+    """`Cost` on one batch of images (B, C, H, W), on the model's device; the speed is that of the folded model. Raises
+    ValueError for an adapter that is not merged."""
     with measuring(model) as device:
         on_gpu = device.type == "cuda"
         name = torch.cuda.get_device_name(device) if on_gpu else f"{torch.get_num_threads()} CPU thread(s)"

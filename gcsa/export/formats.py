@@ -14,15 +14,16 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from gcsa.export.folding import FoldedConv2d, fold
-from gcsa.export.narrow import dense, narrow_weights, quantize
+from gcsa.export.narrow import narrow_weights, quantize, without_irreps
 from gcsa.files import check_writable, replacing
+from gcsa.layers.attention.attend import GroupAttention
 
 TOLERANCE = 1e-4
 """How far an exported file may be from the model, relative to the model's largest output (1 where that is smaller)."""
 TOLERANCES = {"onnx-bf16": 0.05, "onnx-int8": 0.2}
 """The same of formats of narrow numbers, where it is to find what is broken: how good they are, only data can tell."""
 CALIBRATION = 16
-"""The fewest images on which "onnx-int8" is calibrated."""
+"""The fewest images for "onnx-int8": it is calibrated on all but three, and compared on these."""
 
 Run = Callable[[Tensor], Tensor]
 
@@ -80,7 +81,11 @@ def write_aoti(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> R
 
 def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     with set_scriptable(True):
-        script = torch.jit.script(fold(model, dense=True).eval())
+        folded = fold(model, dense=True).eval()
+        for attention in folded.modules():
+            if isinstance(attention, GroupAttention):
+                vars(attention)["fused_attn"] = False  # whose kernel is Python
+        script = torch.jit.script(folded)
     _write(file, lambda buffer: torch.jit.save(script, buffer))
     return torch.jit.load(file)
 
@@ -119,14 +124,14 @@ def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> R
 
 
 def write_onnx_bf16(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    _write_onnx(dense(model), image, any_size, file, narrow=True)
+    _write_onnx(without_irreps(model), image, any_size, file, narrow=True)
     return _run_onnx(file)
 
 
 def write_onnx_int8(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     wide = file.with_name(f"{file.name}.wide")
     try:
-        _write_onnx(dense(model), image[:2], any_size, wide)
+        _write_onnx(without_irreps(model), image[:2], any_size, wide)
         quantize(wide, file, image)
     finally:
         wide.unlink(missing_ok=True)
@@ -189,9 +194,9 @@ def export(
 
     Args:
         model: of images; in float32.
-        format: "onnx", "onnx-bf16" (weights of 16 bits, a file of half the size), "onnx-int8" (convolutions of 8 bits),
-            "pt2" (torch.export), "aoti" (a compiled package for this kind of machine), "folded" (a pickled module, which
-            needs gcsa to load) or "torchscript".
+        format: "onnx", "onnx-bf16" (weights of 16 bits, a file of half the size), "onnx-int8" (convolutions and linear
+            layers of 8 bits), "pt2" (torch.export), "aoti" (a compiled package for this kind of machine), "folded" (a
+            pickled module, which needs gcsa to load) or "torchscript".
         size: (C, H, W) of the images. Any number of them can be run.
         any_size: also all heights and widths that the strides divide; "folded" and "torchscript" always take those.
         images: (M, C, H, W), on which the file is compared with the model; noise by default. "onnx-int8" needs 16 or more
@@ -218,11 +223,11 @@ def export(
         shape = " x ".join(map(str, images.shape))
         raise ValueError(f"images must be {least} or more of {' x '.join(map(str, size))}, not {shape}")
     check_images(model, images[:2], "")
-    # Other numbers and sizes than those that were traced.
+    # Another number than was traced, and with any_size another size.
     strides = stride_of(model) if any_size else (0, 0)
-    others = F.pad(images[:3], (0, strides[1], 0, strides[0]), mode="replicate")
+    others = F.pad(images[-3:], (0, strides[1], 0, strides[0]), mode="replicate")
     check_images(model, others, ", so any_size is not for it")
-    traced = images if format == "onnx-int8" else images[:2]
+    traced = images[: -3 if format == "onnx-int8" else 2]
     tolerance = TOLERANCES.get(format, TOLERANCE)
     with replacing(file) as part:
         try:

@@ -20,18 +20,25 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
     """(M, C, H, W), M up to 256, spread over all pictures in `folder` and below it, by name.
 
     For a classifier they are resized, cropped and normalised as its pretrained_cfg says, by timm; for a recogniser they are
-    upright lines, cut or filled up with paper on the right. Raises ValueError for a folder without pictures and for a
-    picture that cannot be read, naming it.
+    upright lines, cut or filled up with paper on the right. Raises ValueError for a folder without pictures, for a picture
+    that cannot be read, naming it, and for a model that does not know how its images are normalised.
     """
-    files = sorted(file for file in Path(folder).rglob("*") if file.suffix.lower() in SUFFIXES)
+    files = sorted(
+        file for file in Path(folder).rglob("*") if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+    )
     if not files:
         raise ValueError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})")
     files = files[:: -(-len(files) // MOST)]
     channels, height, width = size
     if hasattr(model, "charset"):
-        lines = (fit_line(read_line(file, height), height, int(model.stride), upright=True) for file in files)  # type: ignore[arg-type]
+        stride = int(model.stride)  # type: ignore[arg-type]
+        lines = (fit_line(read_line(file, height), height, stride, upright=True) for file in files)
         return torch.stack([F.pad(line, (0, width - line.shape[-1])) for line in lines])
     cfg: dict[str, Any] = getattr(model, "pretrained_cfg", {})
+    if len(cfg.get("mean", ())) != channels:
+        raise ValueError(
+            f"how images of {channels} channels are normalised is not known of this model: name a folder of weights"
+        )
     known = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
     transform = create_transform(size, **{key: cfg[key] for key in known if cfg.get(key) is not None})
     return torch.stack([transform(read_image(file, channels)) for file in files])

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gcsa.export.folding import FoldedConv2d
 from gcsa.layers.steerable import SteerableConv2d
 
 BATCH = 8
@@ -26,10 +27,13 @@ SMALLEST = 256
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 
 
-def dense(model: nn.Module) -> nn.Module:
-    """A copy without products in the irrep basis, in which rounding would not commute with the group."""
+def without_irreps(model: nn.Module) -> nn.Module:
+    """A copy without products in the irrep basis, in which rounding would not commute with the group. Raises ValueError for a
+    folded model, which may have such products for good."""
     model = copy.deepcopy(model)
     for module in model.modules():
+        if isinstance(module, FoldedConv2d) and module.in_irreps:
+            raise ValueError("the model is folded: export the one that it was folded from")
         if isinstance(module, SteerableConv2d):
             module.in_irreps = False
     return model
@@ -44,7 +48,7 @@ def narrow_weights(graph: Any) -> None:
         values = numpy_helper.to_array(wide)
         if wide.data_type != TensorProto.FLOAT or values.size < SMALLEST:
             continue
-        rounded = torch.from_numpy(values.copy()).bfloat16().view(torch.int16).numpy()
+        rounded = torch.from_numpy(values.copy()).bfloat16().view(torch.int16).numpy().astype("<i2")
         name = f"{wide.name}_bf16"
         casts.append(helper.make_node("Cast", [name], [wide.name], to=TensorProto.FLOAT))
         wide.CopyFrom(helper.make_tensor(name, TensorProto.BFLOAT16, values.shape, rounded.tobytes(), raw=True))
@@ -54,12 +58,30 @@ def narrow_weights(graph: Any) -> None:
 
 
 def quantized(graph: Any) -> list[str]:
-    """The nodes of an ONNX graph that are computed in int8: the convolutions, and products with weights but for the last, the
-    classifier. Attention and norms are what accuracy hangs on, and cost little."""
+    """The nodes of an ONNX graph that are computed in int8: the convolutions, and products with weights. The last of these, the
+    classifier, is not, nor is attention: accuracy hangs on them, and they cost little. Raises ValueError where none is left."""
     weights = {weight.name for weight in graph.initializer}
-    products = [node for node in graph.node if node.op_type in PRODUCTS and weights.intersection(node.input[:2])]
-    last = products[-1:] if products[-1:] and products[-1].op_type != "Conv" else []
-    return [node.name for node in products if node not in last]
+    products = [
+        node
+        for node in graph.node
+        if node.op_type in PRODUCTS and weights.intersection(node.input[:2]) and not feeds_exponential(graph, node)
+    ]
+    if products and products[-1].op_type != "Conv":
+        products.pop()
+    if not products:
+        raise ValueError("it has no convolution and no other product with weights to compute in int8")
+    return [node.name for node in products]
+
+
+def feeds_exponential(graph: Any, node: Any, steps: int = 4) -> bool:
+    """Whether an exponential is among the next few nodes, as behind the random features of linear attention."""
+    outputs = set(node.output)
+    for _ in range(steps):
+        users = [user for user in graph.node if outputs.intersection(user.input) and user.op_type not in PRODUCTS]
+        if any(user.op_type == "Exp" for user in users):
+            return True
+        outputs = {output for user in users for output in user.output}
+    return False
 
 
 def quantize(source: Path, target: Path, images: Tensor) -> None:
@@ -88,4 +110,5 @@ def quantize(source: Path, target: Path, images: Tensor) -> None:
             per_channel=True,
             activation_type=QuantType.QUInt8,  # times int8 weights, which processors multiply fastest
             weight_type=QuantType.QInt8,
+            reduce_range=True,  # 7 bits of weights: without VNNI instructions, sums of products of 8 would overflow
         )

@@ -28,7 +28,7 @@ from gcsa.ocr.recognizers.ctc import CTCRecognizer
 CHUNK = 1024
 """Lines that are sorted into batches of one size, and held in memory, at a time: 20 kB each where they are of print."""
 MOST_WORKERS = 8
-"""Batches that are read at a time on a CPU: 16 printed lines take some 100 MB."""
+"""Batches that are read at a time on a CPU, each of which takes memory of its own: 16 printed lines some 100 MB."""
 ADAPTER = "adapter_config.json"
 UNREADABLE = (ValueError, OSError, MemoryError)
 """What reading a line or a page raises."""
@@ -102,32 +102,28 @@ def _transcribe_chunk(
 ) -> list[Transcript]:
     device = next(model.parameters()).device
     transcripts = [Transcript(source, error=source.error) for source in sources]
-    half = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)  # of this thread
-
-    def load(source: Source) -> Tensor | str:
-        try:
-            return "" if source.line is None else _image(source.line, model, orientation == "upright")
-        except UNREADABLE as error:  # the other lines are read
-            return _reason(error, source.file)
+    autocast = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)  # of this thread
 
     def read(batch: list[tuple[int, Tensor]]) -> list[Reading]:
         images = torch.stack([image for _, image in batch]).to(device).float().div_(255)
-        with torch.autocast(device.type, *half):
+        with torch.autocast(device.type, *autocast):
             return model.read(images, orientation, beams)
 
-    with _side_by_side(device) as run:
-        buckets: dict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
-        for i, loaded in enumerate(run(load, sources)):
-            if isinstance(loaded, Tensor):
-                buckets[loaded.shape].append((i, loaded))
-            elif loaded:
-                transcripts[i] = Transcript(sources[i], error=loaded)
-        advance(len(sources) - sum(map(len, buckets.values())))
-        batches = [
-            bucket[start : start + batch_size]
-            for bucket in buckets.values()
-            for start in range(0, len(bucket), batch_size)
-        ]
+    buckets: dict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
+    for i, source in enumerate(sources):
+        if source.line is None:
+            continue
+        try:
+            image = _image(source.line, model, orientation == "upright")
+        except UNREADABLE as error:  # the other lines are read
+            transcripts[i] = Transcript(source, error=_reason(error, source.file))
+        else:
+            buckets[image.shape].append((i, image))
+    advance(len(sources) - sum(map(len, buckets.values())))
+    batches = [
+        bucket[start : start + batch_size] for bucket in buckets.values() for start in range(0, len(bucket), batch_size)
+    ]
+    with _side_by_side(device, len(batches)) as run:
         for batch, readings in zip(batches, run(read, batches), strict=True):
             for (i, _), reading in zip(batch, readings, strict=True):
                 transcripts[i] = Transcript(sources[i], reading)
@@ -136,15 +132,15 @@ def _transcribe_chunk(
 
 
 @contextmanager
-def _side_by_side(device: torch.device) -> Iterator[Callable[..., Iterator[Any]]]:
-    """What `map` does, on a CPU for several lines or batches at a time: a batch of lines is so small that torch's threads wait
-    for one another most of the time, where each has one of its own they do not."""
+def _side_by_side(device: torch.device, batches: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """`map`, or on a CPU one that reads several batches at a time. A batch of lines is so small that torch's threads mostly
+    wait for one another; where each has a batch of its own, they do not."""
     threads = torch.get_num_threads()
-    workers = min(threads, MOST_WORKERS)
-    if device.type != "cpu" or workers == 1:
+    workers = min(threads, MOST_WORKERS, batches)
+    if device.type != "cpu" or workers <= 1:
         yield map
         return
-    torch.set_num_threads(threads // workers)
+    torch.set_num_threads(-(-threads // workers))
     try:
         with ThreadPoolExecutor(workers) as pool:
             yield pool.map

@@ -8,9 +8,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from gcsa.export import export
+from gcsa.export import export, fold
 from gcsa.export.images import MOST, read_images
-from gcsa.export.narrow import quantized
+from gcsa.export.narrow import quantized, without_irreps
+from gcsa.layers.steerable import SteerableConv2d
 
 from .small import create, recognizer
 
@@ -75,11 +76,24 @@ def test_the_classifier_and_the_attention_stay_wide() -> None:
     nodes = [
         node("Conv", ["x", "w"], ["a"], name="convolution"),
         node("MatMul", ["a", "a"], ["b"], name="attention"),
+        node("MatMul", ["b", "w"], ["features"], name="random features"),
+        node("Sub", ["features", "b"], ["less"]),
+        node("Exp", ["less"], ["exponential"]),
         node("MatMul", ["b", "w"], ["c"], name="hidden"),
         node("Gemm", ["c", "w"], ["d"], name="classifier"),
     ]
     graph = onnx.helper.make_graph(nodes, "g", [], [], [constant])
     assert quantized(graph) == ["convolution", "hidden"]
+    with pytest.raises(ValueError, match="no convolution and no other product"):
+        quantized(onnx.helper.make_graph(nodes[1:3], "g", [], [], [constant]))
+
+
+def test_wide_layers_leave_the_irrep_basis() -> None:
+    conv = SteerableConv2d(96, 96, kernel_size=1, group="c4")
+    assert conv.in_irreps
+    assert not without_irreps(conv).in_irreps
+    with pytest.raises(ValueError, match="is folded: export the one that it was folded from"):
+        without_irreps(fold(conv))
 
 
 @pytest.mark.parametrize(
@@ -105,6 +119,10 @@ def test_pictures_of_a_folder(tmp_path: Path) -> None:
     images = read_images(tmp_path, model, (1, 16, 16))
     assert images.shape == (MOST // 2 + 1, 1, 16, 16), "every second one"
     assert images[0].unique().tolist() == [-2.0]
+    (tmp_path / "class/._000.png").write_bytes(b"of macOS")
+    assert torch.equal(read_images(tmp_path, model, (1, 16, 16)), images)
+    with pytest.raises(ValueError, match="how images of 3 channels are normalised is not known"):
+        read_images(tmp_path, model, (3, 16, 16))
     with pytest.raises(ValueError, match="is no folder with pictures"):
         read_images(tmp_path / "none", model, (1, 16, 16))
     (tmp_path / "class/000.png").write_bytes(b"")

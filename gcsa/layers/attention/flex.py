@@ -22,7 +22,7 @@ BLOCK = 128
 @functools.cache
 def compiled() -> Any:
     """The kernel; uncompiled, flex attention computes all pairs."""
-    return torch.compile(flex_attention, dynamic=False)
+    return torch.compile(flex_attention)
 
 
 @torch.fx.wrap

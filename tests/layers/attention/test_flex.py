@@ -5,6 +5,7 @@ Its backward pass is for GPUs only, and was not seen.
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import timm
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.nn.attention.flex_attention import flex_attention
 
+from gcsa.export import export
 from gcsa.layers.attention import flex
 from gcsa.layers.attention.attend import GroupAttention, SpatialAttention, attend_nearby
 from gcsa.layers.attention.flex import BLOCK, attend_nearby_fused, block_mask
@@ -102,11 +104,12 @@ def test_on_a_pretended_gpu_where_it_was_asked_for(
     assert (out.device.type, out.shape, calls) == ("cuda", (1, 4, 4, 4, 8), [True])
 
 
-def test_models_with_it_can_be_scripted_and_copied(experimental: None) -> None:
+def test_models_with_it_can_be_scripted_and_saved(experimental: None, tmp_path: Path) -> None:
     model = timm.create_model("gcsa_tiny_c4", num_classes=3, in_chans=1, fields=4, depth=1, radius=1).eval()
     assert all(m.fused_attn for m in model.modules() if isinstance(m, GroupAttention))
     x = torch.randn(2, 1, 16, 16)
     assert torch.allclose(torch.jit.script(copy.deepcopy(model))(x), model(x), atol=1e-6)
+    assert export(model, tmp_path / "m.pt", "torchscript", (1, 16, 16)) < 1e-5
 
 
 @pytest.mark.slow  # the C++ compiler takes most of a minute
