@@ -3,8 +3,10 @@
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
-CONFIGS = ("config.json", "adapter_config.json")
-"""A folder of weights has the first, one of an adapter the second."""
+CONFIG, TENSORS = "config.json", "model.safetensors"
+"""The files of a folder of weights."""
+ADAPTER_CONFIG = "adapter_config.json"
+"""What a folder of an adapter has instead of `CONFIG`."""
 
 
 def shipped(folder: str) -> Path:
@@ -25,4 +27,5 @@ def published(name: str) -> Path | None:
 
 
 def _folders() -> dict[str, Path]:
-    return {file.parent.name: file.parent for config in CONFIGS for file in shipped("weights").glob(f"*/{config}")}
+    configs = (CONFIG, ADAPTER_CONFIG)
+    return {file.parent.name: file.parent for config in configs for file in shipped("weights").glob(f"*/{config}")}

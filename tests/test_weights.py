@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from gcsa.checkpoints import load_classifier
+from gcsa.checkpoints import load_classifier, read
 from gcsa.data import create_datamodule
 from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.load import load_recognizer
@@ -35,6 +35,29 @@ def test_every_published_folder_is_checked_below() -> None:
 @pytest.mark.parametrize("name", ["gcsa_tiny", "../weights/gcsa_tiny.rotmnist", "", ".", "gcsa_tiny.rotmnist/", "/"])
 def test_other_names_are_not_published(name: str) -> None:
     assert published(name) is None
+
+
+def test_timm_lists_the_published_models() -> None:
+    models = [name for name in list_published() if (ROOT / "weights" / name / "config.json").is_file()]
+    assert models
+    assert models == timm.list_models([f"{name.partition('.')[0]}*" for name in models], pretrained=True)
+
+
+@pytest.mark.parametrize("name", timm.list_models("gcsa*", pretrained=True))
+def test_timm_opens_them_by_their_tag(name: str) -> None:
+    reads_text = read(name).characters is not None
+    trained = load_recognizer(name).encoder if reads_text else load_classifier(name)
+    x = torch.randn(2, *timm.get_pretrained_cfg(name).input_size)
+    model = timm.create_model(name, pretrained=True).eval()
+    other = timm.create_model(name, pretrained=True, num_classes=3).eval()
+    random = timm.create_model(name).eval()
+    with torch.no_grad():
+        features = trained.forward_features(x)
+        assert torch.equal(model.forward_features(x), features)
+        assert torch.equal(other.forward_features(x), features)
+        assert not torch.allclose(random.forward_features(x), features, atol=1e-2)
+        assert reads_text or torch.equal(model(x), trained(x))
+    assert other(x).shape == (2, 3)
 
 
 def digits() -> Tensor:

@@ -12,8 +12,9 @@ from torch import Tensor
 from gcsa.checkpoints.files import CHARSET, read_charset, read_json, read_tensors
 from gcsa.checkpoints.tensors import check_finite
 from gcsa.models.create import is_number, is_whole
+from gcsa.published import ADAPTER_CONFIG
 
-ADAPTER_CONFIG, ADAPTER_TENSORS = "adapter_config.json", "adapter_model.safetensors"
+ADAPTER_TENSORS = "adapter_model.safetensors"
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from gcsa.models.create import in_short
+from gcsa.published import CONFIG, TENSORS
 
-CONFIG, TENSORS, CHARSET = "config.json", "model.safetensors", "charset.txt"
+CHARSET = "charset.txt"
 MOST_JSON = 1 << 20
 """Bytes of a config.json, which holds names and some thousand characters or classes."""
 MOST_NAMES = 100_000

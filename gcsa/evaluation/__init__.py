@@ -14,19 +14,21 @@ from gcsa.evaluation.figures import (
     attention_figure,
     cost_figure,
     learning_figure,
+    mistakes_figure,
     polar_figure,
     save,
     scaling_figure,
     share_figure,
     shift_figure,
 )
-from gcsa.evaluation.metrics import Scores, predict, score, wilson_interval
+from gcsa.evaluation.metrics import Mistake, Scores, predict, score, wilson_interval, worst_mistakes
 from gcsa.evaluation.report import Report, measure, summarize, table
 from gcsa.evaluation.turns import Curve, shift, shift_curve, turn, turn_curve
 
 __all__ = [
     "Cost",
     "Curve",
+    "Mistake",
     "Report",
     "Scores",
     "StageError",
@@ -40,6 +42,7 @@ __all__ = [
     "learning_figure",
     "measure",
     "measure_cost",
+    "mistakes_figure",
     "polar_figure",
     "predict",
     "save",
@@ -57,4 +60,5 @@ __all__ = [
     "turn",
     "turn_curve",
     "wilson_interval",
+    "worst_mistakes",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from gcsa.evaluation.attention import Pixel, attention_maps, striking_pixel
+from gcsa.evaluation.metrics import Mistake
 from gcsa.evaluation.turns import Curve
 from gcsa.files import replacing
 from gcsa.testing import relative_error
@@ -176,6 +177,22 @@ def attention_figure(model: nn.Module, image: Tensor, query: Pixel | None = None
     grid[0][0].set_ylabel("upright")
     grid[1][0].set_ylabel("quarter turn")
     figure.suptitle("Attention of the marked position, mean over heads", fontsize=12)
+    return figure
+
+
+def mistakes_figure(images: Tensor, mistakes: Sequence[Mistake], names: Sequence[str], title: str) -> Figure:
+    """Images (M, C, H, W) that were taken for another class, each with its class, the other one and its probability."""
+    columns = min(6, len(mistakes))
+    rows = -(-len(mistakes) // columns)
+    figure = Figure(figsize=(1.6 * columns, 2.1 * rows + 0.5), dpi=150, layout="constrained")
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for panel in panels:
+        panel.axis("off")
+    for panel, image, mistake in zip(panels, images, mistakes, strict=False):  # the last row may not be full
+        panel.imshow(_picture(image), cmap="gray")
+        taken = f"{names[mistake.taken_for]}, {mistake.probability:.0%}"
+        panel.set_title(f"{names[mistake.label]},\ntaken for\n{taken}", fontsize=8)
+    figure.suptitle(title, fontsize=11)
     return figure
 
 

@@ -1,4 +1,5 @@
-"""How good class scores are: accuracy with its interval, AUROC and calibration (the latter two from torchmetrics)."""
+"""How good class scores are: accuracy with its interval, AUROC and calibration (the latter two from torchmetrics), and
+where they are most wrong."""
 
 from __future__ import annotations
 
@@ -24,6 +25,17 @@ class Scores:
     interval: tuple[float, float]
     auroc: float | None
     calibration_error: float
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An image that was not taken for its class `label`, and the probability of the class that it was `taken_for`; `image`
+    counts from 0 in the order of the sample."""
+
+    image: int
+    label: int
+    taken_for: int
+    probability: float
 
 
 def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[float, float]:
@@ -54,6 +66,15 @@ def score(logits: Tensor, labels: Tensor) -> Scores:
     auroc = binary_auroc(probabilities[:, 1], labels).item() if both else None
     error = multiclass_calibration_error(probabilities, labels, classes, n_bins=BINS)
     return Scores(len(labels), correct / len(labels), wilson_interval(correct, len(labels)), auroc, error.item())
+
+
+def worst_mistakes(logits: Tensor, labels: Tensor, most: int = 12) -> list[Mistake]:
+    """Of the images with logits (M, classes) that are not of the class with the largest, those where it is most probable:
+    at most this many, the worst first."""
+    probabilities, classes = logits.float().softmax(1).max(1)
+    wrong = (classes != labels).nonzero().flatten()
+    worst = wrong[probabilities[wrong].argsort(descending=True, stable=True)][:most]
+    return [Mistake(i, int(labels[i]), int(classes[i]), probabilities[i].item()) for i in worst.tolist()]
 
 
 def predict(model: nn.Module, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,7 @@ from gcsa.evaluation.audit import (
 )
 from gcsa.evaluation.cost import Cost, images_per_second, measure_cost
 from gcsa.evaluation.figures import polar_figure, save
-from gcsa.evaluation.metrics import Scores, predict, score
+from gcsa.evaluation.metrics import Mistake, Scores, predict, score, worst_mistakes
 from gcsa.evaluation.sample import draw_sample, first_images
 from gcsa.evaluation.turns import ANGLES, Curve, shift_curve, turn_curve
 from gcsa.export.folding import fold
@@ -33,6 +33,7 @@ class Report:
     """The result of `measure`; every number is explained where its class or function is defined."""
 
     scores: Scores
+    mistakes: list[Mistake]
     turns: Curve
     shift_x: Curve
     shift_y: Curve
@@ -60,8 +61,10 @@ def measure(
     sample = draw_sample(datamodule, split, limit)
     curves = draw_sample(datamodule, split, min(curve_images, len(sample)))
     audit = first_images(curves, AUDIT_IMAGES)
+    logits, labels = predict(folded, sample)
     return Report(
-        scores=score(*predict(folded, sample)),
+        scores=score(logits, labels),
+        mistakes=worst_mistakes(logits, labels),
         turns=turn_curve(folded, curves),
         shift_x=shift_curve(folded, curves, "x", cyclic),
         shift_y=shift_curve(folded, curves, "y", cyclic),

@@ -11,10 +11,10 @@ import torch
 from rich.console import Console
 
 from gcsa.data import create_datamodule
-from gcsa.evaluation.figures import attention_figure, polar_figure, save, shift_figure
+from gcsa.evaluation.figures import attention_figure, mistakes_figure, polar_figure, save, shift_figure
 from gcsa.evaluation.load import load_model
 from gcsa.evaluation.report import measure, table
-from gcsa.evaluation.sample import STAGES, draw_sample, first_images
+from gcsa.evaluation.sample import STAGES, draw_sample, first_images, pick
 from gcsa.evaluation.turns import Curve
 
 RESULT = "evaluation.json"
@@ -79,6 +79,11 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
         "shifts": shift_figure(shifts, f"{label} when the images shift"),
         "attention": attention_figure(model, image),
     }
+    if report.mistakes:
+        wrong = pick(draw_sample(data, config["split"], config["limit"]), [m.image for m in report.mistakes])
+        figures["mistakes"] = mistakes_figure(
+            wrong, report.mistakes, data.class_names, f"The worst mistakes of {label}"
+        )
     paths = {key: str(save(figure, output_dir / f"{key}.png")) for key, figure in figures.items() if figure}
     title = f"{label} on {config['data']['name']}, {config['split']} split"
     console = Console()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,7 +47,12 @@ def draw_sample(datamodule: GCSADataModule, split: str, limit: int | None = None
     return Sample(images, rows, datamodule.batch_size)
 
 
+def pick(sample: Sample, chosen: Sequence[int]) -> Tensor:
+    """The images (len(chosen), C, H, W) at these places of a sample, at least one."""
+    images, _ = next(iter(Sample(sample.images, sample.rows[list(chosen)], len(chosen))))
+    return images
+
+
 def first_images(sample: Sample, count: int) -> Tensor:
     """The first `count` images (count, C, H, W) of a sample, fewer where it has fewer."""
-    images, _ = next(iter(Sample(sample.images, sample.rows[:count], count)))
-    return images
+    return pick(sample, range(min(count, len(sample))))

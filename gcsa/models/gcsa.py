@@ -14,12 +14,13 @@ from typing import Any
 
 import torch
 from timm.models import build_model_with_cfg, register_model
+from torch import Tensor, nn
 
 from gcsa.groups import group as make_group
 from gcsa.layers.block import Block, Stem
 from gcsa.layers.checks import check_heads, check_whole
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
-from gcsa.models.registry import default_cfg, with_groups
+from gcsa.models.registry import default_cfg, trained_options, with_groups
 
 OF_SCALAR_FIELDS: dict[str, Any] = dict(kernel_size=1, separable=False, kv_stride=1)
 """The convolutions of blocks on scalar fields: a larger filter of theirs may not tell directions apart."""
@@ -161,7 +162,15 @@ default_cfgs = with_groups(
 )
 
 
+def encoder_of(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """`state`, or where it is that of a recogniser of text, of its encoder, with the head that `model` has: for timm."""
+    encoder = {name.removeprefix("encoder."): part for name, part in state.items() if name.startswith("encoder.")}
+    head = {name: part for name, part in model.state_dict().items() if name.startswith("head.")}
+    return {**head, **encoder} if encoder else state
+
+
 def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GCSA:
+    kwargs = {**trained_options(name, pretrained, kwargs), **kwargs}
     arguments = {**SIZES[size], "group": group, **kwargs}
     order, heads = make_group(arguments["group"]).order, SIZES[size]["heads"]
     if arguments.get("scalar_fields"):  # which the heads divide, and which have no larger filters
@@ -171,8 +180,8 @@ def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str
         arguments["fields"] = fields_for(SIZES[size]["fields"], order, heads)
     if "stem_fields" not in kwargs and "stem_fields" in arguments:
         arguments["stem_fields"] = tuple(fields_for(fields, order, 1) for fields in arguments["stem_fields"])
-    feature_cfg = features_of(arguments["depth"])
-    return build_model_with_cfg(GCSA, name, pretrained, feature_cfg=feature_cfg, **arguments)
+    loading: dict[str, Any] = dict(feature_cfg=features_of(arguments["depth"]), pretrained_filter_fn=encoder_of)
+    return build_model_with_cfg(GCSA, name, pretrained, **loading, **arguments)
 
 
 @register_model

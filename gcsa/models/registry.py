@@ -1,12 +1,17 @@
-"""What the families need to register with timm: its description of a model, and the groups that names end in."""
+"""What the families need to register with timm: its description of a model, the groups that names end in, and the tags of
+the weights that come with gcsa."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from timm.data import IMAGENET_INCEPTION_MEAN, IMAGENET_INCEPTION_STD
-from timm.models import generate_default_cfgs
+from timm.models import generate_default_cfgs, get_pretrained_cfg
+
+from gcsa.published import CONFIG, TENSORS, list_published, published
 
 GROUPS = ("c4", "c8", "d4", "d8")
 
@@ -31,14 +36,45 @@ def default_cfg(
 
 
 def with_groups(cfgs: dict[str, dict[str, Any]], bare: Collection[str] = ()) -> Any:
-    """timm's `default_cfgs` of each size, and of `size_c4`, `size_c8`, ... but for the sizes in `bare`."""
-    return generate_default_cfgs(
-        {
-            name: cfg
-            for size, cfg in cfgs.items()
-            for name in (size, *(f"{size}_{group}" for group in GROUPS if size not in bare))
-        }
-    )
+    """timm's `default_cfgs` of each size, of `size_c4`, `size_c8`, ... but for the sizes in `bare`, and of the published
+    weights of each, such as `gcsa_tiny.rotmnist`."""
+    named = {
+        name: cfg
+        for size, cfg in cfgs.items()
+        for name in (size, *(f"{size}_{group}" for group in GROUPS if size not in bare))
+    }
+    trained = _trained(named)
+    # As in timm, a name without a tag stands for its first weights where it has any.
+    with_weights = {name.partition(".")[0] for name in trained}
+    return generate_default_cfgs({**{name: named[name] for name in named if name not in with_weights}, **trained})
+
+
+def trained_options(name: str, pretrained: bool, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options of the model whose published weights timm's `create_model(name, pretrained, **kwargs)` asks for, by a tag
+    (which timm has put in `pretrained_cfg`) or without; none where it asks for random or for other weights."""
+    tag = kwargs.get("pretrained_cfg")
+    if tag is None and pretrained and "pretrained_cfg_overlay" not in kwargs:
+        tag = getattr(get_pretrained_cfg(name), "tag", None)
+    folder = published(f"{name}.{tag}") if isinstance(tag, str) else None
+    return {} if folder is None else _read_config(folder).get("model_args", {})
+
+
+def _trained(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """timm's description of each of the published weights of these architectures, which it opens without a network."""
+    found = {}
+    for name in list_published():
+        folder, architecture = published(name), name.partition(".")[0]
+        if folder is None or architecture not in cfgs or not (folder / CONFIG).is_file():  # an adapter
+            continue
+        # A recogniser of text is its encoder, without the layer that names characters.
+        described = _read_config(folder).get("pretrained_cfg", {"num_classes": 0})
+        found[name] = {**cfgs[architecture], **described, "file": str(folder / TENSORS)}
+    return found
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    return content
 
 
 def refuse_features_only(name: str, options: dict[str, Any]) -> None:

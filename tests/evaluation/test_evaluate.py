@@ -27,10 +27,12 @@ def test_end_to_end(trained, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "mine on digits, test split" in done.stdout
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"evaluation.json", "turns.png", "shifts.png", "attention.png"}
+    assert names == {"evaluation.json", "turns.png", "shifts.png", "attention.png", "mistakes.png"}
     results = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     assert results["trained"]
     assert results["scores"]["images"] == 50
+    wrong = 50 - round(50 * results["scores"]["accuracy"])
+    assert len(results["mistakes"]) == min(wrong, 12) > 0
     assert len(results["turns"]["accuracy"]) == 48
     assert results["turns"]["logit_change"][12] < 1e-5 < results["turns"]["logit_change"][3]
     assert max(results["invariance"].values()) < 1e-5
@@ -66,7 +68,12 @@ def test_a_plain_network_beside_an_earlier_evaluation(run, tmp_path):
     assert code == 0, errors
     assert "untrained: random" in output
     assert "attention maps: not available" in output
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"evaluation.json", "turns.png", "shifts.png"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "evaluation.json",
+        "turns.png",
+        "shifts.png",
+        "mistakes.png",
+    }
     assert not json.loads((tmp_path / "out" / "evaluation.json").read_text())["trained"]
 
 

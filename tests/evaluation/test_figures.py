@@ -5,9 +5,11 @@ import torch
 
 from gcsa.evaluation import (
     Curve,
+    Mistake,
     attention_figure,
     cost_figure,
     learning_figure,
+    mistakes_figure,
     polar_figure,
     save,
     scaling_figure,
@@ -48,6 +50,13 @@ def test_cost_figure_has_one_bubble_a_system_with_an_area_as_its_parameters():
     small, large = axes.collections
     assert small.get_offsets().tolist() == [[1e6, 90]]
     assert large.get_sizes()[0] == pytest.approx(4 * small.get_sizes()[0])
+
+
+def test_mistakes_figure_shows_each_image_with_both_classes():
+    mistakes = [Mistake(i, 0, 1, 0.75) for i in range(7)]
+    panels = mistakes_figure(torch.rand(7, 1, 5, 5), mistakes, ("cat", "dog"), "title").axes
+    assert [len(panel.images) for panel in panels] == [1] * 7 + [0] * 5
+    assert panels[0].get_title() == "cat,\ntaken for\ndog, 75%"
 
 
 def test_scaling_figure_draws_rising_tokens_on_logarithmic_axes():

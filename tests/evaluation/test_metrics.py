@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from gcsa.evaluation import predict, score, wilson_interval
+from gcsa.evaluation import predict, score, wilson_interval, worst_mistakes
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,17 @@ def test_calibration_error_of_certain_answers_is_the_share_of_wrong_ones():
 def test_auroc_needs_two_classes_that_occur():
     assert score(torch.randn(4, 3), torch.tensor([0, 1, 0, 1])).auroc is None
     assert score(torch.randn(4, 2), torch.zeros(4, dtype=torch.int64)).auroc is None
+
+
+def test_the_worst_mistakes_are_the_most_certain_ones():
+    logits = torch.tensor([[0.0, 1.0], [3.0, 0.0], [0.0, 5.0], [0.0, 2.0]])
+    labels = torch.tensor([0, 0, 1, 0])
+    first, second = worst_mistakes(logits, labels)
+    assert (first.image, first.label, first.taken_for) == (3, 0, 1)
+    assert first.probability == pytest.approx(torch.tensor(2.0).sigmoid().item())
+    assert second.image == 0
+    assert worst_mistakes(logits, labels, most=1) == [first]
+    assert worst_mistakes(logits, logits.argmax(1)) == []
 
 
 def test_scores_that_are_not_finite_are_refused():
