@@ -24,8 +24,11 @@ RESULTS = ROOT / "docs/results"
 OF_TRAINING = ("root", "augment", "batch_size", "limit_train", "drop_last", "download")
 
 
-def read_test(result: Path) -> str:
-    """Reads the test set for the run with this `result`, unless that was done before; returns a line for the screen."""
+def read_test(result: Path, commit: str | None) -> str:
+    """Reads the test set for the run with this `result`, unless that was done before; returns a line for the screen.
+
+    `commit` is that of this code, from before any result was written.
+    """
     content = json.loads(result.read_text())
     run = f"{result.stem}, seed {content['seed']}"
     if "test" in content:
@@ -39,7 +42,7 @@ def read_test(result: Path) -> str:
     folder = ROOT / "outputs/queue" / result.relative_to(RESULTS).with_suffix("") / "weights"
     scores = score(*predict(fold(load_classifier(folder)), data.test_dataloader()))
     found = {"accuracy": scores.accuracy, "auroc": scores.auroc, "images": scores.images}
-    write_json(result, {**content, "test": {**found, "commit": git_commit()}})
+    write_json(result, {**content, "test": {**found, "commit": commit}})
     return f"{run}: {found}"
 
 
@@ -50,12 +53,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    commit = git_commit()
     for system in args.systems:
         results = sorted((RESULTS / "learning" / args.folder).glob(f"seed*/{system}.json"))
         if not results:
             parser.error(f"{args.folder} has no results of {system!r}")
         for result in results:
-            print(read_test(result), flush=True)
+            print(read_test(result, commit), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 
-from report import equivariance, exports, imagenet, speed, text, training
+from report import cards, equivariance, exports, imagenet, speed, text, training
 from report.figures import outdated_figures, write_figures
 from report.results import ROOT
 
@@ -16,6 +16,7 @@ Part = Callable[[], str]
 
 DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "README.md": (
+        cards.published,
         training.training,
         training.learning,
         training.trials,
@@ -68,10 +69,10 @@ def main(arguments: list[str]) -> int:
         "--check", action="store_true", help="compare, write nothing, and exit with 1 where they differ"
     )
     check = parser.parse_args(arguments).check
-    old = {name: (ROOT / name).read_text() for name in DOCUMENTS}
-    new = {name: update(old[name], parts) for name, parts in DOCUMENTS.items()}
+    new = {name: update((ROOT / name).read_text(), parts) for name, parts in DOCUMENTS.items()}
+    new |= {f"weights/{name}/README.md": cards.card(name) for name in cards.CARDS}
     if check:
-        outdated = [name for name in DOCUMENTS if new[name] != old[name]]
+        outdated = [name for name in new if not (ROOT / name).is_file() or (ROOT / name).read_text() != new[name]]
         outdated += [f"docs/results/{name}" for name in outdated_figures()]
         for name in outdated:
             print(f"{name} differs from the results: run python docs/report")

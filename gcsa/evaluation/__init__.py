@@ -23,7 +23,7 @@ from gcsa.evaluation.figures import (
 )
 from gcsa.evaluation.metrics import Mistake, Scores, predict, score, wilson_interval, worst_mistakes
 from gcsa.evaluation.report import Report, measure, summarize, table
-from gcsa.evaluation.turns import Curve, shift, shift_curve, turn, turn_curve
+from gcsa.evaluation.turns import Curve, TurnedCopies, shift, shift_curve, turn, turn_curve
 
 __all__ = [
     "Cost",
@@ -32,6 +32,7 @@ __all__ = [
     "Report",
     "Scores",
     "StageError",
+    "TurnedCopies",
     "attention_figure",
     "attention_maps",
     "cost_figure",

@@ -22,7 +22,7 @@ from gcsa.evaluation.cost import Cost, images_per_second, measure_cost
 from gcsa.evaluation.figures import polar_figure, save
 from gcsa.evaluation.metrics import Mistake, Scores, predict, score, worst_mistakes
 from gcsa.evaluation.sample import draw_sample, first_images
-from gcsa.evaluation.turns import ANGLES, Curve, shift_curve, turn_curve
+from gcsa.evaluation.turns import ANGLES, Curve, TurnedCopies, shift_curve, turn_curve
 from gcsa.export.folding import fold
 
 AUDIT_IMAGES = 16
@@ -30,9 +30,11 @@ AUDIT_IMAGES = 16
 
 @dataclass(frozen=True)
 class Report:
-    """The result of `measure`; every number is explained where its class or function is defined."""
+    """The result of `measure`; every number is explained where its class or function is defined. `averaged` are the scores
+    of so many `TurnedCopies`, where more than one was asked for."""
 
     scores: Scores
+    averaged: Scores | None
     mistakes: list[Mistake]
     turns: Curve
     shift_x: Curve
@@ -50,8 +52,10 @@ def measure(
     limit: int | None = None,
     curve_images: int = 1000,
     cyclic: bool = False,
+    copies: int = 1,
 ) -> Report:
-    """Measures a timm model on `limit` images (None: all) of a split, of which `curve_images` turn and shift.
+    """Measures a timm model on `limit` images (None: all) of a split, of which `curve_images` turn and shift,
+    and once more on the mean over so many turned `copies`.
 
     Works on the model's device and leaves the model as it was; scores, curves and speed are of the folded model. Raises
     ValueError for an unknown split, numbers of images below 1, scores that are not finite and an adapter that is not merged;
@@ -62,8 +66,10 @@ def measure(
     curves = draw_sample(datamodule, split, min(curve_images, len(sample)))
     audit = first_images(curves, AUDIT_IMAGES)
     logits, labels = predict(folded, sample)
+    averaged = score(*predict(TurnedCopies(folded, copies), sample)) if copies > 1 else None
     return Report(
         scores=score(logits, labels),
+        averaged=averaged,
         mistakes=worst_mistakes(logits, labels),
         turns=turn_curve(folded, curves),
         shift_x=shift_curve(folded, curves, "x", cyclic),
@@ -85,8 +91,9 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     if not trained:
         screen.add_row("[bold red]weights", "[bold red]untrained: random", end_section=True)
     scores, turns, cost = report.scores, report.turns, report.cost
-    low, high = scores.interval
-    screen.add_row(f"accuracy, {scores.images} images [95 %]", f"{scores.accuracy:.2%} [{low:.2%}, {high:.2%}]")
+    screen.add_row(f"accuracy, {scores.images} images [95 %]", _with_interval(scores))
+    if report.averaged is not None:
+        screen.add_row("  of the mean over turned copies", _with_interval(report.averaged))
     if scores.auroc is not None:
         screen.add_row("AUROC", f"{scores.auroc:.4f}")
     screen.add_row("expected calibration error", f"{scores.calibration_error:.4f}", end_section=True)
@@ -110,6 +117,11 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     screen.add_row("FLOPs an image (a multiply-add is two)", f"{cost.flops:.3g}")
     screen.add_row(f"images/s, batch {cost.batch}, {cost.device}", f"{cost.images_per_second:.0f}")
     return screen
+
+
+def _with_interval(scores: Scores) -> str:
+    low, high = scores.interval
+    return f"{scores.accuracy:.2%} [{low:.2%}, {high:.2%}]"
 
 
 def summarize(

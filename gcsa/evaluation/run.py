@@ -26,7 +26,7 @@ def check_config(config: dict[str, Any]) -> None:
         raise ValueError("no model given: set model= to a .ckpt, local-dir:FOLDER or a name in timm")
     if config["split"] not in STAGES:
         raise ValueError(f"unknown split {config['split']!r}: choose one of {', '.join(STAGES)}")
-    for key, least in (("limit", 1), ("curve_images", 1), ("threads", 1), ("seed", 0)):
+    for key, least in (("limit", 1), ("curve_images", 1), ("copies", 1), ("threads", 1), ("seed", 0)):
         value = config[key]
         if value is None and key in ("limit", "threads"):
             continue
@@ -71,7 +71,8 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))
 
     data.prepare_data()
-    report = measure(model, data, config["split"], config["limit"], config["curve_images"], config["cyclic"])
+    options = {key: config[key] for key in ("split", "limit", "curve_images", "cyclic", "copies")}
+    report = measure(model, data, **options)
     image = first_images(draw_sample(data, config["split"], 1), 1)[0]
     shifts = {"x (to the right)": report.shift_x, "y (down)": report.shift_y}
     figures = {

@@ -7,6 +7,7 @@ there is that of the model and of the resampling together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +57,20 @@ def shift(images: Tensor, dx: int, dy: int, cyclic: bool = False) -> Tensor:
     around = F.pad(images - border, (abs(dx), abs(dx), abs(dy), abs(dy)))
     top, left = abs(dy) - dy, abs(dx) - dx
     return around[..., top : top + height, left : left + width] + border
+
+
+class TurnedCopies(nn.Module):
+    """Logarithms (B, classes) of a classifier's class probabilities, averaged over copies of images (B, C, H, W) that are
+    turned evenly around the circle: what turns can do for any model at test time, at so many times the cost."""
+
+    def __init__(self, model: nn.Module, copies: int) -> None:
+        super().__init__()
+        self.model = model
+        self.angles = [360 * i / copies for i in range(copies)]
+
+    def forward(self, images: Tensor) -> Tensor:
+        scores = torch.stack([self.model(turn(images, angle)) for angle in self.angles])
+        return scores.log_softmax(-1).logsumexp(0) - math.log(len(self.angles))
 
 
 def response(model: nn.Module, batches: Batches, moves: Mapping[float, Callable[[Tensor], Tensor]]) -> Curve:

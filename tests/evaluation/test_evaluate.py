@@ -104,6 +104,7 @@ def test_errors_are_one_line_and_exit_code_2(run, arguments, message, tmp_path):
         ({"split": "dev"}, "unknown split 'dev': choose one of test, val, train"),
         ({"limit": 0}, "limit must be a whole number, 1 or more, not 0"),
         ({"curve_images": None}, "curve_images must be a whole number"),
+        ({"copies": 0}, "copies must be a whole number, 1 or more, not 0"),
         ({"threads": 1.5}, "threads must be a whole number"),
         ({"seed": True}, "seed must be a whole number, 0 or more, not True"),
         ({"device": "tpu"}, "unknown device 'tpu': choose auto, cpu or cuda"),
@@ -123,6 +124,14 @@ def test_values_are_checked_before_anything_is_read(change, message, tmp_path, m
 
 def test_a_damaged_overlay_is_refused(tmp_path):
     (tmp_path / "evaluation.json").write_text('{"label": "x", "turns": {}}')
-    config = {"model": "resnet10t", "split": "val", "limit": 1, "curve_images": 1, "threads": None, "seed": 0}
+    config = {
+        "model": "resnet10t",
+        "split": "val",
+        "limit": 1,
+        "curve_images": 1,
+        "copies": 1,
+        "threads": None,
+        "seed": 0,
+    }
     with pytest.raises(ValueError, match=r"evaluation\.json is damaged"):
         evaluate(config | {"device": "cpu", "overlay": [str(tmp_path)]}, tmp_path)

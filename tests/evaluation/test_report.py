@@ -30,12 +30,13 @@ def test_summary_reads_validation_images_only(tmp_path, monkeypatch):
 
 def test_report_of_a_plain_network_says_what_it_is():
     model = timm.create_model("resnet10t", num_classes=10, in_chans=1)
-    report = measure(model, create_datamodule("digits"), "val", limit=40, curve_images=8)
+    report = measure(model, create_datamodule("digits"), "val", limit=40, curve_images=8, copies=2)
     assert (report.scores.images, report.turns.images, report.shift_x.images) == (40, 8, 8)
     assert report.turns.logit_change[0] == 0
     assert max(report.turns.logit_change) > 1e-3
     printed = text(report, model, trained=False)
-    for expected in ("untrained", "quarter turns", "as scalar fields", "4,927,186", "accuracy, 40 images [95 %]"):
+    expected_words = ("untrained", "quarter turns", "as scalar fields", "4,927,186", "accuracy, 40 images [95 %]")
+    for expected in (*expected_words, "of the mean over turned copies"):
         assert expected in printed
     assert "untrained" not in text(report, model, trained=True)
 
@@ -47,3 +48,5 @@ def test_report_of_scalar_fields_names_the_group():
     printed = text(report, model, trained=True)
     for expected in ("exact elements of d4", "as scalar fields"):
         assert expected in printed
+    assert report.averaged is None
+    assert "turned copies" not in printed

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gcsa.evaluation import shift, shift_curve, turn, turn_curve
+from gcsa.evaluation import TurnedCopies, shift, shift_curve, turn, turn_curve
 from gcsa.evaluation.turns import ANGLES, SHIFTS, border_value
 
 from .toys import BrightHalf, Brightness, Steerable, half_bright_images
@@ -58,6 +58,16 @@ def test_curve_of_a_model_that_knows_right_from_left():
     assert turns.accuracy[2] == 0
     assert turns.logit_change[0] == 0
     assert turns.logit_change[2] == pytest.approx(2**0.5)  # the two logits, one of them 0, change places
+
+
+def test_the_mean_over_four_turned_copies_does_not_change_under_quarter_turns():
+    images, _ = half_bright_images()
+    model = BrightHalf()
+    copies = TurnedCopies(model, 4)
+    assert not torch.allclose(model(images.rot90(1, (-2, -1))), model(images))
+    assert torch.allclose(copies(images.rot90(1, (-2, -1))), copies(images), atol=1e-6)
+    mean = torch.stack([model(images.rot90(k, (-2, -1))).softmax(1) for k in range(4)]).mean(0)
+    assert torch.allclose(copies(images), mean.log(), atol=1e-6)
 
 
 def test_shift_curve_moves_the_asked_axis_only():

@@ -1,0 +1,83 @@
+"""What a model card says of published weights, measured: `python -m benchmarks.learning.card gcsa_tiny.rotmnist rotmnist`.
+
+For a classifier it reads the test set as `evaluate.py model=NAME data=DATA copies=8` does, and keeps what it finds in
+docs/results/published/. For a recogniser or an adapter of one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it reads the test lines
+of that script. Either way a picture of the worst mistakes goes beside the weights. `python docs/report` writes the cards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from matplotlib.figure import Figure
+from omegaconf import OmegaConf
+
+from benchmarks.learning.queue import ROOT
+from gcsa.evaluation import save
+from gcsa.evaluation.run import evaluate
+from gcsa.ocr.data.datamodule import LinesDataModule
+from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.metrics import text_scores
+from gcsa.published import CONFIG, list_published, published
+from gcsa.training.results import git_commit, machine, write_json
+
+RESULTS = ROOT / "docs/results/published"
+WORST_LINES = 6
+
+
+def classifier(name: str, data: str, curve_images: int) -> None:
+    """Evaluates the classifier called `name` on the test set of a configured data set."""
+    folder, commit = published(name), git_commit()
+    asked = [f"data={data}", "copies=8", f"curve_images={curve_images}", f"label={name}"]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        composed = OmegaConf.to_container(compose("evaluate", asked))
+    config = {key: value for key, value in composed.items() if key != "output_dir"}
+    with tempfile.TemporaryDirectory() as output:
+        found = evaluate({**config, "model": f"local-dir:{folder}"}, Path(output))
+        shutil.copy(Path(output) / "mistakes.png", folder / "mistakes.png")
+    del found["figures"]
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    about = {"model": name, "commit": commit, "machine": machine(), "config": config}
+    print(write_json(RESULTS / f"{name}.json", {**found, **about}))
+
+
+def recognizer(name: str, script: str) -> None:
+    """Draws the test lines of a script that the recogniser, or the adapter of one, called `name` reads worst."""
+    base = name if (published(name) / CONFIG).is_file() else name.rpartition(".")[0]
+    model = load_recognizer(base, None if base == name else published(name))
+    data = LinesDataModule(script=script, charset=model.charset)
+    data.setup("test")
+    lines = []
+    for batch in data.test_dataloader():
+        for image, text, reading in zip(batch.images, batch.texts, model.read(batch.images), strict=True):
+            lines.append((text_scores([reading.text], [text]).cer, image[0], text, reading.text))
+    whole = text_scores([read for *_, read in lines], [text for _, _, text, _ in lines])
+    print(f"{name}: character error rate {whole.cer:.4f} of {len(lines)} lines")
+    figure = Figure(figsize=(9, 1.1 * WORST_LINES), dpi=80, layout="constrained")
+    worst = sorted(lines, key=lambda line: -line[0])[:WORST_LINES]
+    for panel, (rate, image, text, read) in zip(figure.subplots(WORST_LINES), worst, strict=True):
+        panel.imshow(1 - image, cmap="gray")
+        panel.axis("off")
+        title = f"{text}\n{read}   ({rate:.0%} wrong)".replace("\u2e17", "=")  # a hyphen that the figure's font has not
+        panel.set_title(title, fontsize=8, loc="left", parse_math=False)
+    print(save(figure, published(name) / "mistakes.png"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=list_published(), metavar="name", help=", ".join(list_published()))
+    parser.add_argument("data", help="the configuration of its data, such as rotmnist, or the script of its lines")
+    parser.add_argument("--curve-images", type=int, default=1000, help="how many images turn and shift")
+    args = parser.parse_args()
+    if "ocr" in args.name:
+        recognizer(args.name, args.data)
+    else:
+        classifier(args.name, args.data, args.curve_images)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Model cards: weights/NAME/README.md for all published weights and adapters.
+
+The figures are those of the training run and, for classifiers, of `python -m benchmarks.learning.card`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from report.results import ROOT, Run, load_runs, machine_title, table
+
+
+@dataclass(frozen=True)
+class Card:
+    """What no result tells. `run` is the training's, below docs/results/; `base` the weights that an adapter is for."""
+
+    run: str
+    does: str
+    data: str
+    limits: str
+    adapt: str
+    base: str | None = None
+
+
+LINES = "Lines are greyscale and 40 pixels high; other heights are resized. "
+ADAPT_LINES = "python train.py experiment=ocr_adapter data.path=my_lines  # 00001.png + 00001.gt.txt, or XML pages"
+
+CARDS = {
+    "gcsa_tiny.rotmnist": Card(
+        run="rotmnist_tiny",
+        does="Tells handwritten digits of 28 x 28 pixels apart, however they are turned.",
+        data="Rotated MNIST, generated anew from MNIST by the published protocol (Larochelle et al. 2007, "
+        "doi:10.1145/1273496.1273556): 10,000 training, 2,000 validation and 50,000 test images.",
+        limits="It knows single white digits on black, and nothing else. Turned by half, a 6 is a 9.",
+        adapt="python train.py model=gcsa_tiny data=mnist adapter=lora adapter.base=gcsa_tiny.rotmnist",
+    ),
+    "gcsa_pooled_small.pcam": Card(
+        run="learning/pcam/seed0/gcsa_pooled+shifts",
+        does="Tells whether the central 32 x 32 pixels of a patch of lymph node tissue, 96 x 96 pixels at 10x (H&E), show "
+        "tumour.",
+        data="A subset of PatchCamelyon (Veeling et al. 2018, arXiv:1806.03962; CC0): 3,600 training, 600 validation and "
+        "600 test patches.",
+        limits="This is for research, not for diagnosis. The training patches are 1.4 % of those of PatchCamelyon, and all are "
+        "of one kind of tissue and stain: use these weights as a start.",
+        adapt="python train.py experiment=pcam_pooled data=image_folder data.path=my_patches adapter=lora "
+        "adapter.base=gcsa_pooled_small.pcam",
+    ),
+    "gcsa_ocr_tiny.fr17": Card(
+        run="ocr/fr17_roman_print/gcsa_ocr_tiny",
+        does="Reads lines of French prints of the 17th century, at any quarter turn.",
+        data="e-ditiones' OCR17 (Gabay et al. 2020; CC-BY 4.0): 2,100 training, 300 validation and 450 test lines, by book.",
+        limits=LINES + "The transcription is diplomatic: long s, and a sign for a hyphen at the line's end.",
+        adapt=ADAPT_LINES,
+    ),
+    "gcsa_ocr_tiny.fr17.de19": Card(
+        run="ocr/de19_fraktur_print/adapter",
+        does="Adapts `gcsa_ocr_tiny.fr17` to German Fraktur of the 19th century.",
+        data="Lines of Springmann et al. 2018 (MIT): 500 of 1,705 training lines, 221 validation and 349 test lines, by book.",
+        limits=LINES + "The scans were black and white.",
+        adapt=ADAPT_LINES,
+        base="gcsa_ocr_tiny.fr17",
+    ),
+    "gcsa_ocr_tiny.fr17.la09": Card(
+        run="ocr/la09_12_caroline_manuscript/adapter",
+        does="Adapts `gcsa_ocr_tiny.fr17` to Latin manuscripts in Caroline minuscule, of the 9th to the 12th century.",
+        data="rescribe's ground truth (public domain): 304 training, 53 validation and 62 test lines, by manuscript.",
+        limits=LINES
+        + "The scans were black and white, and more than one character in five is read wrongly: too few lines to learn from.",
+        adapt=ADAPT_LINES,
+        base="gcsa_ocr_tiny.fr17",
+    ),
+}
+
+
+def percent(value: float, digits: int = 2) -> str:
+    return f"{100 * value:.{digits}f} %"
+
+
+def between(interval: list[float]) -> str:
+    return f" ({percent(interval[0])} to {percent(interval[1])})"
+
+
+def load_run(path: str) -> Run:
+    folder, _, name = path.rpartition("/")
+    return load_runs(folder)[name]
+
+
+def of_classifier(name: str) -> dict[str, str]:
+    """What was measured on the test set."""
+    found: dict[str, Any] = json.loads((ROOT / f"docs/results/published/{name}.json").read_text())
+    scores, averaged, turns = found["scores"], found["averaged"], found["turns"]
+    rows = {f"accuracy, {scores['images']:,} images": percent(scores["accuracy"]) + between(scores["interval"])}
+    if scores["auroc"] is not None:
+        rows["AUROC"] = percent(scores["auroc"])
+    return rows | {
+        "accuracy of the mean over 8 turned copies": percent(averaged["accuracy"]) + between(averaged["interval"]),
+        "expected calibration error": percent(scores["calibration_error"]),
+        f"lowest accuracy at any turn, {turns['images']:,} images (upright {percent(turns['accuracy'][0])})": percent(
+            min(turns["accuracy"])
+        ),
+        "change of the scores at quarter turns (and mirrors), relative": f"{max(found['invariance'].values()):.0e}",
+        "measured at": f"{found['commit'][:8]}, {machine_title(found['machine'])}",
+    }
+
+
+def of_recogniser(run: Run) -> dict[str, str]:
+    """What the run found on the test set."""
+    results = run["results"]
+    return {
+        "character error rate, upright lines": percent(results["test/cer"]) + between(results["test/cer_interval"]),
+        "word error rate": percent(results["test/wer"]) + between(results["test/wer_interval"]),
+        "character error rate, the turn unknown": percent(results["test/cer_any"]),
+        "turn found": percent(results["test/turn_found"]),
+        "same text from the turned line": percent(results["test/same_when_turned"]),
+    }
+
+
+def figures(name: str) -> dict[str, str]:
+    """What to say of the test set, the most important first."""
+    run = load_run(CARDS[name].run)
+    return of_recogniser(run) if "test/cer" in run["results"] else of_classifier(name)
+
+
+def published() -> str:
+    """All weights and adapters, each with the first figure of its card."""
+    rows = []
+    for name, about in CARDS.items():
+        what, value = next(iter(figures(name).items()))
+        size = sum(file.stat().st_size for file in (ROOT / "weights" / name).glob("*.safetensors"))
+        rows.append([f"[`{name}`](weights/{name}/README.md)", about.does, f"{what}: {value}", f"{size / 1e6:.1f} MB"])
+    return table(["weights", "what they do", "test set (95 %)", "size"], rows)
+
+
+def card(name: str) -> str:
+    """The text of weights/NAME/README.md."""
+    about = CARDS[name]
+    run = load_run(about.run)
+    reads_text = "test/cer" in run["results"]
+    if reads_text:
+        use = f"python transcribe.py {about.base or name} {name + ' ' if about.base else ''}my_lines/"
+    else:
+        use = f"python evaluate.py model={name} data={run['data']}"
+    opened = (
+        "" if about.base else f'\n\n```python\ntimm.create_model("{name}", pretrained=True)  # after import gcsa\n```'
+    )
+    training = (
+        f"{run['parameters']:,} parameters, of which {run.get('trainable', run['parameters']):,} were trained; "
+        f"{run['config']['trainer']['max_epochs']} epochs, the weights of epoch {run['best_epoch'] + 1}, which validation chose; "
+        f"{run['fit_seconds'] / 60:.0f} minutes on {machine_title(run['machine'])}; seed {run['seed']}, "
+        f"commit {run['commit'][:8]}. The configuration is in `docs/results/{about.run}.json`."
+    )
+    measured = table(["", "with the interval at 95 %"], [[what, value] for what, value in figures(name).items()])
+    return f"""---
+license: apache-2.0
+library_name: {"peft" if about.base else "timm"}
+tags: [gcsa, rotation-equivariance]
+---
+
+# {name}
+
+{about.does}{opened}
+
+```sh
+{use}
+```
+
+## Test set
+
+{measured}
+
+![the worst mistakes on the test set](mistakes.png)
+
+## Data and training
+
+{about.data}
+
+{training}
+
+## Limits
+
+{about.limits}
+
+## Fine-tune
+
+```sh
+{about.adapt}
+```
+
+`python docs/report` writes this card.
+"""
