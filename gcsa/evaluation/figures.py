@@ -79,27 +79,51 @@ def shift_figure(curves: Mapping[str, Curve], title: str = "When the images shif
 
 
 def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> Figure:
-    """Accuracy in percent against FLOPs an image (logarithmic), one numbered bubble a system with an area as its
-    parameters.
+    """Test error against FLOPs an image, both logarithmic, the better the higher; each system with its name and accuracy at
+    a bubble, whose area is as its parameters.
 
     `systems`: name to (FLOPs, accuracy, parameters).
     """
-    figure = Figure(figsize=(9, 5), dpi=150, layout="constrained")
+    figure = Figure(figsize=(9, 5.4), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    largest = max(parameters for _, _, parameters in systems.values())
-    colours = _colours(len(systems))
-    for i, (colour, (name, (flops, accuracy, parameters))) in enumerate(zip(colours, systems.items(), strict=True), 1):
-        label = f"{i}  {name}, {parameters / 1e3:,.0f}k: {100 * accuracy:.1f} %"
-        axes.scatter(flops, 100 * accuracy, s=350 * parameters / largest, color=colour, alpha=0.6, label=label)
-        axes.annotate(str(i), (flops, 100 * accuracy), ha="center", va="center", fontsize=8)
+    counts = [parameters for _, _, parameters in systems.values()]
+    area = 120 / max(counts)
+    label_height = 0.045  # of the axes
+    places = {name: (flops, 100 * (1 - accuracy)) for name, (flops, accuracy, _) in systems.items()}
+    for colour, (name, place) in zip(_colours(len(systems)), places.items(), strict=True):
+        axes.scatter(*place, s=area * systems[name][2], color=colour, alpha=0.6)
     axes.set_xscale("log")
-    axes.margins(0.1)
+    axes.set_yscale("log")
+    axes.margins(x=0.3, y=0.1)
+    axes.invert_yaxis()
+    shown = {
+        name: axes.transAxes.inverted().transform(axes.transData.transform(place)) for name, place in places.items()
+    }
+    taken: list[tuple[float, float]] = []
+    for name, (x, y) in sorted(shown.items(), key=lambda item: item[1][1]):
+        lower = [other for at, other in taken if abs(at - x) < 0.45 and other > y - label_height]
+        height = max([y, *(other + label_height for other in lower)])
+        taken.append((x, height))
+        axes.annotate(
+            f"{name}, {systems[name][1]:.1%}",
+            places[name],
+            xytext=(x + (0.02 if x < 0.6 else -0.02), height),
+            textcoords="axes fraction",
+            ha="left" if x < 0.6 else "right",
+            va="center",
+            fontsize=8,
+            arrowprops=dict(arrowstyle="-", color="#adb5bd", lw=0.8),
+        )
+    for count in sorted({min(counts), max(counts)}):
+        axes.scatter([], [], s=area * count, color="#868e96", alpha=0.6, label=f"{count / 1e3:,.0f}k parameters")
     axes.set_axisbelow(True)
-    axes.set_xlabel("FLOPs an image (a multiply-add is two); area of a bubble: parameters")
-    axes.set_ylabel("test accuracy [%]")
+    axes.set_xlabel("FLOPs an image (a multiply-add is two)")
+    axes.set_ylabel("test error [%]")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:g}"[0] in "25" else "")
     axes.grid(color="#dee2e6")
     axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside right upper", frameon=False, fontsize=9, handlelength=0, handletextpad=0)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
     figure.suptitle(title, fontsize=13)
     return figure
 

@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import matplotlib.image
 import pytest
 import timm
@@ -47,9 +49,19 @@ def test_shift_figure_draws_accuracy_in_percent_and_change():
 
 def test_cost_figure_has_one_bubble_a_system_with_an_area_as_its_parameters():
     axes = cost_figure({"a": (1e6, 0.9, 100), "b": (1e8, 0.95, 400)}, "title").axes[0]
-    small, large = axes.collections
-    assert small.get_offsets().tolist() == [[1e6, 90]]
+    small, large, *key = axes.collections
+    assert small.get_offsets()[0].tolist() == pytest.approx([1e6, 10])
     assert large.get_sizes()[0] == pytest.approx(4 * small.get_sizes()[0])
+    assert [bubble.get_sizes()[0] for bubble in key] == [small.get_sizes()[0], large.get_sizes()[0]]
+    assert axes.yaxis_inverted()
+
+
+def test_cost_figure_keeps_the_names_of_near_points_apart():
+    axes = cost_figure({name: (1e6, 0.9 + i / 1e5, 100) for i, name in enumerate("abc")}, "title").axes[0]
+    names = [text.get_text() for text in axes.texts]
+    heights = sorted(text.xyann[1] for text in axes.texts)
+    assert sorted(names) == ["a, 90.0%", "b, 90.0%", "c, 90.0%"]
+    assert min(high - low for low, high in pairwise(heights)) > 0.04
 
 
 def test_mistakes_figure_shows_each_image_with_both_classes():

@@ -1,4 +1,4 @@
-"""benchmarks/learning/queue.py: what a list names can run, and what is kept of a run."""
+"""benchmarks/learning: what a list of the queue names can run, what is kept of a run, and what is read of test sets."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ import pytest
 import timm
 import torch
 
-from benchmarks.learning import final, queue
+from benchmarks.learning import card, final, queue
 from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, work
 from gcsa.checkpoints import save_classifier
 from gcsa.models.create import create_model
@@ -143,3 +143,18 @@ def test_the_test_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(final, "create_datamodule", pytest.fail)
     final.main()
     assert json.loads(result.read_text())["test"] == found
+
+
+def test_what_a_model_card_says_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(card, "list_published", lambda: ["gcsa_tiny.digits"])
+    monkeypatch.setattr(card, "published", lambda name: tmp_path / name)
+    model = timm.create_model("gcsa_tiny_c4", num_classes=10, in_chans=1, fields=4, depth=1)
+    save_classifier(model, tmp_path / "gcsa_tiny.digits")
+    monkeypatch.setattr(sys, "argv", ["card", "gcsa_tiny.digits", "digits", "--curve-images", "2"])
+    card.main()
+    found = json.loads((tmp_path / "results/gcsa_tiny.digits.json").read_text())
+    assert (found["model"], found["label"], found["scores"]["images"]) == ("gcsa_tiny.digits", "gcsa_tiny.digits", 359)
+    assert found["averaged"]["images"] == 359
+    assert str(tmp_path) not in json.dumps(found)
+    assert (tmp_path / "gcsa_tiny.digits/mistakes.png").read_bytes().startswith(b"\x89PNG")
