@@ -22,8 +22,10 @@ from report.results import (
 def training() -> str:
     """One row a training run: the best validation epoch, and the test set read once with it."""
     rows = []
-    for name, run in load_runs("").items():
-        results, config = run["results"], run["config"]
+    digits = {f"{name}, seed {run['seed']}": run for name, runs in load_seeds("learning/rotmnist").items() for run in runs}
+    for name, run in {**load_runs(""), **digits}.items():
+        later = {f"test/{key}": value for key, value in run.get("test", {}).items() if value is not None}
+        results, config = {**run["results"], **later}, run["config"]
         cells = [f"{100 * results['val/accuracy']:.2f}"]
         for key in ("test/accuracy", "test/auroc"):
             cells.append(f"{100 * results[key]:.2f}" if key in results else "")
@@ -50,8 +52,9 @@ def systems() -> str:
 
 
 DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
-"""Folders below docs/results/learning and docs/results/trials, and what the data are called. Folders of docs/results/learning
-with "_tenth" behind it have the runs on a tenth of the labels."""
+"""Folders below docs/results/learning and docs/results/trials, and what the data are called."""
+BUDGETS = {"": "", "_long": ", three times the epochs", "_tenth": ", a tenth"}
+"""What stands behind the name of a folder of docs/results/learning, and what it says: the budget, or the share of the labels."""
 
 
 def load_seeds(folder: str) -> dict[str, list[Run]]:
@@ -114,9 +117,9 @@ def step_ratio(data: str, name: str) -> float:
 def learning() -> str:
     """Systems on real images, with the computing that each got."""
     rows = []
-    for data, labels in itertools.product(DATA_SETS, ("", "_tenth")):
-        title = f"{DATA_SETS[data]}, a tenth" if labels else DATA_SETS[data]
-        for name, runs in load_seeds(f"learning/{data}{labels}").items():
+    for data, budget in itertools.product(DATA_SETS, BUDGETS):
+        title = DATA_SETS[data] + BUDGETS[budget]
+        for name, runs in load_seeds(f"learning/{data}{budget}").items():
             step = step_ratio(data, name)
             time = f"{step * runs[0]['config']['trainer']['max_epochs']:.0f}"
             cost = [thousands(runs[0]["parameters"]), f"{runs[0]['flops'] / 1e6:,.0f}M", f"{step:.2f} x", time]
