@@ -37,7 +37,7 @@ CARDS = {
         adapt="python train.py model=gcsa_tiny data=mnist adapter=lora adapter.base=gcsa_tiny.rotmnist",
     ),
     "gcsa_pooled_small.pcam": Card(
-        run="learning/pcam/seed0/gcsa_pooled+shifts",
+        run="learning/pcam_long/seed0/gcsa_pooled+shifts",
         does="Tells whether the central 32 x 32 pixels of a patch of lymph node tissue, 96 x 96 pixels at 10x (H&E), show "
         "tumour.",
         data="A subset of PatchCamelyon (Veeling et al. 2018, arXiv:1806.03962; CC0): 3,600 training, 600 validation and "
