@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gcsa.published import list_published
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -19,6 +21,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of documents, results and the program, from which `report` is imported."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    shutil.copytree(ROOT / "weights", tmp_path / "weights")
     shutil.copy(ROOT / "README.md", tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "docs")
     yield tmp_path
@@ -54,6 +57,20 @@ def test_check_names_an_edited_document(copy: Path, capsys: pytest.CaptureFixtur
     assert program("documents").main(["--check"]) == 1
     assert capsys.readouterr().out == "README.md differs from the results: run python docs/report\n"
     assert "| 99.99 |" in (copy / "README.md").read_text()
+
+
+def test_every_published_folder_has_a_card_that_check_compares(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cards = program("cards")
+    assert sorted(cards.CARDS) == list_published()
+    run = cards.load_run(cards.CARDS["gcsa_pooled_small.pcam"].run)
+    assert f"the weights of epoch {run['best_epoch']}, " in cards.card("gcsa_pooled_small.pcam")
+    path = copy / "weights/gcsa_ocr_tiny.fr17/README.md"
+    edit(path, "French", "Spanish")
+    assert program("documents").main(["--check"]) == 1
+    assert capsys.readouterr().out.startswith("weights/gcsa_ocr_tiny.fr17/README.md differs")
+    path.unlink()
+    assert program("documents").main([]) == 0
+    assert "French" in path.read_text()
 
 
 def test_check_names_figures_and_tables_of_changed_results(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 import timm
 import torch
 from PIL import Image
+from timm.models import save_for_hf
 from torch import Tensor
 
 from gcsa.checkpoints import load_classifier, read
@@ -26,6 +27,7 @@ DATA = Path(os.environ.get("GCSA_DATA", ROOT / ".." / "shared" / "data"))
 IMAGES = Path(__file__).parent / "weights"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((IMAGES / "expected.json").read_text(encoding="utf-8"))
 BASE = "gcsa_ocr_tiny.fr17"
+CLASSIFIERS = sorted(name for name, content in EXPECTED.items() if all(isinstance(v, list) for v in content.values()))
 
 
 def test_every_published_folder_is_checked_below() -> None:
@@ -60,6 +62,38 @@ def test_timm_opens_them_by_their_tag(name: str) -> None:
     assert other(x).shape == (2, 3)
 
 
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_timm_opens_them_in_its_other_ways(name: str, tmp_path: Path) -> None:
+    """By the bare name, by a description, from a folder that it wrote, with other options, and as features."""
+    trained = timm.create_model(name, pretrained=True).eval()
+    architecture = name.partition(".")[0]
+    save_for_hf(trained, str(tmp_path), safe_serialization=True)
+    others = [
+        timm.create_model(architecture, pretrained=True),
+        timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=dict(mean=(0.5,))),
+        timm.create_model(architecture, pretrained=True, pretrained_cfg=timm.get_pretrained_cfg(name)),
+        timm.create_model(f"local-dir:{tmp_path}", pretrained=True),
+    ]
+    x = torch.randn(1, *trained.default_cfg["input_size"])
+    with torch.no_grad():
+        logits = trained(x)
+        assert all(torch.equal(other.eval()(x), logits) for other in others)
+    features = timm.create_model(name, pretrained=True, features_only=True).eval()
+    with torch.no_grad():
+        assert torch.equal(features(x)[-1], trained.forward_intermediates(x, intermediates_only=True)[-1])
+    assert timm.create_model(name, pretrained=True, in_chans=3).in_chans == 3
+
+
+@pytest.mark.parametrize("overlay", [dict(url="https://example.invalid/x"), dict(hf_hub_id="example/invalid")])
+def test_other_weights_that_are_asked_for_win(overlay: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("timm.models._builder.load_state_dict_from_url", lambda url, **_: asked.append(url) or {})
+    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", lambda name, **_: asked.append(name) or {})
+    with pytest.raises(RuntimeError, match="Missing key"):
+        timm.create_model("gcsa_pooled_small", pretrained=True, pretrained_cfg_overlay=overlay)
+    assert asked == list(overlay.values())
+
+
 def strip(name: str) -> Tensor:
     """The images (B, C, H, H) side by side in the picture of these weights, normalised as they were trained."""
     (file,) = EXPECTED[name]
@@ -67,9 +101,6 @@ def strip(name: str) -> Tensor:
     picture = torch.from_numpy(np.array(Image.open(IMAGES / file))).float() / 255
     images = torch.stack(picture.view(len(picture), -1, cfg.input_size[0]).permute(2, 0, 1).split(len(picture), dim=2))
     return (images - torch.tensor(cfg.mean)[:, None, None]) / torch.tensor(cfg.std)[:, None, None]
-
-
-CLASSIFIERS = sorted(name for name, content in EXPECTED.items() if all(isinstance(v, list) for v in content.values()))
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)

@@ -44,8 +44,8 @@ CARDS = {
         "600 test patches.",
         limits="This is for research, not for diagnosis. The training patches are 1.4 % of those of PatchCamelyon, and all are "
         "of one kind of tissue and stain: use these weights as a start.",
-        adapt="python train.py experiment=pcam_pooled data=image_folder data.path=my_patches adapter=lora "
-        "adapter.base=gcsa_pooled_small.pcam",
+        adapt="python train.py experiment=pcam_pooled data=image_folder data.path=my_patches data.image_size=96 "
+        "adapter=lora adapter.base=gcsa_pooled_small.pcam",
     ),
     "gcsa_ocr_tiny.fr17": Card(
         run="ocr/fr17_roman_print/gcsa_ocr_tiny",
@@ -94,13 +94,15 @@ def of_classifier(name: str) -> dict[str, str]:
     rows = {f"accuracy, {scores['images']:,} images": percent(scores["accuracy"]) + between(scores["interval"])}
     if scores["auroc"] is not None:
         rows["AUROC"] = percent(scores["auroc"])
+    moves = "quarter turns and mirrors" if any("mirror" in move for move in found["invariance"]) else "quarter turns"
     return rows | {
-        "accuracy of the mean over 8 turned copies": percent(averaged["accuracy"]) + between(averaged["interval"]),
+        f"accuracy of the mean over {found['config']['copies']} turned copies": percent(averaged["accuracy"])
+        + between(averaged["interval"]),
         "expected calibration error": percent(scores["calibration_error"]),
         f"lowest accuracy at any turn, {turns['images']:,} images (upright {percent(turns['accuracy'][0])})": percent(
             min(turns["accuracy"])
         ),
-        "change of the scores at quarter turns (and mirrors), relative": f"{max(found['invariance'].values()):.0e}",
+        f"change of the scores at {moves}, relative": f"{max(found['invariance'].values()):.0e}",
         "measured at": f"{found['commit'][:8]}, {machine_title(found['machine'])}",
     }
 
@@ -142,16 +144,17 @@ def card(name: str) -> str:
         use = f"python transcribe.py {about.base or name} {name + ' ' if about.base else ''}my_lines/"
     else:
         use = f"python evaluate.py model={name} data={run['data']}"
-    opened = (
-        "" if about.base else f'\n\n```python\ntimm.create_model("{name}", pretrained=True)  # after import gcsa\n```'
-    )
+    what = "its encoder, after import gcsa" if reads_text else "after import gcsa"
+    timm = f'timm.create_model("{name}", pretrained=True)  # {what}'
+    opened = "" if about.base else f"\n\n```python\n{timm}\n```"
+    legend = " Above each line stand its text and, below that, what was read." if reads_text else ""
     training = (
         f"{run['parameters']:,} parameters, of which {run.get('trainable', run['parameters']):,} were trained; "
-        f"{run['config']['trainer']['max_epochs']} epochs, the weights of epoch {run['best_epoch'] + 1}, which validation chose; "
+        f"{run['config']['trainer']['max_epochs']} epochs, the weights of epoch {run['best_epoch']}, which validation chose; "
         f"{run['fit_seconds'] / 60:.0f} minutes on {machine_title(run['machine'])}; seed {run['seed']}, "
         f"commit {run['commit'][:8]}. The configuration is in `docs/results/{about.run}.json`."
     )
-    measured = table(["", "with the interval at 95 %"], [[what, value] for what, value in figures(name).items()])
+    measured = table(["", "value (95 % interval)"], [[what, value] for what, value in figures(name).items()])
     return f"""---
 license: apache-2.0
 library_name: {"peft" if about.base else "timm"}
@@ -160,15 +163,17 @@ tags: [gcsa, rotation-equivariance]
 
 # {name}
 
-{about.does}{opened}
+{about.does}
 
 ```sh
 {use}
-```
+```{opened}
 
 ## Test set
 
 {measured}
+
+The worst mistakes:{legend}
 
 ![the worst mistakes on the test set](mistakes.png)
 
@@ -182,7 +187,7 @@ tags: [gcsa, rotation-equivariance]
 
 {about.limits}
 
-## Fine-tune
+## {f"Adapt {about.base} to other lines" if about.base else "Fine-tune"}
 
 ```sh
 {about.adapt}

@@ -22,7 +22,9 @@ from report.results import (
 def training() -> str:
     """One row a training run: the best validation epoch, and the test set read once with it."""
     rows = []
-    digits = {f"{name}, seed {run['seed']}": run for name, runs in load_seeds("learning/rotmnist").items() for run in runs}
+    digits = {
+        f"{name}, seed {run['seed']}": run for name, runs in load_seeds("learning/rotmnist").items() for run in runs
+    }
     for name, run in {**load_runs(""), **digits}.items():
         later = {f"test/{key}": value for key, value in run.get("test", {}).items() if value is not None}
         results, config = {**run["results"], **later}, run["config"]
@@ -131,7 +133,7 @@ def learning() -> str:
 def trials() -> str:
     """One row a trial, on the validation split."""
     rows = []
-    for data, title in DATA_SETS.items():
+    for data, title in {**DATA_SETS, "rotmnist": "rotated MNIST"}.items():
         for name, runs in load_seeds(f"trials/{data}").items():
             rows.append([title, name, thousands(runs[0]["parameters"]), *validation_cells(runs), *seeds_cells(runs)])
     return table(["data", "trial", "parameters", *VALIDATION, *BUDGET], rows)

@@ -11,7 +11,6 @@ from omegaconf import DictConfig, OmegaConf
 from gcsa.commands.composition import composition_errors, task_errors
 from gcsa.commands.conf import conf_folder
 from gcsa.commands.memory import keep_freed_memory
-from gcsa.published import published
 
 
 def offer_configs(folder: Path) -> None:
@@ -29,8 +28,6 @@ def run(cfg: DictConfig) -> None:
         from gcsa.training.results import git_commit, machine, write_json
 
         config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-        if folder := published(str(config["model"])):
-            config["model"] = f"local-dir:{folder}"
         content = evaluate(config, output_dir)
         content |= {"commit": git_commit(), "machine": machine(), "config": config}
         print(write_json(output_dir / "evaluation.json", content))

@@ -89,7 +89,8 @@ def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> 
     counts = [parameters for _, _, parameters in systems.values()]
     area = 120 / max(counts)
     label_height = 0.045  # of the axes
-    places = {name: (flops, 100 * (1 - accuracy)) for name, (flops, accuracy, _) in systems.items()}
+    # A logarithm has no 0.
+    places = {name: (flops, max(100 * (1 - accuracy), 0.01)) for name, (flops, accuracy, _) in systems.items()}
     for colour, (name, place) in zip(_colours(len(systems)), places.items(), strict=True):
         axes.scatter(*place, s=area * systems[name][2], color=colour, alpha=0.6)
     axes.set_xscale("log")
@@ -205,8 +206,13 @@ def attention_figure(model: nn.Module, image: Tensor, query: Pixel | None = None
 
 
 def mistakes_figure(images: Tensor, mistakes: Sequence[Mistake], names: Sequence[str], title: str) -> Figure:
-    """Images (M, C, H, W) that were taken for another class, each with its class, the other one and its probability."""
-    columns = min(6, len(mistakes))
+    """Images (M, C, H, W) that were taken for another class, each with its class, the other one and its probability.
+
+    Raises ValueError where there are none.
+    """
+    if not mistakes:
+        raise ValueError("there are no mistakes to show: draw this figure where there is one or more")
+    columns = 6
     rows = -(-len(mistakes) // columns)
     figure = Figure(figsize=(1.6 * columns, 2.1 * rows + 0.5), dpi=150, layout="constrained")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -215,7 +221,9 @@ def mistakes_figure(images: Tensor, mistakes: Sequence[Mistake], names: Sequence
     for panel, image, mistake in zip(panels, images, mistakes, strict=False):  # the last row may not be full
         panel.imshow(_picture(image), cmap="gray")
         taken = f"{names[mistake.taken_for]}, {mistake.probability:.0%}"
-        panel.set_title(f"{names[mistake.label]},\ntaken for\n{taken}", fontsize=8)
+        panel.set_title(
+            f"{names[mistake.label]},\ntaken for\n{taken}", fontsize=8, parse_math=False
+        )  # names are users'
     figure.suptitle(title, fontsize=11)
     return figure
 

@@ -9,6 +9,7 @@ from torch import nn
 from gcsa.checkpoints import load_classifier
 from gcsa.data import GCSADataModule
 from gcsa.models.create import create_model, in_short
+from gcsa.published import published
 
 FOLDERS = ("local-dir:", "hf-hub:")
 
@@ -16,11 +17,11 @@ FOLDERS = ("local-dir:", "hf-hub:")
 def load_model(source: str, data: GCSADataModule) -> tuple[nn.Module, bool]:
     """The timm model that `source` names, and whether its weights are trained; `data` is asked for its sizes only.
 
-    `source` is a .ckpt of train.py, a folder of weights (local-dir: or hf-hub:), or a name in timm, which gives random
-    weights. Raises FileNotFoundError for a missing file, and ValueError for an unknown name, for a damaged file, for
+    `source` is a .ckpt of train.py, a folder of weights (local-dir: or hf-hub:), the name of published weights, or another
+    name in timm, which gives random weights. Raises FileNotFoundError for a missing file, and ValueError for an unknown name, for a damaged file, for
     weights that do not fit the architecture, and for a model that `data` does not fit.
     """
-    trained = source.startswith(FOLDERS) or source.endswith(".ckpt")
+    trained = source.startswith(FOLDERS) or source.endswith(".ckpt") or published(source) is not None
     model = load_classifier(source) if trained else create_for(source, data)
     _check_fit(model, source, data)
     return model, trained

@@ -55,7 +55,7 @@ def measure(
     copies: int = 1,
 ) -> Report:
     """Measures a timm model on `limit` images (None: all) of a split, of which `curve_images` turn and shift,
-    and once more on the mean over so many turned `copies`.
+    and, for more than one, again on the mean over so many turned `copies`.
 
     Works on the model's device and leaves the model as it was; scores, curves and speed are of the folded model. Raises
     ValueError for an unknown split, numbers of images below 1, scores that are not finite and an adapter that is not merged;

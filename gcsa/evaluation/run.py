@@ -23,7 +23,9 @@ RESULT = "evaluation.json"
 def check_config(config: dict[str, Any]) -> None:
     """Raises ValueError, naming the key, for a value that cannot work."""
     if config["model"] == "???":
-        raise ValueError("no model given: set model= to a .ckpt, local-dir:FOLDER or a name in timm")
+        raise ValueError(
+            "no model given: set model= to a .ckpt, local-dir:FOLDER, the name of published weights or one in timm"
+        )
     if config["split"] not in STAGES:
         raise ValueError(f"unknown split {config['split']!r}: choose one of {', '.join(STAGES)}")
     for key, least in (("limit", 1), ("curve_images", 1), ("copies", 1), ("threads", 1), ("seed", 0)):
@@ -82,9 +84,9 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     }
     if report.mistakes:
         wrong = pick(draw_sample(data, config["split"], config["limit"]), [m.image for m in report.mistakes])
-        figures["mistakes"] = mistakes_figure(
-            wrong, report.mistakes, data.class_names, f"The worst mistakes of {label}"
-        )
+        mean, std = (torch.tensor(values)[:, None, None] for values in (data.mean, data.std))
+        pictures, heading = wrong * std + mean, f"The worst mistakes of {label}"  # in their own colours
+        figures["mistakes"] = mistakes_figure(pictures, report.mistakes, data.class_names, heading)
     paths = {key: str(save(figure, output_dir / f"{key}.png")) for key, figure in figures.items() if figure}
     title = f"{label} on {config['data']['name']}, {config['split']} split"
     console = Console()

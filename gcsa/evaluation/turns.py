@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.transforms.functional import InterpolationMode, rotate
 
+from gcsa.data.arguments import check_whole
 from gcsa.evaluation.measuring import measuring
 
 ANGLES = tuple(7.5 * i for i in range(48))
@@ -61,10 +62,14 @@ def shift(images: Tensor, dx: int, dy: int, cyclic: bool = False) -> Tensor:
 
 class TurnedCopies(nn.Module):
     """Logarithms (B, classes) of a classifier's class probabilities, averaged over copies of images (B, C, H, W) that are
-    turned evenly around the circle: what turns can do for any model at test time, at so many times the cost."""
+    turned evenly around the circle: what turns can do for any model at test time, at so many times the cost.
+
+    Raises ValueError unless `copies` is a whole number from 1 to 360.
+    """
 
     def __init__(self, model: nn.Module, copies: int) -> None:
         super().__init__()
+        check_whole("copies", copies, 1, 360)
         self.model = model
         self.angles = [360 * i / copies for i in range(copies)]
 

@@ -20,7 +20,7 @@ from gcsa.groups import group as make_group
 from gcsa.layers.block import Block, Stem
 from gcsa.layers.checks import check_heads, check_whole
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
-from gcsa.models.registry import default_cfg, trained_options, with_groups
+from gcsa.models.registry import default_cfg, with_groups, with_trained
 
 OF_SCALAR_FIELDS: dict[str, Any] = dict(kernel_size=1, separable=False, kv_stride=1)
 """The convolutions of blocks on scalar fields: a larger filter of theirs may not tell directions apart."""
@@ -170,7 +170,7 @@ def encoder_of(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
 
 
 def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GCSA:
-    kwargs = {**trained_options(name, pretrained, kwargs), **kwargs}
+    kwargs, options = with_trained(name, pretrained, kwargs)
     arguments = {**SIZES[size], "group": group, **kwargs}
     order, heads = make_group(arguments["group"]).order, SIZES[size]["heads"]
     if arguments.get("scalar_fields"):  # which the heads divide, and which have no larger filters
@@ -181,7 +181,11 @@ def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str
     if "stem_fields" not in kwargs and "stem_fields" in arguments:
         arguments["stem_fields"] = tuple(fields_for(fields, order, 1) for fields in arguments["stem_fields"])
     loading: dict[str, Any] = dict(feature_cfg=features_of(arguments["depth"]), pretrained_filter_fn=encoder_of)
-    return build_model_with_cfg(GCSA, name, pretrained, **loading, **arguments)
+    model = build_model_with_cfg(GCSA, name, pretrained, **loading, **arguments)
+    vars(model)["_model_args"] = (
+        options  # which timm writes into the folders of weights, with what the caller asked for
+    )
+    return model
 
 
 @register_model

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from timm.data import IMAGENET_INCEPTION_MEAN, IMAGENET_INCEPTION_STD
-from timm.models import generate_default_cfgs, get_pretrained_cfg
+from timm.models import generate_default_cfgs, resolve_pretrained_cfg
 
 from gcsa.published import CONFIG, TENSORS, list_published, published
 
@@ -49,14 +49,23 @@ def with_groups(cfgs: dict[str, dict[str, Any]], bare: Collection[str] = ()) -> 
     return generate_default_cfgs({**{name: named[name] for name in named if name not in with_weights}, **trained})
 
 
-def trained_options(name: str, pretrained: bool, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The options of the model whose published weights timm's `create_model(name, pretrained, **kwargs)` asks for, by a tag
-    (which timm has put in `pretrained_cfg`) or without; none where it asks for random or for other weights."""
-    tag = kwargs.get("pretrained_cfg")
-    if tag is None and pretrained and "pretrained_cfg_overlay" not in kwargs:
-        tag = getattr(get_pretrained_cfg(name), "tag", None)
-    folder = published(f"{name}.{tag}") if isinstance(tag, str) else None
-    return {} if folder is None else _read_config(folder).get("model_args", {})
+def with_trained(name: str, pretrained: bool, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments of timm's `create_model(name, pretrained, **kwargs)` with the options that the published weights
+    which they ask for were trained with, and those options alone: none for random or for other weights."""
+    overlay = kwargs.get("pretrained_cfg_overlay") or {}
+    if not overlay.get("file") and any(overlay.get(source) for source in ("url", "hf_hub_id", "state_dict")):
+        kwargs = {**kwargs, "pretrained_cfg_overlay": {"file": None, **overlay}}  # for timm prefers a file
+    asked = kwargs.get("pretrained_cfg")
+    if isinstance(asked, str):  # by a tag
+        folder = published(f"{name}.{asked}")
+    elif pretrained or asked:
+        file = Path(resolve_pretrained_cfg(name, asked, kwargs.get("pretrained_cfg_overlay")).file or "")
+        folder = published(file.parent.name)
+        folder = folder if folder is not None and folder / TENSORS == file else None
+    else:
+        folder = None
+    options = {} if folder is None else _read_config(folder).get("model_args", {})
+    return {**options, **kwargs}, options
 
 
 def _trained(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -66,8 +75,13 @@ def _trained(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         folder, architecture = published(name), name.partition(".")[0]
         if folder is None or architecture not in cfgs or not (folder / CONFIG).is_file():  # an adapter
             continue
-        # A recogniser of text is its encoder, without the layer that names characters.
-        described = _read_config(folder).get("pretrained_cfg", {"num_classes": 0})
+        config = _read_config(folder)
+        # A recogniser of text is its encoder, without the layer that names characters; it takes ink as 1 and paper as 0.
+        encoder = {"num_classes": 0, "mean": (1.0,), "std": (-1.0,)}
+        stored = {**config.get("pretrained_cfg", encoder), "label_names": config.get("label_names")}
+        keys = ("input_size", "mean", "std", "num_classes", "label_names")
+        described = {key: stored[key] for key in keys if stored.get(key) is not None}
+        described = {key: tuple(value) if isinstance(value, list) else value for key, value in described.items()}
         found[name] = {**cfgs[architecture], **described, "file": str(folder / TENSORS)}
     return found
 

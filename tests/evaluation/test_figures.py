@@ -69,6 +69,8 @@ def test_mistakes_figure_shows_each_image_with_both_classes():
     panels = mistakes_figure(torch.rand(7, 1, 5, 5), mistakes, ("cat", "dog"), "title").axes
     assert [len(panel.images) for panel in panels] == [1] * 7 + [0] * 5
     assert panels[0].get_title() == "cat,\ntaken for\ndog, 75%"
+    with pytest.raises(ValueError, match="no mistakes to show"):
+        mistakes_figure(torch.rand(0, 1, 5, 5), [], ("cat", "dog"), "title")
 
 
 def test_scaling_figure_draws_rising_tokens_on_logarithmic_axes():

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from gcsa.checkpoints import load_classifier
 from gcsa.data import create_datamodule
 from gcsa.evaluation.load import load_model
 
@@ -24,6 +25,12 @@ def test_a_name_gives_random_weights_for_the_data(name):
 def test_a_trained_model_says_so(trained):
     assert load_model(f"{trained}/best.ckpt", DIGITS)[1]
     assert load_model(f"local-dir:{trained}/weights", DIGITS)[1]
+
+
+def test_the_name_of_published_weights_gives_them():
+    model, trained = load_model("gcsa_tiny.rotmnist", DIGITS)
+    assert trained
+    assert torch.equal(model.head.fc.weight, load_classifier("gcsa_tiny.rotmnist").head.fc.weight)
 
 
 @pytest.mark.parametrize(

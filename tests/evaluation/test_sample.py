@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from gcsa.data import create_datamodule
-from gcsa.evaluation.sample import draw_sample, first_images
+from gcsa.evaluation.sample import draw_sample, first_images, pick
 
 
 def test_a_limited_sample_is_balanced_repeatable_and_in_batches():
@@ -12,6 +12,7 @@ def test_a_limited_sample_is_balanced_repeatable_and_in_batches():
     assert sizes == (64, 36)
     assert torch.bincount(torch.cat(labels)).tolist() == pytest.approx([10] * 10, abs=1)
     assert torch.equal(first_images(sample, 5), first_images(draw_sample(data, "val", 100), 5))
+    assert torch.equal(pick(sample, [3, 0]), first_images(sample, 4)[[3, 0]])
 
 
 def test_only_the_asked_split_is_read(monkeypatch):

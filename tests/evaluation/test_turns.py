@@ -68,6 +68,8 @@ def test_the_mean_over_four_turned_copies_does_not_change_under_quarter_turns():
     assert torch.allclose(copies(images.rot90(1, (-2, -1))), copies(images), atol=1e-6)
     mean = torch.stack([model(images.rot90(k, (-2, -1))).softmax(1) for k in range(4)]).mean(0)
     assert torch.allclose(copies(images), mean.log(), atol=1e-6)
+    with pytest.raises(ValueError, match="copies=0 must be a whole number"):
+        TurnedCopies(model, 0)
 
 
 def test_shift_curve_moves_the_asked_axis_only():
