@@ -38,12 +38,12 @@ def keep_small(picture: Path, kept: Path) -> None:
 def classifier(name: str, data: str, curve_images: int) -> None:
     """Evaluates the classifier called `name` on the test set of a configured data set."""
     folder, commit = published(name), git_commit()
-    asked = [f"model={name}", f"data={data}", "copies=8", f"curve_images={curve_images}", f"label={name}"]
+    asked = [f"data={data}", "copies=8", f"curve_images={curve_images}", f"label={name}"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         composed = OmegaConf.to_container(compose("evaluate", asked))
-    config = {key: value for key, value in composed.items() if key != "output_dir"}
+    config = {key: value for key, value in composed.items() if key != "output_dir"} | {"model": name}
     with tempfile.TemporaryDirectory() as output:
-        found = evaluate(config, Path(output))
+        found = evaluate({**config, "model": f"local-dir:{folder}"}, Path(output))
         keep_small(Path(output) / "mistakes.png", folder / "mistakes.png")
     del found["figures"]
     RESULTS.mkdir(parents=True, exist_ok=True)
