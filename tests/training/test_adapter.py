@@ -231,7 +231,7 @@ def test_models_other_than_the_base(base: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("adapter.base=null", r"adapter\.base is missing: give a \.ckpt of train\.py or local-dir:FOLDER"),
+        ("adapter.base=null", r"adapter\.base is missing: give a \.ckpt of train\.py, local-dir:FOLDER or"),
         ("adapter.target_modules=[query]", r"no layer to adapt is called 'query': choose from .*attn"),
     ],
 )
