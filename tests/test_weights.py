@@ -16,6 +16,7 @@ from torch import Tensor
 from gcsa.checkpoints import load_classifier, read
 from gcsa.data import create_datamodule
 from gcsa.ocr.data.datamodule import LinesDataModule
+from gcsa.ocr.data.line_image import read_line
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.measure import measure
 from gcsa.ocr.transcribe import find_lines, transcribe
@@ -92,6 +93,21 @@ def test_other_weights_that_are_asked_for_win(overlay: dict[str, str], monkeypat
     with pytest.raises(RuntimeError, match="Missing key"):
         timm.create_model("gcsa_pooled_small", pretrained=True, pretrained_cfg_overlay=overlay)
     assert asked == list(overlay.values())
+
+
+def test_a_state_that_is_asked_for_wins() -> None:
+    name = "gcsa_tiny.rotmnist"
+    state = timm.create_model(name).state_dict()
+    model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=dict(state_dict=state))
+    assert all(torch.equal(mine, state[key]) for key, mine in model.state_dict().items())
+
+
+def test_timm_normalises_lines_as_their_recogniser_does() -> None:
+    cfg = timm.get_pretrained_cfg(BASE)
+    levels = torch.full((40, 64), 255, dtype=torch.uint8)  # paper, with black and grey ink
+    levels[10:20, 5:40], levels[20:22] = 0, 100
+    ink = read_line(Image.fromarray(levels.numpy()))
+    assert torch.allclose((levels[None] / 255 - cfg.mean[0]) / cfg.std[0], ink, atol=1e-6)
 
 
 def strip(name: str) -> Tensor:

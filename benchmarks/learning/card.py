@@ -1,8 +1,9 @@
 """What a model card says of published weights, measured: `python -m benchmarks.learning.card gcsa_tiny.rotmnist rotmnist`.
 
 For a classifier it reads the test set as `evaluate.py model=NAME data=DATA copies=8` does, and keeps what it finds in
-docs/results/published/. For a recogniser or an adapter of one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it reads the test lines
-of that script. Either way a picture of the worst mistakes goes beside the weights. `python docs/report` writes the cards.
+docs/results/published/. For a recogniser or an adapter of one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it does so with the
+test lines of that script. Either way a picture of the worst mistakes goes beside the weights, if there are any.
+`python docs/report` writes the cards.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from matplotlib.figure import Figure
@@ -17,16 +19,25 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from benchmarks.learning.queue import ROOT
+from gcsa.checkpoints import read
 from gcsa.evaluation import save
 from gcsa.evaluation.run import evaluate
 from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.measure import measure
 from gcsa.ocr.metrics import text_scores
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.published import CONFIG, list_published, published
 from gcsa.training.results import git_commit, machine, write_json
 
 RESULTS = ROOT / "docs/results/published"
 WORST_LINES = 6
+
+
+def keep(name: str, found: dict[str, Any]) -> None:
+    """Writes what was found of the weights called `name`, and on what machine."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    print(write_json(RESULTS / f"{name}.json", {**found, "model": name, "machine": machine()}))
 
 
 def keep_small(picture: Path, kept: Path) -> None:
@@ -44,33 +55,38 @@ def classifier(name: str, data: str, curve_images: int) -> None:
     config = {key: value for key, value in composed.items() if key != "output_dir"} | {"model": name}
     with tempfile.TemporaryDirectory() as output:
         found = evaluate({**config, "model": f"local-dir:{folder}"}, Path(output))
-        keep_small(Path(output) / "mistakes.png", folder / "mistakes.png")
+        if "mistakes" in found["figures"]:
+            keep_small(Path(output) / "mistakes.png", folder / "mistakes.png")
     del found["figures"]
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    about = {"model": name, "commit": commit, "machine": machine(), "config": config}
-    print(write_json(RESULTS / f"{name}.json", {**found, **about}))
+    keep(name, {**found, "commit": commit, "config": config})
 
 
-def recognizer(name: str, script: str) -> None:
-    """Draws the test lines of a script that the recogniser, or the adapter of one, called `name` reads worst."""
-    base = name if (published(name) / CONFIG).is_file() else name.rpartition(".")[0]
-    model = load_recognizer(base, None if base == name else published(name))
+def recognizer(name: str, base: str, script: str) -> None:
+    """Reads the test lines of a script with the recogniser called `base`, on which the adapter called `name` is put if it is
+    another."""
+    commit = git_commit()
+    model = load_recognizer(published(base), None if base == name else published(name))
     data = LinesDataModule(script=script, charset=model.charset)
     data.setup("test")
+    worst_lines(model, data, published(name) / "mistakes.png")
+    found = measure(model, data.test_dataloader())
+    keep(name, {"data": script, "split": "test", "lines": len(data.lines("test")), "results": found, "commit": commit})
+
+
+def worst_lines(model: CTCRecognizer, data: LinesDataModule, file: Path) -> None:
+    """Draws the test lines that the recogniser reads worst: their text, what was read, and the line."""
     lines = []
     for batch in data.test_dataloader():
         for image, text, reading in zip(batch.images, batch.texts, model.read(batch.images), strict=True):
             lines.append((text_scores([reading.text], [text]).cer, image[0], text, reading.text))
-    whole = text_scores([read for *_, read in lines], [text for _, _, text, _ in lines])
-    print(f"{name}: character error rate {whole.cer:.4f} of {len(lines)} lines")
-    figure = Figure(figsize=(9, 1.1 * WORST_LINES), dpi=80, layout="constrained")
     worst = sorted(lines, key=lambda line: -line[0])[:WORST_LINES]
-    for panel, (rate, image, text, read) in zip(figure.subplots(WORST_LINES), worst, strict=True):
+    figure = Figure(figsize=(9, 1.1 * len(worst)), dpi=80, layout="constrained")
+    for panel, (rate, image, text, said) in zip(figure.subplots(len(worst), squeeze=False)[:, 0], worst, strict=True):
         panel.imshow(1 - image, cmap="gray")
         panel.axis("off")
-        title = f"{text}\n{read}   ({rate:.0%} wrong)".replace("\u2e17", "=")  # a hyphen that the figure's font has not
+        title = f"{text}\n{said}   ({rate:.0%} wrong)".replace("\u2e17", "=")  # a hyphen that the figure's font has not
         panel.set_title(title, fontsize=8, loc="left", parse_math=False)
-    print(save(figure, published(name) / "mistakes.png"))
+    save(figure, file)
 
 
 def main() -> None:
@@ -79,10 +95,11 @@ def main() -> None:
     parser.add_argument("data", help="the configuration of its data, such as rotmnist, or the script of its lines")
     parser.add_argument("--curve-images", type=int, default=1000, help="how many images turn and shift")
     args = parser.parse_args()
-    if (ROOT / "docs/results/ocr" / args.data).is_dir():  # a script
-        recognizer(args.name, args.data)
-    else:
+    base = args.name if (published(args.name) / CONFIG).is_file() else args.name.rpartition(".")[0]
+    if read(published(base)).characters is None:
         classifier(args.name, args.data, args.curve_images)
+    else:
+        recognizer(args.name, base, args.data)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Model cards: weights/NAME/README.md for all published weights and adapters.
 
-The figures are those of the training run and, for classifiers, of `python -m benchmarks.learning.card`.
+Those of the test set are what `python -m benchmarks.learning.card` measured, the others are the training run's.
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ def load_run(path: str) -> Run:
     return load_runs(folder)[name]
 
 
-def of_classifier(name: str) -> dict[str, str]:
-    """What was measured on the test set."""
-    found: dict[str, Any] = json.loads((ROOT / f"docs/results/published/{name}.json").read_text())
+def of_classifier(found: dict[str, Any]) -> dict[str, str]:
     scores, averaged, turns = found["scores"], found["averaged"], found["turns"]
     rows = {f"accuracy, {scores['images']:,} images": percent(scores["accuracy"]) + between(scores["interval"])}
     if scores["auroc"] is not None:
@@ -103,26 +101,26 @@ def of_classifier(name: str) -> dict[str, str]:
             min(turns["accuracy"])
         ),
         f"change of the scores at {moves}, relative": f"{max(found['invariance'].values()):.0e}",
-        "measured at": f"{found['commit'][:8]}, {machine_title(found['machine'])}",
     }
 
 
-def of_recogniser(run: Run) -> dict[str, str]:
-    """What the run found on the test set."""
-    results = run["results"]
+def of_recogniser(found: dict[str, Any]) -> dict[str, str]:
+    results = found["results"]
     return {
-        "character error rate, upright lines": percent(results["test/cer"]) + between(results["test/cer_interval"]),
-        "word error rate": percent(results["test/wer"]) + between(results["test/wer_interval"]),
-        "character error rate, the turn unknown": percent(results["test/cer_any"]),
-        "turn found": percent(results["test/turn_found"]),
-        "same text from the turned line": percent(results["test/same_when_turned"]),
+        f"character error rate, {found['lines']} upright lines": percent(results["cer"])
+        + between(results["cer_interval"]),
+        "word error rate": percent(results["wer"]) + between(results["wer_interval"]),
+        "character error rate, the turn unknown": percent(results["cer_any"]),
+        "turn found": percent(results["turn_found"]),
+        "same text from the turned line": percent(results["same_when_turned"]),
     }
 
 
 def figures(name: str) -> dict[str, str]:
-    """What to say of the test set, the most important first."""
-    run = load_run(CARDS[name].run)
-    return of_recogniser(run) if "test/cer" in run["results"] else of_classifier(name)
+    """What was measured on the test set, the most important first."""
+    found: dict[str, Any] = json.loads((ROOT / f"docs/results/published/{name}.json").read_text())
+    values = of_recogniser(found) if "lines" in found else of_classifier(found)
+    return values | {"measured at": f"{found['commit'][:8]}, {machine_title(found['machine'])}"}
 
 
 def published() -> str:

@@ -31,9 +31,10 @@ AUDIT_IMAGES = 16
 @dataclass(frozen=True)
 class Report:
     """The result of `measure`; every number is explained where its class or function is defined. `averaged` are the scores
-    of so many `TurnedCopies`, where more than one was asked for."""
+    of so many `TurnedCopies` as `copies` says, None for one."""
 
     scores: Scores
+    copies: int
     averaged: Scores | None
     mistakes: list[Mistake]
     turns: Curve
@@ -69,6 +70,7 @@ def measure(
     averaged = score(*predict(TurnedCopies(folded, copies), sample)) if copies > 1 else None
     return Report(
         scores=score(logits, labels),
+        copies=copies,
         averaged=averaged,
         mistakes=worst_mistakes(logits, labels),
         turns=turn_curve(folded, curves),
@@ -93,7 +95,7 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     scores, turns, cost = report.scores, report.turns, report.cost
     screen.add_row(f"accuracy, {scores.images} images [95 %]", _with_interval(scores))
     if report.averaged is not None:
-        screen.add_row("  of the mean over turned copies", _with_interval(report.averaged))
+        screen.add_row(f"  of the mean over {report.copies} turned copies", _with_interval(report.averaged))
     if scores.auroc is not None:
         screen.add_row("AUROC", f"{scores.auroc:.4f}")
     screen.add_row("expected calibration error", f"{scores.calibration_error:.4f}", end_section=True)

@@ -182,9 +182,8 @@ def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str
         arguments["stem_fields"] = tuple(fields_for(fields, order, 1) for fields in arguments["stem_fields"])
     loading: dict[str, Any] = dict(feature_cfg=features_of(arguments["depth"]), pretrained_filter_fn=encoder_of)
     model = build_model_with_cfg(GCSA, name, pretrained, **loading, **arguments)
-    vars(model)["_model_args"] = (
-        options  # which timm writes into the folders of weights, with what the caller asked for
-    )
+    # timm writes these into the folders of weights, with what the caller asked for.
+    vars(model)["_model_args"] = options
     return model
 
 

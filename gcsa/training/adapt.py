@@ -136,7 +136,8 @@ def check_adapter(adapter: Mapping[str, Any]) -> None:
     """Raises ValueError for values of conf/adapter that fit no model."""
     if not isinstance(adapter["base"], str):
         raise ValueError(
-            "adapter.base is missing: give a .ckpt of train.py, local-dir:FOLDER or the name of published weights, which are then adapted"
+            "adapter.base is missing: give a .ckpt of train.py, local-dir:FOLDER or the name of published weights, "
+            "which are then adapted"
         )
     if adapter.keys() == {"base"}:
         return

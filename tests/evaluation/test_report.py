@@ -36,7 +36,7 @@ def test_report_of_a_plain_network_says_what_it_is():
     assert max(report.turns.logit_change) > 1e-3
     printed = text(report, model, trained=False)
     expected_words = ("untrained", "quarter turns", "as scalar fields", "4,927,186", "accuracy, 40 images [95 %]")
-    for expected in (*expected_words, "of the mean over turned copies"):
+    for expected in (*expected_words, "of the mean over 2 turned copies"):
         assert expected in printed
     assert "untrained" not in text(report, model, trained=True)
 

@@ -4,14 +4,19 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import timm
 import torch
+from peft import get_peft_model
+from PIL import Image
 
 from benchmarks.learning import card, final, queue
 from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, work
+from gcsa.adapters import lora_config
 from gcsa.checkpoints import save_classifier
 from gcsa.models.create import create_model
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.training.run import plain
 from tests.runs import composed
 
@@ -145,7 +150,7 @@ def test_the_test_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert json.loads(result.read_text())["test"] == found
 
 
-def test_what_a_model_card_says_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_model_card_says_of_images_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(card, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(card, "list_published", lambda: ["gcsa_tiny.digits"])
     monkeypatch.setattr(card, "published", lambda name: tmp_path / name)
@@ -158,3 +163,36 @@ def test_what_a_model_card_says_is_measured(tmp_path: Path, monkeypatch: pytest.
     assert found["averaged"]["images"] == 359
     assert str(tmp_path) not in json.dumps(found)
     assert (tmp_path / "gcsa_tiny.digits/mistakes.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("adapter", [False, True])
+def test_what_a_model_card_says_of_lines_is_measured(
+    adapter: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = tmp_path / "data/ocr_lines/script"
+    lines.mkdir(parents=True)
+    rows = [("train", 1, "ab"), ("test", 2, "ba"), ("test", 3, "a")]
+    (lines / "manifest.tsv").write_text(
+        "\n".join(["split\tfile\tdocument\ttext", *(f"{split}\t{i}.png\tbook\t{text}" for split, i, text in rows)])
+    )
+    for _, i, text in rows:
+        Image.fromarray(np.random.default_rng(i).integers(256, size=(40, 60), dtype="uint8")).save(lines / f"{i}.png")
+        (lines / f"{i}.gt.txt").write_text(text)
+    model = CTCRecognizer("ab", "gcsa_ocr_tiny", hidden=8, fields=4, depth=1, heads=1)
+    name = "reader.script"
+    model.save_pretrained(tmp_path / name)
+    if adapter:
+        name = "reader.script.other"
+        get_peft_model(model, lora_config(model, 2)).save_pretrained(tmp_path / name)
+        model.save_charset(tmp_path / name)
+    monkeypatch.setenv("GCSA_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(card, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(card, "list_published", lambda: [name])
+    monkeypatch.setattr(card, "published", lambda name: tmp_path / name)
+    monkeypatch.setattr(sys, "argv", ["card", name, "script"])
+    card.main()
+    found = json.loads((tmp_path / f"results/{name}.json").read_text())
+    assert (found["model"], found["data"], found["lines"]) == (name, "script", 2)
+    assert found["results"]["cer"] > 0
+    assert found["results"]["same_when_turned"] in {0, 0.5, 1}
+    assert (tmp_path / name / "mistakes.png").read_bytes().startswith(b"\x89PNG")
