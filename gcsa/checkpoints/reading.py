@@ -22,7 +22,7 @@ from gcsa.checkpoints.files import (
 )
 from gcsa.checkpoints.tensors import check_finite
 from gcsa.models.create import check_name, check_options, is_number, is_whole
-from gcsa.published import published
+from gcsa.published import list_published, published
 
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
@@ -93,7 +93,10 @@ def _read_checkpoint(path: Path) -> Weights:
 def _read_folder(folder: Path, source: str) -> Weights:
     for file in (CONFIG, TENSORS):
         if not (folder / file).is_file():
-            raise FileNotFoundError(f"there is no {folder / file}: name a folder of weights as train.py writes it")
+            names = ", ".join(list_published())
+            raise FileNotFoundError(
+                f"there is no {folder / file}: name a folder of weights as train.py writes it, or one of {names}"
+            )
     config = read_json(folder / CONFIG)
     tensors = read_tensors(folder / TENSORS)
     about = {key: config.pop(key) for key in ABOUT if key in config}

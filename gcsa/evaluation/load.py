@@ -8,7 +8,7 @@ from torch import nn
 
 from gcsa.checkpoints import load_classifier
 from gcsa.data import GCSADataModule
-from gcsa.models.create import create_model, in_short
+from gcsa.models.create import check_name, create_model, in_short
 from gcsa.published import published
 
 FOLDERS = ("local-dir:", "hf-hub:")
@@ -18,8 +18,8 @@ def load_model(source: str, data: GCSADataModule) -> tuple[nn.Module, bool]:
     """The timm model that `source` names, and whether its weights are trained; `data` is asked for its sizes only.
 
     `source` is a .ckpt of train.py, a folder of weights (local-dir: or hf-hub:), the name of published weights, or another
-    name in timm, which gives random weights. Raises FileNotFoundError for a missing file, and ValueError for an unknown name, for a damaged file, for
-    weights that do not fit the architecture, and for a model that `data` does not fit.
+    name in timm, which gives random weights. Raises FileNotFoundError for a missing file, and ValueError for an unknown
+    name, for a damaged file, for weights that do not fit the architecture, and for a model that `data` does not fit.
     """
     trained = source.startswith(FOLDERS) or source.endswith(".ckpt") or published(source) is not None
     model = load_classifier(source) if trained else create_for(source, data)
@@ -29,7 +29,7 @@ def load_model(source: str, data: GCSADataModule) -> tuple[nn.Module, bool]:
 
 def create_for(name: str, data: GCSADataModule) -> nn.Module:
     """The model that timm calls `name`, with random weights, for `data`. Raises ValueError for an unknown name."""
-    fixed = timm.is_model(name) and getattr(timm.get_pretrained_cfg(name), "fixed_input_size", False)
+    fixed = getattr(timm.get_pretrained_cfg(check_name(name)), "fixed_input_size", False)
     sizes = {"img_size": data.image_size} if fixed else {}
     return create_model(name, num_classes=data.num_classes, in_chans=data.in_chans, **sizes)
 

@@ -172,10 +172,13 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_name(name: Any) -> str:
-    """`name`, a model that timm has registered. Raises ValueError, with the nearest names, for any other."""
-    if isinstance(name, str) and NAME.fullmatch(name) and timm.is_model(name):
+    """`name`, a model that timm has registered, with a tag that it has or none. Raises ValueError, with the nearest names,
+    for any other."""
+    trained = timm.list_models(pretrained=True)
+    if isinstance(name, str) and NAME.fullmatch(name) and timm.is_model(name) and ("." not in name or name in trained):
         return name
-    close = difflib.get_close_matches(str(name)[:100], timm.list_models(), n=5, cutoff=0.5)
+    names = [*timm.list_models(), *trained]
+    close = difflib.get_close_matches(str(name)[:100], names, n=5, cutoff=0.5)
     sizes = [model for model in timm.list_models("gcsa_*") if not re.search(r"_[cd]\d+$", model)]
     choices = ", ".join(sorted({*sizes, *close}))
     raise ValueError(f"unknown model {_shown(name)}: choose one of {choices} or any of timm.list_models()")
