@@ -1,13 +1,15 @@
 """The test set, read once for each run: `python -m benchmarks.learning.final pcam "vit+turns+shifts" ...`.
 
 Takes the weights that all seeds of a system left in outputs/queue, those of the epoch that the validation split chose, and
-writes accuracy and AUROC into their results in docs/results/learning as `test`. What is there already is not read again.
+writes accuracy, AUROC, how sure and how right answers are, and the accuracy at every turn of at most 1,000 images into their
+results in docs/results/learning as `test`. What is there already is not read again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -16,11 +18,14 @@ from benchmarks.learning.queue import ROOT
 from gcsa.checkpoints import load_classifier
 from gcsa.data import create_datamodule
 from gcsa.data.files import data_root
-from gcsa.evaluation.metrics import predict, score
+from gcsa.evaluation.metrics import predict, reliability, score
+from gcsa.evaluation.sample import draw_sample
+from gcsa.evaluation.turns import turn_curve
 from gcsa.export import fold
 from gcsa.training.results import git_commit, write_json
 
 RESULTS = ROOT / "docs/results"
+TURNED_IMAGES = 1000
 OF_TRAINING = ("root", "augment", "batch_size", "limit_train", "drop_last", "download")
 
 
@@ -40,9 +45,13 @@ def read_test(result: Path, commit: str | None) -> str:
     data.prepare_data()
     data.setup("test")
     folder = ROOT / "outputs/queue" / result.relative_to(RESULTS).with_suffix("") / "weights"
-    scores = score(*predict(fold(load_classifier(folder)), data.test_dataloader()))
+    model = fold(load_classifier(folder))
+    logits, labels = predict(model, data.test_dataloader())
+    scores = score(logits, labels)
     found = {"accuracy": scores.accuracy, "auroc": scores.auroc, "images": scores.images}
-    write_json(result, {**content, "test": {**found, "commit": commit}})
+    turns = turn_curve(model, draw_sample(data, "test", min(TURNED_IMAGES, scores.images)))
+    curves = {"reliability": asdict(reliability(logits, labels)), "turns": asdict(turns)}
+    write_json(result, {**content, "test": {**found, **curves, "commit": commit}})
     return f"{run}: {found}"
 
 

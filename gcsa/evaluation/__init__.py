@@ -16,12 +16,22 @@ from gcsa.evaluation.figures import (
     learning_figure,
     mistakes_figure,
     polar_figure,
+    reliability_figure,
     save,
     scaling_figure,
     share_figure,
     shift_figure,
 )
-from gcsa.evaluation.metrics import Mistake, Scores, predict, score, wilson_interval, worst_mistakes
+from gcsa.evaluation.metrics import (
+    Mistake,
+    Reliability,
+    Scores,
+    predict,
+    reliability,
+    score,
+    wilson_interval,
+    worst_mistakes,
+)
 from gcsa.evaluation.report import Report, measure, summarize, table
 from gcsa.evaluation.turns import Curve, TurnedCopies, shift, shift_curve, turn, turn_curve
 
@@ -29,6 +39,7 @@ __all__ = [
     "Cost",
     "Curve",
     "Mistake",
+    "Reliability",
     "Report",
     "Scores",
     "StageError",
@@ -46,6 +57,8 @@ __all__ = [
     "mistakes_figure",
     "polar_figure",
     "predict",
+    "reliability",
+    "reliability_figure",
     "save",
     "scaling_figure",
     "score",

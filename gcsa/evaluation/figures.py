@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
 from gcsa.evaluation.attention import Pixel, attention_maps, striking_pixel
-from gcsa.evaluation.metrics import Mistake
+from gcsa.evaluation.metrics import Mistake, Reliability
 from gcsa.evaluation.turns import Curve
 from gcsa.files import replacing
 from gcsa.testing import relative_error
@@ -74,6 +74,29 @@ def shift_figure(curves: Mapping[str, Curve], title: str = "When the images shif
         axes.grid(color="#dee2e6")
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    figure.suptitle(title, fontsize=13)
+    return figure
+
+
+def reliability_figure(systems: Mapping[str, Reliability], title: str) -> Figure:
+    """Accuracy against the probability of the chosen class, both in percent, one line a system, whose points are the larger
+    the more images they stand for. Answers as sure as they are right lie on the diagonal."""
+    figure = Figure(figsize=(5.6, 5.6), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot([0, 100], [0, 100], color="#adb5bd", lw=1, ls="--")
+    for colour, (name, bins) in zip(_colours(len(systems)), systems.items(), strict=True):
+        probability, accuracy = 100 * np.array(bins.probability), 100 * np.array(bins.accuracy)
+        images = np.array(bins.images)
+        share = images / images.sum()
+        label = f"{name}: expected calibration error {share @ abs(accuracy - probability):.1f} %"
+        axes.plot(probability, accuracy, color=colour, lw=1.5, label=label)
+        axes.scatter(probability, accuracy, s=10 + 300 * share, color=colour, alpha=0.6)
+    axes.set(xlim=(0, 102), ylim=(0, 102), aspect="equal")
+    axes.set_xlabel("probability of the chosen class [%]")
+    axes.set_ylabel("of these answers, right [%]")
+    axes.grid(color="#dee2e6")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=13)
     return figure
 

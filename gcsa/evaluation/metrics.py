@@ -1,5 +1,5 @@
-"""How good class scores are: accuracy with its interval, AUROC and calibration (the latter two from torchmetrics), and
-where they are most wrong."""
+"""How good class scores are: accuracy with its interval, AUROC and calibration error (the latter two from torchmetrics), how
+often answers of each probability are right, and where they are most wrong."""
 
 from __future__ import annotations
 
@@ -25,6 +25,16 @@ class Scores:
     interval: tuple[float, float]
     auroc: float | None
     calibration_error: float
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """For each bin of the probabilities of the chosen classes that holds images, the lowest first: how many these are, and
+    the means of their probability and of their accuracy."""
+
+    images: tuple[int, ...]
+    probability: tuple[float, ...]
+    accuracy: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,20 @@ def score(logits: Tensor, labels: Tensor) -> Scores:
     auroc = binary_auroc(probabilities[:, 1], labels).item() if both else None
     error = multiclass_calibration_error(probabilities, labels, classes, n_bins=BINS)
     return Scores(len(labels), correct / len(labels), wilson_interval(correct, len(labels)), auroc, error.item())
+
+
+def reliability(logits: Tensor, labels: Tensor) -> Reliability:
+    """How often logits (M, classes) are right about labels (M,), in the bins of the calibration error (Guo et al. 2017,
+    arXiv:1706.04599)."""
+    probabilities, classes = logits.float().softmax(1).max(1)
+    right = (classes == labels).float()
+    bins = (probabilities * BINS).ceil().long() - 1  # each with its upper end
+    filled = [bins == index for index in bins.unique().tolist()]
+    return Reliability(
+        images=tuple(int(rows.sum()) for rows in filled),
+        probability=tuple(probabilities[rows].mean().item() for rows in filled),
+        accuracy=tuple(right[rows].mean().item() for rows in filled),
+    )
 
 
 def worst_mistakes(logits: Tensor, labels: Tensor, most: int = 12) -> list[Mistake]:

@@ -20,7 +20,7 @@ from gcsa.evaluation.audit import (
 )
 from gcsa.evaluation.cost import Cost, images_per_second, measure_cost
 from gcsa.evaluation.figures import polar_figure, save
-from gcsa.evaluation.metrics import Mistake, Scores, predict, score, worst_mistakes
+from gcsa.evaluation.metrics import Mistake, Reliability, Scores, predict, reliability, score, worst_mistakes
 from gcsa.evaluation.sample import draw_sample, first_images
 from gcsa.evaluation.turns import ANGLES, Curve, TurnedCopies, shift_curve, turn_curve
 from gcsa.export.folding import fold
@@ -36,6 +36,7 @@ class Report:
     scores: Scores
     copies: int
     averaged: Scores | None
+    reliability: Reliability
     mistakes: list[Mistake]
     turns: Curve
     shift_x: Curve
@@ -72,6 +73,7 @@ def measure(
         scores=score(logits, labels),
         copies=copies,
         averaged=averaged,
+        reliability=reliability(logits, labels),
         mistakes=worst_mistakes(logits, labels),
         turns=turn_curve(folded, curves),
         shift_x=shift_curve(folded, curves, "x", cyclic),

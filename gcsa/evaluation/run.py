@@ -11,7 +11,14 @@ import torch
 from rich.console import Console
 
 from gcsa.data import create_datamodule
-from gcsa.evaluation.figures import attention_figure, mistakes_figure, polar_figure, save, shift_figure
+from gcsa.evaluation.figures import (
+    attention_figure,
+    mistakes_figure,
+    polar_figure,
+    reliability_figure,
+    save,
+    shift_figure,
+)
 from gcsa.evaluation.load import load_model
 from gcsa.evaluation.report import measure, table
 from gcsa.evaluation.sample import STAGES, draw_sample, first_images, pick
@@ -79,6 +86,7 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     shifts = {"x (to the right)": report.shift_x, "y (down)": report.shift_y}
     figures = {
         "turns": polar_figure({label: report.turns} | overlay),
+        "calibration": reliability_figure({label: report.reliability}, "How sure and how right answers are"),
         "shifts": shift_figure(shifts, f"{label} when the images shift"),
         "attention": attention_figure(model, image),
     }

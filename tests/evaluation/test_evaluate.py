@@ -17,6 +17,7 @@ from gcsa.evaluation.run import evaluate
 from gcsa.evaluation.turns import ANGLES
 
 ROOT = Path(__file__).parents[2]
+FIGURES = {"turns", "shifts", "calibration", "attention", "mistakes"}
 
 
 def test_end_to_end(trained, tmp_path):
@@ -27,7 +28,7 @@ def test_end_to_end(trained, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "mine on digits, test split" in done.stdout
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"evaluation.json", "turns.png", "shifts.png", "attention.png", "mistakes.png"}
+    assert names == {"evaluation.json", *(f"{figure}.png" for figure in FIGURES)}
     results = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     assert results["trained"]
     assert results["scores"]["images"] == 50
@@ -70,9 +71,7 @@ def test_a_plain_network_beside_an_earlier_evaluation(run, tmp_path):
     assert "attention maps: not available" in output
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "evaluation.json",
-        "turns.png",
-        "shifts.png",
-        "mistakes.png",
+        *(f"{figure}.png" for figure in FIGURES - {"attention"}),
     }
     assert not json.loads((tmp_path / "out" / "evaluation.json").read_text())["trained"]
 

@@ -8,11 +8,13 @@ import torch
 from gcsa.evaluation import (
     Curve,
     Mistake,
+    Reliability,
     attention_figure,
     cost_figure,
     learning_figure,
     mistakes_figure,
     polar_figure,
+    reliability_figure,
     save,
     scaling_figure,
     share_figure,
@@ -45,6 +47,18 @@ def test_shift_figure_draws_accuracy_in_percent_and_change():
     left, right = shift_figure({"x": Curve((-1, 0, 1), (0.5, 1, 0.75), (0.2, 0, 0.3), 4)}).axes
     assert left.lines[0].get_ydata().tolist() == [50, 100, 75]
     assert list(right.lines[0].get_ydata()) == [0.2, 0, 0.3]
+
+
+def test_reliability_figure_draws_percent_over_percent():
+    bins = Reliability((30, 10), (0.6, 0.9), (0.5, 1.0))
+    axes = reliability_figure({"a": bins}, "title").axes[0]
+    diagonal, line = axes.lines
+    assert list(diagonal.get_xdata()) == list(diagonal.get_ydata())
+    assert line.get_xdata().tolist() == pytest.approx([60, 90])
+    assert line.get_ydata().tolist() == pytest.approx([50, 100])
+    assert line.get_label() == "a: expected calibration error 10.0 %"
+    large, small = axes.collections[0].get_sizes()
+    assert large > small
 
 
 def test_cost_figure_has_one_bubble_a_system_with_an_area_as_its_parameters():

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from gcsa.evaluation import predict, score, wilson_interval, worst_mistakes
+from gcsa.evaluation import predict, reliability, score, wilson_interval, worst_mistakes
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,23 @@ def test_scores_of_two_classes():
 def test_calibration_error_of_certain_answers_is_the_share_of_wrong_ones():
     logits = torch.tensor([[50.0, 0, 0]] * 4)
     assert score(logits, torch.tensor([0, 0, 0, 1])).calibration_error == pytest.approx(0.25, abs=1e-5)
+
+
+def test_reliability_has_the_bins_that_hold_images():
+    logits = torch.tensor([[0.0, 50.0]] * 3 + [[0.1, 0.0]])
+    bins = reliability(logits, torch.tensor([1, 1, 0, 0]))
+    assert bins.images == (1, 3)
+    assert bins.probability == pytest.approx((torch.tensor(0.1).sigmoid().item(), 1.0))
+    assert bins.accuracy == pytest.approx((1.0, 2 / 3))
+
+
+def test_reliability_and_the_calibration_error_agree():
+    logits, labels = 3 * torch.randn(200, 3), torch.randint(3, (200,))
+    bins = reliability(logits, labels)
+    assert sum(bins.images) == 200
+    rows = zip(bins.images, bins.probability, bins.accuracy, strict=True)
+    apart = sum(images * abs(probability - accuracy) for images, probability, accuracy in rows)
+    assert apart / 200 == pytest.approx(score(logits, labels).calibration_error, abs=1e-5)
 
 
 def test_auroc_needs_two_classes_that_occur():
