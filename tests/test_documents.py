@@ -110,9 +110,11 @@ def test_learning_on_real_images(copy: Path) -> None:
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(run))
     training = program("training")
-    header, _, *rows = [line.strip("| ").split(" | ") for line in training.learning().splitlines()]
-    cells = [dict(zip(header, row, strict=True)) for row in rows]
-    assert [row["data"] for row in cells] == ["PatchCamelyon", "PatchCamelyon, a tenth"]
+    cells = []
+    for part in (training.learning, training.few_labels):
+        header, _, *rows = [line.strip("| ").split(" | ") for line in part().splitlines()]
+        cells += [dict(zip(header, row, strict=True)) for row in rows]
+    assert [row["data"] for row in cells] == ["PatchCamelyon", "PatchCamelyon, 10 %"]
     for row in cells:
         assert row["a step, of the ViT's"] == "3.00 x"
         assert row["time, in epochs of the ViT"] == "6"

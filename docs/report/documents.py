@@ -19,6 +19,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         cards.published,
         training.training,
         training.learning,
+        training.few_labels,
         training.trials,
         training.systems,
         training.shares,

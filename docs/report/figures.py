@@ -6,15 +6,26 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 from PIL import Image
 
-from gcsa.evaluation import Curve, cost_figure, learning_figure, scaling_figure, share_figure, shift_figure
+from gcsa.evaluation import (
+    Curve,
+    Reliability,
+    cost_figure,
+    learning_figure,
+    polar_figure,
+    reliability_figure,
+    scaling_figure,
+    share_figure,
+    shift_figure,
+)
 from report.results import ROOT, accuracy, entries, load_benchmark, load_timings
-from report.training import DATA_SETS, learning_curves, shares_runs, systems_runs
+from report.training import DATA_SETS, few_labels_curves, learning_curves, shares_runs, systems_runs, tested
 
 Plan = tuple[Callable[[Any, str], Figure], dict[str, Any], str]
 """What draws a figure, with which numbers, under which title."""
@@ -49,6 +60,9 @@ def plans() -> dict[str, Plan]:
     costs = {name: (run["flops"], accuracy(run), run["parameters"]) for name, run in systems_runs().items()}
     lines = {name: {share: accuracy(run) for share, run in runs.items()} for name, runs in shares_runs().items()}
     mnist, fashion = shift_curves("mnist"), shift_curves("fashion_mnist")
+    turns = {name: Curve(**curve) for name, curve in tested("learning/pcam_long", "turns").items()}
+    bins = {name: Reliability(**kept) for name, kept in tested("learning/pcam_long", "reliability").items()}
+    few_labels = partial(share_figure, error="validation error")
     return {
         "accuracy_flops.png": (cost_figure, costs, 'Rotated MNIST, 6 epochs but for "same_minutes"'),
         "equivariance_augmentation.png": (share_figure, lines, "Rotated MNIST: equivariance against augmentation"),
@@ -56,6 +70,12 @@ def plans() -> dict[str, Plan]:
             f"learning_{data}.png": (learning_figure, learning_curves(data), f"Learning {title}")
             for data, title in DATA_SETS.items()
         },
+        **{
+            f"few_labels_{data}.png": (few_labels, few_labels_curves(data), f"Few labels of {title}")
+            for data, title in DATA_SETS.items()
+        },
+        "turns_pcam.png": (polar_figure, turns, "PatchCamelyon: accuracy when the test images turn"),
+        "calibration_pcam.png": (reliability_figure, bins, "PatchCamelyon: how sure and how right"),
         "scaling.png": (scaling_figure, scaling_lines(), "Attention as the map grows"),
         "shifts_mnist.png": (shift_figure, mnist, "MNIST, digit 1, shifted along x"),
         "shifts_fashion_mnist.png": (shift_figure, fashion, "Fashion-MNIST, trousers, shifted"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from statistics import mean, stdev
+from typing import Any
 
 from report.results import (
     BUDGET,
@@ -55,8 +57,10 @@ def systems() -> str:
 
 DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
 """Folders below docs/results/learning and docs/results/trials, and what the data are called."""
-BUDGETS = {"": "", "_long": ", three times the epochs", "_tenth": ", a tenth"}
-"""What stands behind the name of a folder of docs/results/learning, and what it says: the budget, or the share of the labels."""
+BUDGETS = {"": "", "_long": ", three times the epochs"}
+"""What stands behind the name of a folder of docs/results/learning with all labels, and what it says."""
+SHARES = {"_3": 0.03, "_tenth": 0.1, "_30": 0.3}
+"""The same of the folders with a share of the labels."""
 
 
 def load_seeds(folder: str) -> dict[str, list[Run]]:
@@ -118,10 +122,20 @@ def step_ratio(data: str, name: str) -> float:
 
 def learning() -> str:
     """Systems on real images, with the computing that each got."""
+    return learning_table(BUDGETS)
+
+
+def few_labels() -> str:
+    """The same with a share of the labels."""
+    return learning_table({folder: f", {100 * share:.0f} %" for folder, share in SHARES.items()})
+
+
+def learning_table(folders: Mapping[str, str]) -> str:
+    """What stands behind the names of folders to what it says: the systems there, of each data set."""
     rows = []
-    for data, budget in itertools.product(DATA_SETS, BUDGETS):
-        title = DATA_SETS[data] + BUDGETS[budget]
-        for name, runs in load_seeds(f"learning/{data}{budget}").items():
+    for data, folder in itertools.product(DATA_SETS, folders):
+        title = DATA_SETS[data] + folders[folder]
+        for name, runs in load_seeds(f"learning/{data}{folder}").items():
             step = step_ratio(data, name)
             time = f"{step * runs[0]['config']['trainer']['max_epochs']:.0f}"
             cost = [thousands(runs[0]["parameters"]), f"{runs[0]['flops'] / 1e6:,.0f}M", f"{step:.2f} x", time]
@@ -150,6 +164,23 @@ def learning_curves(data: str) -> dict[str, dict[float, float]]:
     return curves
 
 
+def few_labels_curves(data: str) -> dict[str, dict[float, float]]:
+    """Share of the labels to validation accuracy of the last epoch, the mean over the seeds, of the systems with shifts that
+    were trained on several shares."""
+    curves: dict[str, dict[float, float]] = {}
+    for folder, share in {**SHARES, "": 1.0}.items():
+        for name, runs in load_seeds(f"learning/{data}{folder}").items():
+            if name.endswith("+shifts"):
+                curves.setdefault(name, {})[share] = mean(run["curve"]["val/accuracy"][-1] for run in runs)
+    return {name: line for name, line in curves.items() if len(line) > 2}
+
+
+def tested(folder: str, what: str) -> dict[str, Any]:
+    """System to what was kept of its test, "turns" or "reliability", of the first seed of a folder of docs/results."""
+    first = {name: runs[0].get("test", {}) for name, runs in load_seeds(folder).items()}
+    return {name: test[what] for name, test in first.items() if what in test}
+
+
 def shares_runs() -> dict[str, dict[float, Run]]:
     """System to share of the training set to run; the whole set is the run of `systems_runs`."""
     folders = sorted((ROOT / "docs/results/shares").glob("*"), key=lambda folder: float(folder.name))
@@ -169,21 +200,15 @@ def shares() -> str:
 
 
 def performers() -> str:
-    """Performers and other baselines, one column a data set."""
-    data_sets = {
-        data: runs for data in ("mnist", "fashion_mnist", "cifar10") if (runs := load_runs(f"performers/{data}"))
-    }
+    """Performers and other baselines: means over the seeds, and the sample's standard deviation where there are several."""
     rows = []
-    for name in sorted(set().union(*data_sets.values())):
-        cells = [by_name.get(name) for by_name in data_sets.values()]
-        parameters = next(f"{run['parameters'] / 1e6:.2f}M" for run in cells if run)
-        rows.append([f"`{name}`", parameters, *(f"{100 * accuracy(run):.2f}" if run else "not run" for run in cells)])
-    columns = []
-    for data, runs in data_sets.items():
-        config = next(iter(runs.values()))["config"]
-        images, epochs = config["data"]["limit_train"], config["trainer"]["max_epochs"]
-        columns.append(f"{data}, {images} images, {epochs} epochs: test %")
-    return table(["system", "parameters", *columns], rows)
+    for data, title in {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}.items():
+        for name, runs in load_seeds(f"performers/{data}").items():
+            tests = [100 * accuracy(run) for run in runs]
+            cell = f"{mean(tests):.2f}" + (f" ± {stdev(tests):.2f}" if len(tests) > 1 else "")
+            images = f"{runs[0]['config']['data']['limit_train']:,}"
+            rows.append([title, images, f"`{name}`", thousands(runs[0]["parameters"]), cell, *seeds_cells(runs)])
+    return table(["data", "images", "system", "parameters", "test %", *BUDGET], rows)
 
 
 def shifts() -> str:

@@ -152,13 +152,13 @@ def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> 
     return figure
 
 
-def share_figure(systems: Mapping[str, Mapping[float, float]], title: str) -> Figure:
-    """Test error in percent against the share of the training set, both logarithmic, one line a system."""
+def share_figure(systems: Mapping[str, Mapping[float, float]], title: str, error: str = "test error") -> Figure:
+    """Test error, or another `error`, in percent against the share of the training set, both logarithmic, one line a system."""
     errors = {
         name: {100 * share: 100 * (1 - accuracy) for share, accuracy in sorted(line.items())}
         for name, line in systems.items()
     }
-    figure, axes = _lines(errors, title, "share of the training set", "test error")
+    figure, axes = _lines(errors, title, "share of the training set", error)
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
