@@ -124,6 +124,14 @@ def test_learning_on_real_images(copy: Path) -> None:
     assert training.learning_curves("pcam") == {"gcsa_small+shifts": {3.0: 0.5, 6.0: 0.75}}
 
 
+def test_a_paired_test_counts_the_images_that_one_of_two_gets_wrong(copy: Path) -> None:
+    training = program("training")
+    ours, other = ({"test": {"wrong": wrong}} for wrong in ([0, 1], [1, 2, 3, 4, 5, 6, 7]))
+    assert training.paired(other, ours) == f"{2 * (1 + 7) / 2**7:.2g}"  # of seven images, one or fewer, on either side
+    assert training.paired({"test": {"wrong": [1, 0]}}, ours) == "1"
+    assert training.paired(ours, ours) == training.paired({}, ours) == ""
+
+
 def test_a_missing_marker_is_named(copy: Path) -> None:
     edit(copy / "README.md", "<!-- results: tax -->", "")
     with pytest.raises(ValueError, match="'<!-- results: tax -->' once"):

@@ -1,8 +1,9 @@
 """The test set, read once for each run: `python -m benchmarks.learning.final pcam "vit+turns+shifts" ...`.
 
 Takes the weights that all seeds of a system left in outputs/queue, those of the epoch that the validation split chose, and
-writes accuracy, AUROC, how sure and how right answers are, and the accuracy at every turn of at most 1,000 images into their
-results in docs/results/learning as `test`. What is there already is not read again.
+writes accuracy, AUROC, the images that are wrong (their numbers from 0), how sure and how right answers are, and the accuracy
+at every turn of at most 1,000 images into their results in docs/results/learning as `test`. What is there already is not read
+again.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def read_test(result: Path, commit: str | None) -> str:
     scores = score(logits, labels)
     found = {"accuracy": scores.accuracy, "auroc": scores.auroc, "images": scores.images}
     turns = turn_curve(model, draw_sample(data, "test", min(TURNED_IMAGES, scores.images)))
-    curves = {"reliability": asdict(reliability(logits, labels)), "turns": asdict(turns)}
-    write_json(result, {**content, "test": {**found, **curves, "commit": commit}})
+    wrong = (logits.argmax(1) != labels).nonzero().flatten().tolist()
+    more = {"wrong": wrong, "reliability": asdict(reliability(logits, labels)), "turns": asdict(turns)}
+    write_json(result, {**content, "test": {**found, **more, "commit": commit}})
     return f"{run}: {found}"
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from statistics import mean, stdev
 from typing import Any
 
+from scipy.stats import binomtest
+
 from report.results import (
     BUDGET,
     ROOT,
@@ -59,6 +61,8 @@ DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
 """Folders below docs/results/learning and docs/results/trials, and what the data are called."""
 BUDGETS = {"": "", "_long": ", three times the epochs"}
 """What stands behind the name of a folder of docs/results/learning with all labels, and what it says."""
+OURS = "gcsa_pooled+shifts"
+"""What the others are compared with, image by image."""
 SHARES = {"_3": 0.03, "_tenth": 0.1, "_30": 0.3}
 """The same of the folders with a share of the labels."""
 
@@ -102,6 +106,16 @@ def test_cells(runs: list[Run]) -> list[str]:
     return cells
 
 
+def paired(run: Run, ours: Run) -> str:
+    """The p value of McNemar's exact test (doi:10.1007/BF02295996) of a run and ours on the same test images, whose null
+    hypothesis is that both are right equally often: "" where one did not keep which are wrong, and for ours itself."""
+    if run is ours or not all("wrong" in each.get("test", {}) for each in (run, ours)):
+        return ""
+    mine, other = (set(each["test"]["wrong"]) for each in (ours, run))
+    apart = len(mine ^ other)
+    return f"{binomtest(len(mine - other), apart).pvalue:.2g}" if apart else "1"
+
+
 def seeds_cells(runs: list[Run]) -> list[str]:
     """Minutes, epochs, seeds and commits."""
     minutes, epochs, *_ = zip(*map(budget_cells, runs), strict=True)
@@ -135,13 +149,15 @@ def learning_table(folders: Mapping[str, str]) -> str:
     rows = []
     for data, folder in itertools.product(DATA_SETS, folders):
         title = DATA_SETS[data] + folders[folder]
-        for name, runs in load_seeds(f"learning/{data}{folder}").items():
+        systems = load_seeds(f"learning/{data}{folder}")
+        for name, runs in systems.items():
             step = step_ratio(data, name)
             time = f"{step * runs[0]['config']['trainer']['max_epochs']:.0f}"
             cost = [thousands(runs[0]["parameters"]), f"{runs[0]['flops'] / 1e6:,.0f}M", f"{step:.2f} x", time]
-            rows.append([title, f"`{name}`", *cost, *validation_cells(runs), *test_cells(runs), *seeds_cells(runs)])
+            tests = [*test_cells(runs), paired(runs[0], systems.get(OURS, runs)[0])]
+            rows.append([title, f"`{name}`", *cost, *validation_cells(runs), *tests, *seeds_cells(runs)])
     header = ["data", "system", "parameters", "FLOPs an image", "a step, of the ViT's", "time, in epochs of the ViT"]
-    return table([*header, *VALIDATION, "test %", "test AUROC %", *BUDGET], rows)
+    return table([*header, *VALIDATION, "test %", "test AUROC %", "p", *BUDGET], rows)
 
 
 def trials() -> str:

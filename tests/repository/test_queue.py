@@ -145,6 +145,7 @@ def test_the_test_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found["images"] == 359
     assert round(found["accuracy"] * found["images"], 6).is_integer()
     assert 0 <= found["accuracy"] < 0.5
+    assert len(found["wrong"]) == round(359 * (1 - found["accuracy"]))
     assert sum(found["reliability"]["images"]) == found["turns"]["images"] == 359
     monkeypatch.setattr(final, "create_datamodule", pytest.fail)
     final.main()
