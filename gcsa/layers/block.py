@@ -1,4 +1,4 @@
-"""The transformer block and the convolutional stem that the models are made of."""
+"""The transformer block, the residual block and the convolutional stem that the models are made of."""
 
 import math
 from collections.abc import Sequence
@@ -94,6 +94,42 @@ class Block(nn.Module):
         """(B, H, W, N, C) to the same shape."""
         x = x + self.drop_path(self.scale1(self.attn(self.norm1(x))))
         return x + self.drop_path(self.scale2(self.mlp(self.norm2(x))))
+
+
+class ResidualBlock(nn.Module):
+    """x + conv(gelu(norm(conv(gelu(norm(x)))))), both k x k group convolutions, on (B, H, W, N, C).
+
+    Pre-activation, as in He et al. 2016, Identity Mappings in Deep Residual Networks (arXiv:1603.05027). `drop_path` drops the branch of a sample, `proj_drop` whole fields. The norm is the `FieldNorm` of the
+    transformers, which unlike batch norm is the same function in training and evaluation.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        group: Group,
+        kernel_size: int = 3,
+        drop_path: float = 0.0,
+        proj_drop: float = 0.0,
+        padding_mode: str = "zeros",
+        basis: str = "band",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.norm1 = FieldNorm(fields, group.order, **factory)
+        conv = dict(padding_mode=padding_mode, basis=basis, **factory)
+        self.conv1 = SteerableConv2d(fields, fields, kernel_size, group, **conv)
+        self.norm2 = FieldNorm(fields, group.order, **factory)
+        self.conv2 = SteerableConv2d(fields, fields, kernel_size, group, **conv)
+        self.drop = FieldDropout(proj_drop)
+        self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to the same shape."""
+        branch = self.conv1(F.gelu(self.norm1(x)))
+        branch = self.conv2(F.gelu(self.norm2(branch)))
+        return x + self.drop_path(self.drop(branch))
 
 
 class LowPass(ComputedBuffers):

@@ -209,14 +209,14 @@ class Backbone(nn.Module):
 
 
 class Isotropic(Backbone):
-    """A backbone of `depth` blocks on one resolution: `block` makes each for its rate of stochastic depth, which rises
-    from 0 to `drop_path_rate`. `stride` is the stem's; `options` are those of `Backbone`."""
+    """A backbone of `depth` blocks on one resolution: `block` makes each for its place, from 0, and its rate of stochastic
+    depth, which rises to `drop_path_rate`. `stride` is the stem's; `options` are those of `Backbone`."""
 
     def __init__(
         self,
         group: Group,
         stem: Callable[[], nn.Module],
-        block: Callable[[float], nn.Module],
+        block: Callable[[int, float], nn.Module],
         fields: int,
         depth: int,
         stride: int,
@@ -229,7 +229,9 @@ class Isotropic(Backbone):
         rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
         channels = fields * (fibre or group).order
         info = [dict(num_chs=channels, reduction=stride, module=f"stages.{i}") for i in range(depth)]
-        super().__init__(group, stem, lambda: [block(rate) for rate in rates], info, fields, fibre, **options)
+        super().__init__(
+            group, stem, lambda: [block(i, rate) for i, rate in enumerate(rates)], info, fields, fibre, **options
+        )
 
 
 def height_and_width(img_size: int | tuple[int, int]) -> tuple[int, int]:

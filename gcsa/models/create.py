@@ -97,6 +97,7 @@ OPTIONS: dict[str, tuple[Check, str]] = {
     "fields": either(WIDTH, several(WIDTH)),
     "scalar_fields": whole(0, 16384),
     "depth": COUNT,
+    "conv_depth": whole(0, 4096),
     "depths": several(COUNT),
     "heads": either(COUNT, several(COUNT)),
     "attention": choice("spatial", "group", "linear"),

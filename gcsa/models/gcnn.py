@@ -1,7 +1,7 @@
 """Steerable residual networks: the convolutional counterpart of `gcsa_*`, and the poster's first "future work".
 
-Group convolutions in the pre-activation residual blocks of He et al. 2016, Identity Mappings in Deep Residual
-Networks, as in Weiler and Cesa 2019, General E(2)-Equivariant Steerable CNNs. Stem, resolution, norm and head are
+Group convolutions in pre-activation residual blocks (`ResidualBlock`), as in Weiler and Cesa 2019, General
+E(2)-Equivariant Steerable CNNs (arXiv:1911.08251). Stem, resolution, norm and head are
 those of `GCSA`, so that what differs between the two families is attention alone.
 """
 
@@ -11,54 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from timm.layers import DropPath
 from timm.models import build_model_with_cfg, register_model
-from torch import Tensor, nn
 
-from gcsa.groups import Group, group as make_group
-from gcsa.layers.block import Stem
-from gcsa.layers.norm import FieldNorm
-from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.groups import group as make_group
+from gcsa.layers.block import ResidualBlock, Stem
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups
-
-
-class ResidualBlock(nn.Module):
-    """x + conv(gelu(norm(conv(gelu(norm(x)))))), both k x k group convolutions, on (B, H, W, N, C).
-
-    `drop_path` drops the branch of a sample, `proj_drop` whole fields. The norm is the `FieldNorm` of the
-    transformers, which unlike batch norm is the same function in training and evaluation.
-    """
-
-    def __init__(
-        self,
-        fields: int,
-        group: Group,
-        kernel_size: int = 3,
-        drop_path: float = 0.0,
-        proj_drop: float = 0.0,
-        padding_mode: str = "zeros",
-        basis: str = "band",
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.norm1 = FieldNorm(fields, group.order, **factory)
-        conv = dict(padding_mode=padding_mode, basis=basis, **factory)
-        self.conv1 = SteerableConv2d(fields, fields, kernel_size, group, **conv)
-        self.norm2 = FieldNorm(fields, group.order, **factory)
-        self.conv2 = SteerableConv2d(fields, fields, kernel_size, group, **conv)
-        self.drop = FieldDropout(proj_drop)
-        self.drop_path = DropPath(drop_path) if drop_path > 0 else nn.Identity()
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, N, C) to the same shape."""
-        branch = self.conv1(F.gelu(self.norm1(x)))
-        branch = self.conv2(F.gelu(self.norm2(branch)))
-        return x + self.drop_path(self.drop(branch))
 
 
 class GCNN(Isotropic):
@@ -113,7 +71,7 @@ class GCNN(Isotropic):
         super().__init__(
             h,
             lambda: Stem(in_chans, fields, h, stem_strides, **stem, **factory),
-            lambda rate: ResidualBlock(fields, h, drop_path=rate, **block),
+            lambda _, rate: ResidualBlock(fields, h, drop_path=rate, **block),
             fields,
             depth,
             total_stride(stem_strides),

@@ -17,7 +17,7 @@ from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
 from gcsa.groups import group as make_group
-from gcsa.layers.block import Block, Stem
+from gcsa.layers.block import Block, ResidualBlock, Stem
 from gcsa.layers.checks import check_heads, check_whole
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups, with_trained
@@ -38,6 +38,8 @@ class GCSA(Isotropic):
             convolutions, so without `positions` or a `radius` they do not know where anything is; "spatial" and "group"
             attention are the same, and so are global_pool "avg" and "max".
         depth, heads: blocks, and attention heads (must divide the fields of the blocks).
+        conv_depth: the first so many of these blocks are those of a steerable CNN instead (`ResidualBlock`, 3 x 3), which
+            learn strokes and edges from fewer images than attention does (docs/adr/0022).
         stem_strides: one convolution each; images must be multiples of their product.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
         basis: of the k x k filters, as in `SteerableConv2d`.
@@ -48,8 +50,8 @@ class GCSA(Isotropic):
             are None, so radius="all" and layer_scale=0 say what None does elsewhere.
 
     Raises:
-        ValueError: an argument that no layer takes, or of a wrong type or range; larger filters together with
-            scalar_fields; in forward, an image whose sides are no multiples of the strides, or whose map is smaller than
+        ValueError: an argument that no layer takes, or of a wrong type or range; larger filters, or a conv_depth, together
+            with scalar_fields; in forward, an image whose sides are no multiples of the strides, or whose map is smaller than
             the radius.
     """
 
@@ -61,6 +63,7 @@ class GCSA(Isotropic):
         fields: int = 12,
         scalar_fields: int = 0,
         depth: int = 4,
+        conv_depth: int = 0,
         heads: int = 2,
         stem_strides: Sequence[int] = (2, 2),
         padding_mode: str = "zeros",
@@ -81,7 +84,14 @@ class GCSA(Isotropic):
         dtype: torch.dtype | None = None,
         **block: Any,
     ) -> None:
-        check_whole(0, scalar_fields=scalar_fields)
+        check_whole(0, scalar_fields=scalar_fields, conv_depth=conv_depth)
+        check_whole(depth=depth)
+        if conv_depth >= depth:
+            raise ValueError(
+                f"conv_depth={conv_depth} leaves none of depth={depth} for attention: use a gcnn model for that"
+            )
+        if conv_depth and scalar_fields:
+            raise ValueError(f"conv_depth={conv_depth} is for regular fields: set conv_depth=0 or scalar_fields=0")
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
@@ -99,11 +109,17 @@ class GCSA(Isotropic):
         for key, only in OF_SCALAR_FIELDS.items() if scalar_fields else ():
             if block.setdefault(key, only) != only:
                 raise ValueError(f"{key}={block[key]} is for regular fields: set {key}={only} or scalar_fields=0")
-        block = dict(proj_drop=proj_drop_rate, **conv, **block, **factory)
+        shared: dict[str, Any] = dict(proj_drop=proj_drop_rate, **conv, **factory)
+
+        def make_block(i: int, rate: float) -> nn.Module:
+            if i < conv_depth:
+                return ResidualBlock(width, fibre, drop_path=rate, **shared)
+            return Block(width, heads, fibre, drop_path=rate, **shared, **block)
+
         super().__init__(
             h,
             lambda: Stem(in_chans, fields, h, stem_strides, **stem, **factory),
-            lambda rate: Block(width, heads, fibre, drop_path=rate, **block),
+            make_block,
             width,
             depth,
             total_stride(stem_strides),

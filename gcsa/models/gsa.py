@@ -127,7 +127,7 @@ class GSA(Isotropic):
         super().__init__(
             h,
             lambda: LiftingStem(in_chans, fields, lift_heads, h, lift_radius, stride, waves, factory),
-            lambda rate: RelativeBlock(fields, heads, h, mlp_ratio, rate, proj_drop_rate, factory, **attention),
+            lambda _, rate: RelativeBlock(fields, heads, h, mlp_ratio, rate, proj_drop_rate, factory, **attention),
             fields,
             depth,
             stride,
