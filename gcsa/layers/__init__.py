@@ -7,7 +7,7 @@ attentions, `Block` and `Stem` what `gcsa_*` are made of, and `InvariantHead` wh
 from gcsa.layers.attention.attend import GroupAttention, LinearAttention, SpatialAttention
 from gcsa.layers.attention.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
-from gcsa.layers.block import Block, Downsample, FieldMlp, GroupPooling, LowPass, Stem
+from gcsa.layers.block import Block, Downsample, FieldMlp, GroupPooling, LowPass, ResidualBlock, Stem
 from gcsa.layers.head import CentredMean, InvariantHead, from_nchw, to_nchw
 from gcsa.layers.norm import FieldBatchNorm, FieldNorm
 from gcsa.layers.positions import LearnedPositions
@@ -31,6 +31,7 @@ __all__ = [
     "LinearAttention",
     "LowPass",
     "RelativeSelfAttention",
+    "ResidualBlock",
     "SpatialAttention",
     "SteerableConv2d",
     "Stem",

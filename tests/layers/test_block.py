@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from gcsa.groups import group
-from gcsa.layers.block import Block, Downsample, FieldMlp, GroupPooling, LowPass, Stem
+from gcsa.layers.block import Block, Downsample, FieldMlp, GroupPooling, LowPass, ResidualBlock, Stem
 from gcsa.layers.head import from_nchw, to_nchw
 from gcsa.testing import assert_equivariant, randomize
 
@@ -30,6 +30,8 @@ def test_other_layers_are_equivariant(name: str) -> None:
     h = group(name)
     assert_equivariant(randomize(FieldMlp(4, 6, h, drop=0.5)), torch.randn(2, 3, 4, h.order, 4), name)
     assert_equivariant(randomize(Downsample(4, 6, h)), torch.randn(2, 6, 4, h.order, 4), name)
+    residual = ResidualBlock(4, h, drop_path=0.3, proj_drop=0.3)
+    assert_equivariant(randomize(residual), torch.randn(4, 5, 4, h.order, 4), name)
 
 
 @pytest.mark.parametrize("padding_mode", ["zeros", "circular"])
@@ -58,12 +60,15 @@ def test_other_stems_are_equivariant(name: str, options: dict[str, Any]) -> None
 
 def test_broken_blocks_are_found() -> None:
     h = group("c4")
-    block, mlp, stem, down = Block(4, 2, h), FieldMlp(4, 6, h), Stem(2, 4, h, (1, 2)), Downsample(4, 6, h)
+    block, residual, mlp = Block(4, 2, h), ResidualBlock(4, h), FieldMlp(4, 6, h)
+    stem, down = Stem(2, 4, h, (1, 2)), Downsample(4, 6, h)
     block.drop_path = nn.Dropout(0.5)
     mlp.fc1.index[2] = mlp.fc1.index[2].roll(1)
     stem.convs[1].tables[3, 0, 0] += 0.1
     down.conv.tables[3, 0, 0] += 0.1
-    for module, kind in ((block, "field"), (mlp, "field"), (stem, "image"), (down, "field")):
+    residual.conv2.tables[3, 0, 0] += 0.1
+    for module in (block, residual, mlp, stem, down):
+        kind = "image" if module is stem else "field"
         x = torch.randn(2, 2, 4, 4) if kind == "image" else torch.randn(2, 4, 4, 4, 4)
         with pytest.raises(AssertionError, match="not equivariant"):
             assert_equivariant(module, x, h, input=kind)

@@ -1,0 +1,53 @@
+"""Convolutions in front of attention: what `conv_depth` changes."""
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+
+from gcsa.export import fold
+from gcsa.layers.block import Block, ResidualBlock
+from gcsa.models.backbone import Backbone
+from gcsa.testing import assert_invariant, randomize
+
+
+def network(**options: Any) -> Backbone:
+    return randomize(timm.create_model("gcsa_tiny", **{"fields": 4, "depth": 3, "conv_depth": 2, **options})).eval()
+
+
+@pytest.mark.parametrize("group", ["c4", "c8", "d4"])
+def test_invariant_but_with_a_broken_convolution(group: str) -> None:
+    """In train and eval mode, float64 and float32."""
+    model: Any = network(group=group, drop_path_rate=0.1)
+    x = torch.randn(2, 1, 16, 16)
+    assert_invariant(model, x, group)
+    model.stages[0].conv1.tables[1] *= 1.5
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_invariant(model, x, group)
+
+
+def test_the_first_blocks_are_convolutional() -> None:
+    model = network()
+    assert [type(stage) for stage in model.stages] == [ResidualBlock, ResidualBlock, Block]
+    assert [type(stage) for stage in network(conv_depth=0).stages] == [Block] * 3
+    assert len(model.forward_intermediates(torch.randn(1, 1, 16, 16), intermediates_only=True)) == 3
+
+
+def test_folded() -> None:
+    model, x = network(), torch.randn(2, 1, 16, 16)
+    assert torch.allclose(fold(model)(x), model(x), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (dict(conv_depth=3), "conv_depth=3 leaves none of depth=3 for attention: use a gcnn model for that"),
+        (dict(conv_depth=-1), "conv_depth must be 0 or more, not -1"),
+        (dict(conv_depth=1.0), "conv_depth must be a whole number, not 1.0"),
+        (dict(scalar_fields=8, heads=2), "conv_depth=2 is for regular fields: set conv_depth=0 or scalar_fields=0"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        network(**arguments)
