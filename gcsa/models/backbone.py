@@ -250,10 +250,12 @@ def total_stride(stem_strides: Sequence[int]) -> int:
     return math.prod(stem_strides)
 
 
-def features_of(stages: int) -> dict[str, Any]:
-    """How timm's `features_only` takes the features of all stages. Raises ValueError for fewer than one."""
-    check_whole(depth=stages)
-    return dict(out_indices=tuple(range(stages)), feature_cls="getter")
+def features_of(depth: int, conv_depth: int = 0) -> dict[str, Any]:
+    """How timm's `features_only` takes the features of all stages. Raises ValueError unless these are whole numbers, the first
+    from 1 on."""
+    check_whole(depth=depth)
+    check_whole(0, conv_depth=conv_depth)
+    return dict(out_indices=tuple(range(conv_depth + depth)), feature_cls="getter")
 
 
 def fields_for(fields: int, order: int, heads: int) -> int:

@@ -1,10 +1,11 @@
 """Isotropic G-CSA vision transformers.
 
-Group Convolutional Self-Attention for Roto-Translation Equivariance in ViTs (Zaheer, Holston, Park): a lifting
-stem, then blocks of group convolutional self-attention on one resolution, and an invariant head. `gcsa_tiny` is
-for 28 x 28, `gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224; `gcsa_linear_*` estimate the attention by random
-features, exactly equivariant all the same. `gcsa_pooled_*` pool over the group behind the stem, so that their blocks
-are on scalar fields (docs/adr/0018). `gcsa_ocr_*` are encoders of text lines 40 pixels high and of any length (gcsa.ocr).
+Group Convolutional Self-Attention for Roto-Translation Equivariance in ViTs (Zaheer, Holston, Park): a lifting stem, then
+blocks of group convolutional self-attention on one resolution, and an invariant head. `gcsa_tiny` is for 28 x 28,
+`gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224; `gcsa_hybrid_tiny` has blocks of convolutions in front (docs/adr/0022).
+`gcsa_linear_*` estimate the attention by random features, exactly equivariant all the same. `gcsa_pooled_*` pool over the
+group behind the stem, so that their blocks are on scalar fields (docs/adr/0018). `gcsa_ocr_*` are encoders of text lines
+40 pixels high and of any length (gcsa.ocr).
 """
 
 from __future__ import annotations
@@ -37,9 +38,8 @@ class GCSA(Isotropic):
             Features are then (B, scalar_fields, H / s, W / s) and turn with the image. Such blocks have 1 x 1
             convolutions, so without `positions` or a `radius` they do not know where anything is; "spatial" and "group"
             attention are the same, and so are global_pool "avg" and "max".
-        depth, heads: blocks, and attention heads (must divide the fields of the blocks).
-        conv_depth: the first so many of these blocks are those of a steerable CNN instead (`ResidualBlock`, 3 x 3), which
-            learn strokes and edges from fewer images than attention does (docs/adr/0022).
+        depth, heads: blocks of attention, and their heads (must divide the fields of the blocks).
+        conv_depth: blocks of a steerable CNN (`ResidualBlock`, 3 x 3) in front of them (docs/adr/0022).
         stem_strides: one convolution each; images must be multiples of their product.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
         basis: of the k x k filters, as in `SteerableConv2d`.
@@ -86,10 +86,6 @@ class GCSA(Isotropic):
     ) -> None:
         check_whole(0, scalar_fields=scalar_fields, conv_depth=conv_depth)
         check_whole(depth=depth)
-        if conv_depth >= depth:
-            raise ValueError(
-                f"conv_depth={conv_depth} leaves none of depth={depth} for attention: use a gcnn model for that"
-            )
         if conv_depth and scalar_fields:
             raise ValueError(f"conv_depth={conv_depth} is for regular fields: set conv_depth=0 or scalar_fields=0")
         h = make_group(group)
@@ -121,7 +117,7 @@ class GCSA(Isotropic):
             lambda: Stem(in_chans, fields, h, stem_strides, **stem, **factory),
             make_block,
             width,
-            depth,
+            conv_depth + depth,
             total_stride(stem_strides),
             drop_path_rate,
             fibre=fibre,
@@ -159,6 +155,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "gcsa_linear_tiny": dict(TINY, attention="linear"),
     "gcsa_linear_small": dict(SMALL, attention="linear"),
     "gcsa_pooled_small": POOLED,
+    "gcsa_hybrid_tiny": dict(TINY, conv_depth=4, depth=1),
     "gcsa_ocr_tiny": dict(fields=23, depth=3, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
     "gcsa_ocr_small": dict(fields=34, depth=6, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
 }
@@ -171,10 +168,11 @@ default_cfgs = with_groups(
         "gcsa_linear_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
         "gcsa_linear_small": default_cfg((3, 96, 96), 8, num_classes=2),
         "gcsa_pooled_small": default_cfg((3, 96, 96), 8, num_classes=2),
+        "gcsa_hybrid_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
         "gcsa_ocr_tiny": default_cfg((1, 40, 480), 8),
         "gcsa_ocr_small": default_cfg((1, 40, 480), 8),
     },
-    bare=("gcsa_ocr_tiny", "gcsa_ocr_small"),
+    bare=("gcsa_hybrid_tiny", "gcsa_ocr_tiny", "gcsa_ocr_small"),
 )
 
 
@@ -196,7 +194,8 @@ def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str
         arguments["fields"] = fields_for(SIZES[size]["fields"], order, heads)
     if "stem_fields" not in kwargs and "stem_fields" in arguments:
         arguments["stem_fields"] = tuple(fields_for(fields, order, 1) for fields in arguments["stem_fields"])
-    loading: dict[str, Any] = dict(feature_cfg=features_of(arguments["depth"]), pretrained_filter_fn=encoder_of)
+    features = features_of(arguments["depth"], arguments.get("conv_depth", 0))
+    loading: dict[str, Any] = dict(feature_cfg=features, pretrained_filter_fn=encoder_of)
     model = build_model_with_cfg(GCSA, name, pretrained, **loading, **arguments)
     # timm writes these into the folders of weights, with what the caller asked for.
     vars(model)["_model_args"] = options
@@ -381,6 +380,12 @@ def gcsa_pooled_small_d4(pretrained: bool = False, **kwargs: Any) -> GCSA:
 def gcsa_pooled_small_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
     """`gcsa_pooled_small` of d8."""
     return _create("gcsa_pooled_small_d8", "gcsa_pooled_small", "d8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_hybrid_tiny(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_tiny` with four blocks of convolutions in front of one of attention, at most 100k parameters."""
+    return _create("gcsa_hybrid_tiny", "gcsa_hybrid_tiny", "c8", pretrained, kwargs)
 
 
 @register_model

@@ -1,4 +1,4 @@
-"""Convolutions in front of attention: what `conv_depth` changes."""
+"""Convolutions in front of attention: what gcsa_hybrid_tiny and `conv_depth` change."""
 
 from typing import Any
 
@@ -13,7 +13,9 @@ from gcsa.testing import assert_invariant, randomize
 
 
 def network(**options: Any) -> Backbone:
-    return randomize(timm.create_model("gcsa_tiny", **{"fields": 4, "depth": 3, "conv_depth": 2, **options})).eval()
+    return randomize(
+        timm.create_model("gcsa_hybrid_tiny", **{"fields": 4, "depth": 1, "conv_depth": 2, **options})
+    ).eval()
 
 
 @pytest.mark.parametrize("group", ["c4", "c8", "d4"])
@@ -30,7 +32,7 @@ def test_invariant_but_with_a_broken_convolution(group: str) -> None:
 def test_the_first_blocks_are_convolutional() -> None:
     model = network()
     assert [type(stage) for stage in model.stages] == [ResidualBlock, ResidualBlock, Block]
-    assert [type(stage) for stage in network(conv_depth=0).stages] == [Block] * 3
+    assert [type(stage) for stage in network(conv_depth=0, depth=2).stages] == [Block] * 2
     assert len(model.forward_intermediates(torch.randn(1, 1, 16, 16), intermediates_only=True)) == 3
 
 
@@ -42,7 +44,7 @@ def test_folded() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (dict(conv_depth=3), "conv_depth=3 leaves none of depth=3 for attention: use a gcnn model for that"),
+        (dict(depth=0), "depth must be 1 or more, not 0"),
         (dict(conv_depth=-1), "conv_depth must be 0 or more, not -1"),
         (dict(conv_depth=1.0), "conv_depth must be a whole number, not 1.0"),
         (dict(scalar_fields=8, heads=2), "conv_depth=2 is for regular fields: set conv_depth=0 or scalar_fields=0"),
