@@ -39,7 +39,9 @@ def test_invariant(group: str, options: dict[str, Any]) -> None:
     assert_invariant(network(group, **options), torch.randn(2, 3, 32, 32), group)
 
 
-@pytest.mark.parametrize("name", timm.list_models("gcsa_*", exclude_filters=["*_[cd][48]", "gcsa_pyramid_*", "gcsa_hybrid_*"]))
+@pytest.mark.parametrize(
+    "name", timm.list_models("gcsa_*", exclude_filters=["*_[cd][48]", "gcsa_pyramid_*", "gcsa_hybrid_*"])
+)
 def test_every_size_of_one_resolution_takes_scalar_fields(name: str) -> None:
     """And gcsa_pooled_small goes without."""
     count = 0 if name == "gcsa_pooled_small" else 8
