@@ -21,6 +21,11 @@ def list_published() -> list[str]:
     return sorted(_folders())
 
 
+def list_weights() -> list[str]:
+    """Those that are whole models, not adapters of one."""
+    return [name for name, folder in sorted(_folders().items()) if (folder / CONFIG).is_file()]
+
+
 def published(name: str) -> Path | None:
     """The folder of the weights or the adapter called `name`, one of `list_published()`; None for any other name."""
     return _folders().get(name)

@@ -1,9 +1,8 @@
 """What a model card says of published weights, measured: `python -m benchmarks.learning.card gcsa_tiny.rotmnist rotmnist`.
 
-For a classifier it reads the test set as `evaluate.py model=NAME data=DATA copies=8` does, and keeps what it finds in
-docs/results/published/. For a recogniser or an adapter of one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it does so with the
-test lines of that script. Either way a picture of the worst mistakes goes beside the weights, if there are any.
-`python docs/report` writes the cards.
+For a classifier it reads the test set as `evaluate.py model=NAME data=DATA copies=8` does. With a recogniser or an adapter of
+one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it reads the test lines of that script, also turned. What it finds is kept in
+docs/results/published/, and a picture of the worst mistakes beside the weights. `python docs/report` writes the cards.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.measure import measure
 from gcsa.ocr.metrics import text_scores
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.published import CONFIG, list_published, published
+from gcsa.published import list_published, list_weights, published
 from gcsa.training.results import git_commit, machine, write_json
 
 RESULTS = ROOT / "docs/results/published"
@@ -55,8 +54,7 @@ def classifier(name: str, data: str, curve_images: int) -> None:
     config = {key: value for key, value in composed.items() if key != "output_dir"} | {"model": name}
     with tempfile.TemporaryDirectory() as output:
         found = evaluate({**config, "model": f"local-dir:{folder}"}, Path(output))
-        if "mistakes" in found["figures"]:
-            keep_small(Path(output) / "mistakes.png", folder / "mistakes.png")
+        keep_small(Path(output) / "mistakes.png", folder / "mistakes.png")
     del found["figures"]
     keep(name, {**found, "commit": commit, "config": config})
 
@@ -95,7 +93,7 @@ def main() -> None:
     parser.add_argument("data", help="the configuration of its data, such as rotmnist, or the script of its lines")
     parser.add_argument("--curve-images", type=int, default=1000, help="how many images turn and shift")
     args = parser.parse_args()
-    base = args.name if (published(args.name) / CONFIG).is_file() else args.name.rpartition(".")[0]
+    base = args.name if args.name in list_weights() else args.name.rpartition(".")[0]
     if read(published(base)).characters is None:
         classifier(args.name, args.data, args.curve_images)
     else:

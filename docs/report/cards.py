@@ -1,6 +1,6 @@
 """Model cards: weights/NAME/README.md for all published weights and adapters.
 
-Those of the test set are what `python -m benchmarks.learning.card` measured, the others are the training run's.
+The figures of the test set are what `python -m benchmarks.learning.card` measured; all others are those of the training run.
 """
 
 from __future__ import annotations

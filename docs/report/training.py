@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from statistics import mean, stdev
 from typing import Any
-
-from scipy.stats import binomtest
 
 from report.results import (
     BUDGET,
@@ -61,10 +60,10 @@ DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
 """Folders below docs/results/learning and docs/results/trials, and what the data are called."""
 BUDGETS = {"": "", "_long": ", three times the epochs"}
 """What stands behind the name of a folder of docs/results/learning with all labels, and what it says."""
+SHARES = {"_3": 0.03, "_tenth": 0.1, "_30": 0.3}
+"""What stands behind the name of a folder with a share of the labels, and that share."""
 OURS = "gcsa_pooled+shifts"
 """What the others are compared with, image by image."""
-SHARES = {"_3": 0.03, "_tenth": 0.1, "_30": 0.3}
-"""The same of the folders with a share of the labels."""
 
 
 def load_seeds(folder: str) -> dict[str, list[Run]]:
@@ -112,8 +111,9 @@ def paired(run: Run, ours: Run) -> str:
     if run is ours or not all("wrong" in each.get("test", {}) for each in (run, ours)):
         return ""
     mine, other = (set(each["test"]["wrong"]) for each in (ours, run))
-    apart = len(mine ^ other)
-    return f"{binomtest(len(mine - other), apart).pvalue:.2g}" if apart else "1"
+    apart, fewer = len(mine ^ other), min(len(mine - other), len(other - mine))
+    both_tails = 2 * sum(math.comb(apart, count) for count in range(fewer + 1)) / 2**apart
+    return f"{min(both_tails, 1.0):.2g}"
 
 
 def seeds_cells(runs: list[Run]) -> list[str]:
@@ -145,7 +145,7 @@ def few_labels() -> str:
 
 
 def learning_table(folders: Mapping[str, str]) -> str:
-    """What stands behind the names of folders to what it says: the systems there, of each data set."""
+    """The systems of each data set; `folders`: what stands behind a folder's name to what the table says of it."""
     rows = []
     for data, folder in itertools.product(DATA_SETS, folders):
         title = DATA_SETS[data] + folders[folder]
@@ -156,8 +156,11 @@ def learning_table(folders: Mapping[str, str]) -> str:
             cost = [thousands(runs[0]["parameters"]), f"{runs[0]['flops'] / 1e6:,.0f}M", f"{step:.2f} x", time]
             tests = [*test_cells(runs), paired(runs[0], systems.get(OURS, runs)[0])]
             rows.append([title, f"`{name}`", *cost, *validation_cells(runs), *tests, *seeds_cells(runs)])
-    header = ["data", "system", "parameters", "FLOPs an image", "a step, of the ViT's", "time, in epochs of the ViT"]
-    return table([*header, *VALIDATION, "test %", "test AUROC %", "p", *BUDGET], rows)
+    cost_header = ["parameters", "FLOPs an image", "a step, of the ViT's", "time, in epochs of the ViT"]
+    header = ["data", "system", *cost_header, *VALIDATION, "test %", "test AUROC %", "p", *BUDGET]
+    filled = [any(column) for column in zip(*rows, strict=True)]
+    header, *rows = (list(itertools.compress(line, filled)) for line in [header, *rows])
+    return table(header, rows)
 
 
 def trials() -> str:
@@ -188,7 +191,7 @@ def few_labels_curves(data: str) -> dict[str, dict[float, float]]:
         for name, runs in load_seeds(f"learning/{data}{folder}").items():
             if name.endswith("+shifts"):
                 curves.setdefault(name, {})[share] = mean(run["curve"]["val/accuracy"][-1] for run in runs)
-    return {name: line for name, line in curves.items() if len(line) > 2}
+    return {name: line for name, line in curves.items() if len(line) > 2}  # a line of two points hides its bend
 
 
 def tested(folder: str, what: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from gcsa.checkpoints.files import (
 )
 from gcsa.checkpoints.tensors import check_finite
 from gcsa.models.create import check_name, check_options, is_number, is_whole
-from gcsa.published import list_published, published
+from gcsa.published import list_weights, published
 
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
@@ -53,8 +53,8 @@ class Weights:
 
 
 def read(source: str | Path) -> Weights:
-    """The weights in a .ckpt of train.py, in a folder (local-dir:FOLDER or FOLDER), of a name in `list_published()`, or in
-    a repository of the Hugging Face hub (hf-hub:OWNER/NAME).
+    """The weights in a .ckpt of train.py, in a folder (local-dir:FOLDER or FOLDER), of a name in `list_weights()`, or in a
+    repository of the Hugging Face hub (hf-hub:OWNER/NAME).
 
     Raises FileNotFoundError for what is not there, and ValueError, naming the file, for one that is damaged, says
     something that weights may not say, or holds an adapter that is not merged.
@@ -93,7 +93,7 @@ def _read_checkpoint(path: Path) -> Weights:
 def _read_folder(folder: Path, source: str) -> Weights:
     for file in (CONFIG, TENSORS):
         if not (folder / file).is_file():
-            names = ", ".join(list_published())
+            names = ", ".join(list_weights())
             raise FileNotFoundError(
                 f"there is no {folder / file}: name a folder of weights as train.py writes it, or one of {names}"
             )

@@ -161,10 +161,13 @@ def share_figure(systems: Mapping[str, Mapping[float, float]], title: str, error
     figure, axes = _lines(errors, title, "share of the training set", error)
     axes.set_xscale("log")
     axes.set_yscale("log")
+    values = [value for line in errors.values() for value in line.values()]
+    ticks = [digits * decade for decade in (0.1, 1, 10) for digits in (1, 1.5, 2, 3, 4, 5, 7)]
+    axes.set_xticks(sorted({share for line in errors.values() for share in line}))
+    axes.set_yticks([tick for tick in ticks if min(values) / 1.5 <= tick <= 1.5 * max(values)])
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda value, _: f"{value:g} %")
-    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g} %" if f"{value:g}"[0] in "25" else "")
-    axes.grid(color="#dee2e6", which="both")
+        axis.set_minor_formatter("")
     return figure
 
 

@@ -99,8 +99,9 @@ class Block(nn.Module):
 class ResidualBlock(nn.Module):
     """x + conv(gelu(norm(conv(gelu(norm(x)))))), both k x k group convolutions, on (B, H, W, N, C).
 
-    Pre-activation, as in He et al. 2016, Identity Mappings in Deep Residual Networks (arXiv:1603.05027). `drop_path` drops the branch of a sample, `proj_drop` whole fields. The norm is the `FieldNorm` of the
-    transformers, which unlike batch norm is the same function in training and evaluation.
+    Pre-activation, as in He et al. 2016, Identity Mappings in Deep Residual Networks (arXiv:1603.05027). `drop_path` drops
+    the branch of a sample, `proj_drop` whole fields. The norm is the `FieldNorm` of the transformers, which unlike batch norm
+    is the same function in training and evaluation.
     """
 
     def __init__(

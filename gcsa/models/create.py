@@ -10,6 +10,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import timm
@@ -175,10 +176,11 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
 def check_name(name: Any) -> str:
     """`name`, a model that timm has registered, with a tag that it has or none. Raises ValueError, with the nearest names,
     for any other."""
-    trained = timm.list_models(pretrained=True)
-    if isinstance(name, str) and NAME.fullmatch(name) and timm.is_model(name) and ("." not in name or name in trained):
-        return name
-    names = [*timm.list_models(), *trained]
+    if isinstance(name, str) and NAME.fullmatch(name) and timm.is_model(name):
+        with suppress(RuntimeError):  # of a tag that this model does not have
+            timm.get_pretrained_cfg(name)
+            return name
+    names = [*timm.list_models(), *timm.list_models(pretrained=True)]
     close = difflib.get_close_matches(str(name)[:100], names, n=5, cutoff=0.5)
     sizes = [model for model in timm.list_models("gcsa_*") if not re.search(r"_[cd]\d+$", model)]
     choices = ", ".join(sorted({*sizes, *close}))

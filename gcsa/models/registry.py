@@ -11,7 +11,7 @@ from typing import Any
 from timm.data import IMAGENET_INCEPTION_MEAN, IMAGENET_INCEPTION_STD
 from timm.models import generate_default_cfgs, resolve_pretrained_cfg
 
-from gcsa.published import CONFIG, TENSORS, list_published, published
+from gcsa.published import CONFIG, TENSORS, list_weights, published
 
 GROUPS = ("c4", "c8", "d4", "d8")
 
@@ -71,9 +71,9 @@ def with_trained(name: str, pretrained: bool, kwargs: dict[str, Any]) -> tuple[d
 def _trained(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """timm's description of each of the published weights of these architectures, which it opens without a network."""
     found = {}
-    for name in list_published():
+    for name in list_weights():
         folder, architecture = published(name), name.partition(".")[0]
-        if folder is None or architecture not in cfgs or not (folder / CONFIG).is_file():  # an adapter
+        if folder is None or architecture not in cfgs:
             continue
         config = _read_config(folder)
         # A recogniser of text is its encoder, without the layer that names characters; it takes ink as 1 and paper as 0.
