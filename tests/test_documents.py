@@ -124,6 +124,20 @@ def test_learning_on_real_images(copy: Path) -> None:
     assert training.learning_curves("pcam") == {"gcsa_small+shifts": {3.0: 0.5, 6.0: 0.75}}
 
 
+def test_few_labels_and_what_was_kept_of_tests(copy: Path) -> None:
+    shutil.rmtree(copy / "docs/results/learning")
+    for folder, seed, accuracy in (("_3", 0, 0.5), ("_tenth", 0, 0.6), ("_tenth", 1, 0.7), ("", 0, 0.8)):
+        path = copy / f"docs/results/learning/pcam{folder}/seed{seed}/one+shifts.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"curve": {"val/accuracy": [0.9, accuracy]}, "test": {"turns": f"of {seed}"}}))
+        path.with_name("two.json").write_text(json.dumps({"curve": {"val/accuracy": [accuracy]}, "test": {}}))
+    training = program("training")
+    assert training.few_labels_curves("pcam") == {"one+shifts": {0.03: 0.5, 0.1: pytest.approx(0.65), 1.0: 0.8}}
+    shutil.rmtree(copy / "docs/results/learning/pcam_3")
+    assert training.few_labels_curves("pcam") == {}  # no line of two points
+    assert training.tested("learning/pcam_tenth", "turns") == {"one+shifts": "of 0"}
+
+
 def test_a_paired_test_counts_the_images_that_one_of_two_gets_wrong(copy: Path) -> None:
     training = program("training")
     ours, other = ({"test": {"wrong": wrong}} for wrong in ([0, 1], [1, 2, 3, 4, 5, 6, 7]))

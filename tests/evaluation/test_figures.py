@@ -100,6 +100,13 @@ def test_learning_figure_draws_accuracy_in_percent_by_rising_time():
     assert list(line.get_ydata()) == [50, 75]
 
 
+def test_share_figure_has_ticks_where_its_points_are():
+    axes = share_figure({"a": {1.0: 0.86, 0.03: 0.79}}, "title", "validation error").axes[0]
+    assert list(axes.get_xticks()) == [3, 100]
+    assert list(axes.get_yticks()) == [10, 15, 20, 30]
+    assert axes.get_ylabel() == "validation error"
+
+
 def test_share_figure_draws_errors_in_percent_by_rising_share():
     line = share_figure({"a": {1.0: 0.9, 0.1: 0.5}}, "title").axes[0].lines[0]
     assert list(line.get_xdata()) == [10, 100]
