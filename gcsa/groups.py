@@ -77,6 +77,26 @@ class Group:
         rotation = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
         return rotation @ np.diag([-1.0 if flip else 1.0, 1.0])
 
+    def array_matrix(self, g: int) -> NDArray[np.float64]:
+        """The same on (row, column) components, rows counted downwards."""
+        rows_up = np.array([[0.0, -1.0], [1.0, 0.0]])  # from (row, column) to (x, y), (0, 1) to (1, 0)
+        to_plane = np.array([[0.0, 1.0], [-1.0, 0.0]])
+        return rows_up @ self.matrix(g) @ to_plane
+
+    def rays(self, rays: int) -> NDArray[np.int64]:
+        """Where each element takes each of `rays` directions: (order, rays), [g, k] being the index of g k.
+
+        Direction k points to (row, column) = (sin, cos)(2 pi k / rays), as in StarDist. Raises ValueError unless the
+        rotations divide `rays`, and for an odd number of rays with mirrors.
+        """
+        step = 2 * self.rotations if self.mirror and self.rotations % 2 else self.rotations
+        if isinstance(rays, bool) or not isinstance(rays, int) or rays < 1 or rays % step:
+            raise ValueError(f"rays={rays!r} must be a multiple of {step}, so that {self.name} takes rays to rays")
+        flip, turn = np.divmod(np.arange(self.order), self.rotations)
+        k = np.arange(rays)
+        mirrored = np.where(flip[:, None] == 1, rays // 2 - k, k)
+        return (mirrored - turn[:, None] * (rays // self.rotations)) % rays
+
     @cached_property
     def exact_elements(self) -> tuple[int, ...]:
         """The elements that map a square pixel grid onto itself: quarter turns and mirrors."""

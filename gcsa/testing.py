@@ -2,7 +2,8 @@
 
 The kinds of data that a function takes and gives: "image" (..., H, W), scalar fields that only move; "field"
 (B, H, W, N, C), regular fields in the house layout; "regular" (B, N * C, H, W), the same as NCHW users see it;
-"invariant", anything that does not change.
+"vector" (B, 2 C, H, W), pairs of a row and a column component, which turn as arrows do; "rays" (B, R, H, W), numbers for R
+directions (`Group.rays`), which change places; "invariant", anything that does not change.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
 
-Kind = Literal["image", "field", "regular", "invariant"]
-KINDS = ("image", "field", "regular", "invariant")
+Kind = Literal["image", "field", "regular", "vector", "rays", "invariant"]
+KINDS = ("image", "field", "regular", "vector", "rays", "invariant")
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
@@ -33,6 +34,14 @@ def act(x: Tensor, group: str | Group, g: int, kind: Kind) -> Tensor:
         return group.act(x, g)
     if kind == "regular":
         return group.act_on_fibre(group.act_on_grid(x.unflatten(1, (group.order, -1)), g), g, dim=1).flatten(1, 2)
+    if kind == "vector":
+        matrix = torch.from_numpy(group.array_matrix(g)).round().to(x)
+        pairs = group.act_on_grid(x, g).unflatten(1, (-1, 2))
+        return torch.einsum("gh,bchxy->bcgxy", matrix, pairs).flatten(1, 2)
+    if kind == "rays":
+        moved = torch.empty_like(x)
+        moved[:, torch.from_numpy(group.rays(x.shape[1])[g])] = x
+        return group.act_on_grid(moved, g)
     if kind == "invariant":
         return x
     raise ValueError(f"unknown kind {kind!r}: choose one of {', '.join(KINDS)}")

@@ -41,8 +41,8 @@ def test_kinds_agree(g: int) -> None:
 
 
 def test_unknown_kind() -> None:
-    with pytest.raises(ValueError, match="image, field, regular, invariant"):
-        act(torch.zeros(1), "c4", 0, "vector")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="image, field, regular, vector, rays, invariant"):
+        act(torch.zeros(1), "c4", 0, "colour")  # type: ignore[arg-type]
 
 
 def test_relative_error() -> None:

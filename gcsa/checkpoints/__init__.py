@@ -14,7 +14,7 @@ from gcsa.checkpoints.files import read_checkpoint
 from gcsa.checkpoints.filling import fill, load_classifier, load_tensors, make_classifier
 from gcsa.checkpoints.reading import Weights, read
 from gcsa.checkpoints.tensors import check_finite, check_tensors
-from gcsa.checkpoints.writing import annotate, save_classifier, save_recognizer
+from gcsa.checkpoints.writing import annotate, save_classifier, save_recognizer, save_segmenter
 
 __all__ = [
     "Adapter",
@@ -31,4 +31,5 @@ __all__ = [
     "read_checkpoint",
     "save_classifier",
     "save_recognizer",
+    "save_segmenter",
 ]

@@ -22,8 +22,13 @@ def load_classifier(source: str | Path) -> nn.Module:
     Raises what `read` does, and ValueError for weights of text recognition or of another architecture than they name.
     """
     weights = read(source)
-    if weights.characters is not None:
-        raise ValueError(f"{source} reads text lines: give it to transcribe.py, or name a classifier of images")
+    if weights.kind != "classifier":
+        does = (
+            "reads text lines: give it to transcribe.py"
+            if weights.kind == "recognizer"
+            else "segments: give it to segment.py"
+        )
+        raise ValueError(f"{source} {does}, or name a classifier of images")
     return make_classifier(weights)
 
 

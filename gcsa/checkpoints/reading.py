@@ -21,7 +21,7 @@ from gcsa.checkpoints.files import (
     read_tensors,
 )
 from gcsa.checkpoints.tensors import check_finite
-from gcsa.models.create import check_name, check_options, is_number, is_whole
+from gcsa.models.create import SEGMENTERS, check_name, check_options, is_number, is_whole
 from gcsa.published import list_weights, published
 
 ABOUT = ("data", "license", "results")
@@ -38,6 +38,7 @@ class Weights:
         options: of `create_model` or, of a recogniser, of `CTCRecognizer`.
         tensors: the state dict, on the CPU, finite.
         characters: of a recogniser of text lines, else None.
+        kind: "classifier", "recognizer" or "segmenter".
         preprocessing: in timm's terms, of a classifier: `input_size` (C, H, W), `mean` and `std` of each channel on the
             0..1 scale, `label_names`, as far as the file tells them.
         about: what a person wants to know, `ABOUT`, as far as the file tells it.
@@ -50,6 +51,12 @@ class Weights:
     characters: str | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        if self.architecture in SEGMENTERS:
+            return "segmenter"
+        return "classifier" if self.characters is None else "recognizer"
 
 
 def read(source: str | Path) -> Weights:
@@ -76,7 +83,7 @@ def _read_checkpoint(path: Path) -> Weights:
         characters = hyper.get("characters")
         architecture = options.pop("name" if characters is None else "encoder")
         if characters is None:
-            options |= {key: hyper[key] for key in ("num_classes", "in_chans")}
+            options |= {key: hyper[key] for key in ("num_classes", "in_chans") if key in hyper}
         tensors = {
             name.removeprefix("model."): tensor
             for name, tensor in stored["state_dict"].items()
@@ -122,7 +129,7 @@ def _checked(
     about: dict[str, Any] | None = None,
 ) -> Weights:
     try:
-        if characters is None or architecture != "crnn":
+        if not (architecture in SEGMENTERS or (architecture == "crnn" and characters is not None)):
             check_name(architecture)
         # A recogniser's sizes stand beside its encoder's options.
         sizes = {"height": options.get("height"), "upsample": options.get("upsample")} if characters is not None else {}

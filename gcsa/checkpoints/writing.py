@@ -49,6 +49,16 @@ def save_recognizer(model: Any, folder: str | Path, about: Mapping[str, Any] | N
     return _write_folder(model, Path(folder), write, about)
 
 
+def save_segmenter(model: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
+    """Writes a `Segmenter` into a folder that `gcsa.dense.load_segmenter` opens; as `save_classifier`."""
+
+    def write(fresh: Path) -> None:
+        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, fresh / TENSORS)
+        _write_json(fresh / CONFIG, {"architecture": model.name, "model_args": model.options})
+
+    return _write_folder(model, Path(folder), write, about)
+
+
 def annotate(folder: str | Path, **about: Any) -> None:
     """Adds what became known later, such as `results`, to the config.json of a folder of weights."""
     config = Path(folder) / CONFIG

@@ -264,12 +264,19 @@ class Stem(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, H, W) to (B, H / s, W / s, N, C), s the product of the strides; to (B, H / s, W / s, 1,
         scalar_fields) where these are asked for."""
+        return self.maps(x)[-1]
+
+    def maps(self, x: Tensor) -> list[Tensor]:
+        """The map behind each convolution, the last being that of `forward`."""
+        maps: list[Tensor] = []
         steps = zip(self.low_passes, self.convs, self.norms)  # noqa: B905 (TorchScript knows no strict)
         for i, (low_pass, conv, norm) in enumerate(steps):
             if i > 0:
                 x = low_pass(F.gelu(x))
             x = norm(conv(x))
-        return self.pool(self.positions(x))
+            maps.append(x)
+        maps[-1] = self.pool(self.positions(x))
+        return maps
 
 
 class Downsample(nn.Module):

@@ -144,7 +144,8 @@ class Backbone(nn.Module):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """Features after the chosen stages, as (B, N * C, h, w), and the final ones unless `intermediates_only`.
+        """Features after the chosen stages, as `as_map` gives them, and the final ones, as of `forward_features`, unless
+        `intermediates_only`.
 
         `indices`: the last n stages, a list of stages, or None for all. `norm` applies the final norm to stages of
         the final width.
@@ -163,10 +164,15 @@ class Backbone(nn.Module):
         for i, stage in enumerate(stages):
             x = stage(x)
             if i in take:
-                intermediates.append(to_nchw(normed(x) if norm else x))
+                intermediates.append(self.as_map(normed(x) if norm else x))
         if intermediates_only:
             return intermediates
         return to_nchw(normed(x)), intermediates
+
+    def as_map(self, x: Tensor) -> Tensor:
+        """What `forward_intermediates` gives of a stage's (B, h, w, N, C), of as many channels as `feature_info` says: here
+        (B, N * C, h, w)."""
+        return to_nchw(x)
 
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
@@ -177,7 +183,7 @@ class Backbone(nn.Module):
         """
         take, last = feature_take_indices(len(self.stages), indices)
         self.stages = self.stages[: last + 1]
-        if prune_norm or self.feature_info[last]["num_chs"] != self.num_features:
+        if prune_norm or self.feature_info[last]["num_chs"] != self.feature_info[-1]["num_chs"]:
             self.norm = nn.Identity()
         if prune_head:
             self.reset_classifier(0, "")

@@ -104,6 +104,7 @@ OPTIONS: dict[str, tuple[Check, str]] = {
     "attention": choice("spatial", "group", "linear"),
     "radius": RADIUS,
     "radii": several(either(RADIUS, (lambda value: value is None, "null"))),
+    "feature_maps": choice("regular", "invariant"),
     "shape": choice("square", "disc"),
     "features": WIDTH,
     "kernel_size": whole(1, 15),
@@ -126,6 +127,17 @@ OPTIONS: dict[str, tuple[Check, str]] = {
     "lift_heads": COUNT,
     "stride": whole(1, 64),
     "waves": whole(1, 1024),
+    # of segmenters, in gcsa.dense
+    "task": choice("instances", "masks"),
+    "encoder": word(),
+    "rays": whole(3, 256),
+    "decoder_fields": several(WIDTH),
+    "decoder_depth": whole(1, 64),
+    "resolution": whole(1, 64),
+    "low": number(0, 100),
+    "high": number(0, 100),
+    "threshold": number(0.001, 0.999),
+    "overlap": number(0, 1),
     # of the baselines
     "position": choice("none", "absolute", "relative_s1", "relative_s2"),
     "patch_size": either(whole(1, 1024), several(whole(1, 1024), 2)),
@@ -158,6 +170,9 @@ OPTIONS: dict[str, tuple[Check, str]] = {
     "bn_eps": number(0, 1),
 }
 """Name to check and to the words for what passes it; None always stands for the model's own default."""
+
+SEGMENTERS = ("gcsa_unet_tiny", "gcsa_unet_small", "smp_unet_resnet18")
+"""Networks of `gcsa.dense`, which timm does not know; the last is the plain one that they are compared with."""
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:

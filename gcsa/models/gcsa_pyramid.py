@@ -11,13 +11,15 @@ from typing import Any
 
 import torch
 from timm.models import build_model_with_cfg, register_model
-from torch import nn
+from torch import Tensor, nn
 
 from gcsa.groups import group as make_group
 from gcsa.layers.block import Block, Downsample, Stem
 from gcsa.layers.checks import check_rate, check_sequence
 from gcsa.models.backbone import Backbone, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups
+
+FEATURE_MAPS = ("regular", "invariant")
 
 
 class GCSAPyramid(Backbone):
@@ -27,10 +29,15 @@ class GCSAPyramid(Backbone):
         group: "c" or "d" and a number of rotations.
         fields, depths, heads, radii: for each stage, regular fields C, blocks, attention heads, and the radius of
             the neighbourhood in positions ("all": everywhere).
+        feature_maps: what timm's `features_only` and `forward_intermediates` give of each stage. "regular": its fields,
+            (B, N * C, h, w), whose channels change places when the image turns. "invariant": their maximum over the
+            group, as in `GroupPooling`, (B, C, h, w), which turns with the image and keeps its values, for decoders of
+            other libraries. Features and logits are the same with both.
+        output_stride: of the last stage, and only to be checked: no stage is dilated.
         The others are as in `GCSA`; a `radius` among them is for every stage.
 
     Raises:
-        ValueError: as `GCSA`, and for lists of different lengths.
+        ValueError: as `GCSA`, for lists of different lengths, unknown feature_maps and another output_stride.
     """
 
     def __init__(
@@ -56,6 +63,8 @@ class GCSAPyramid(Backbone):
         stem_separable: bool = False,
         positions: bool = False,
         stem_fields: Sequence[int] | None = None,
+        feature_maps: str = "regular",
+        output_stride: int | None = None,
         img_size: int | tuple[int, int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -68,6 +77,8 @@ class GCSAPyramid(Backbone):
                 f"{len(heads)} and {len(radii)}"
             )
         check_rate(drop_path_rate=drop_path_rate)
+        if feature_maps not in FEATURE_MAPS:
+            raise ValueError(f"unknown feature_maps {feature_maps!r}: choose one of {', '.join(FEATURE_MAPS)}")
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
@@ -81,6 +92,13 @@ class GCSAPyramid(Backbone):
         }
         block = {"proj_drop": proj_drop_rate, **conv, **block, **factory}
         stride = total_stride(stem_strides)
+        reductions = [stride * 2**i for i in range(len(fields))]
+        if output_stride not in (None, reductions[-1]):
+            raise ValueError(
+                f"output_stride={output_stride} needs dilated stages, and a pyramid has none (its last stage is at "
+                f"{reductions[-1]}): use a decoder without it, of all feature maps, such as a U-Net, an FPN or Segformer"
+            )
+        shown = 1 if feature_maps == "invariant" else h.order
         rates = iter(drop_path_rate * i / max(sum(depths) - 1, 1) for i in range(sum(depths)))
 
         def stage(i: int) -> nn.Module:
@@ -97,8 +115,8 @@ class GCSAPyramid(Backbone):
             lambda: Stem(in_chans, fields[0], h, stem_strides, **stem, **factory),
             lambda: [stage(i) for i in range(len(fields))],
             [
-                dict(num_chs=width * h.order, reduction=stride * 2**i, module=f"stages.{i}")
-                for i, width in enumerate(fields)
+                dict(num_chs=width * shown, reduction=reduction, module=f"stages.{i}")
+                for i, (width, reduction) in enumerate(zip(fields, reductions, strict=True))
             ],
             fields[-1],
             num_classes=num_classes,
@@ -110,6 +128,12 @@ class GCSAPyramid(Backbone):
             img_size=img_size,
             **factory,
         )
+        self.feature_maps = feature_maps
+
+    def as_map(self, x: Tensor) -> Tensor:
+        """What `forward_intermediates` gives of a stage's (B, h, w, N, C): (B, N * C, h, w), or (B, C, h, w) where
+        `feature_maps` is "invariant"."""
+        return super().as_map(x.amax(3, keepdim=True) if self.feature_maps == "invariant" else x)
 
 
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).
@@ -129,6 +153,11 @@ def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str
         stages = zip(SIZES[size]["fields"], SIZES[size]["heads"], strict=True)
         arguments["fields"] = tuple(fields_for(fields, order, heads) for fields, heads in stages)
     check_sequence(depths=arguments["depths"])
+    if arguments.get("feature_maps") == "invariant" and arguments.get("feature_cls", "getter") != "getter":
+        raise ValueError(
+            f"feature_cls={arguments['feature_cls']!r} takes a stage's own output, not feature_maps='invariant': "
+            "leave out feature_cls"
+        )
     feature_cfg = features_of(len(arguments["depths"]))
     return build_model_with_cfg(GCSAPyramid, name, pretrained, feature_cfg=feature_cfg, **arguments)
 

@@ -22,7 +22,8 @@ def make_recognizer(weights: Weights) -> CTCRecognizer:
     """The recogniser that `weights`, as read, describe. Raises ValueError for those of a classifier of images."""
     characters = weights.characters
     if characters is None:
-        raise ValueError(f"{weights.source} classifies images: name a recogniser of text lines")
+        does = "segments" if weights.kind == "segmenter" else "classifies"
+        raise ValueError(f"{weights.source} {does} images: name a recogniser of text lines")
     return fill(lambda: CTCRecognizer(characters, weights.architecture, **weights.options), weights)
 
 

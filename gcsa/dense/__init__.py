@@ -1,0 +1,1 @@
+"""Dense prediction: masks and instances, one value or label for every pixel."""

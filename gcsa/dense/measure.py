@@ -1,0 +1,109 @@
+"""How right label maps are, and how much of one changes when its image is turned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from gcsa.dense.segmenter import Segmenter
+from gcsa.dense.stars import Labels
+from gcsa.groups import group
+
+OVERLAPS = (0.5, 0.6, 0.7, 0.8, 0.9)
+"""Intersection over union from which a predicted object is one of those that were drawn."""
+
+
+class InstanceScores(Metric):
+    """Average precision TP / (TP + FP + FN) of the objects of all images at each of `OVERLAPS`, panoptic quality (Kirillov
+    et al. 2019, arXiv:1801.00868) at 0.5, and the mean over images of the average precision at 0.5; counted by
+    `stardist.matching`."""
+
+    full_state_update = False
+    counts: Tensor
+    matched: Tensor
+    by_image: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("counts", torch.zeros(len(OVERLAPS), 3, dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("matched", torch.zeros(1, dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("by_image", torch.zeros(2, dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, predicted: Labels, labels: Labels) -> None:
+        """Label maps (H, W) of one image: what was found, and what was drawn."""
+        from stardist.matching import matching
+
+        results = matching(labels, predicted, thresh=OVERLAPS)
+        counts = torch.tensor([[r.tp, r.fp, r.fn] for r in results], dtype=torch.float64)
+        self.counts += counts.to(self.counts)
+        self.matched += results[0].mean_matched_score * results[0].tp
+        if counts[0].sum():  # an image without objects, in which none are found, says nothing
+            self.by_image += torch.tensor([counts[0, 0] / counts[0].sum(), 1.0]).to(self.by_image)
+
+    def compute(self) -> dict[str, Tensor]:
+        """ap50, ap60, ... ap90, pq, ap50_by_image."""
+        tp, fp, fn = self.counts.unbind(1)
+        precision = tp / (tp + fp + fn).clamp_min(1)
+        scores = {f"ap{round(100 * overlap)}": value for overlap, value in zip(OVERLAPS, precision, strict=True)}
+        quality = self.matched[0] / (tp + (fp + fn) / 2)[0].clamp_min(0.5)
+        return {**scores, "pq": quality, "ap50_by_image": self.by_image[0] / self.by_image[1].clamp_min(1)}
+
+
+def changes(labels: Labels, others: Labels) -> tuple[int, int]:
+    """How many pixels and how many objects of two label maps (H, W) of one image differ, whatever their numbers are.
+
+    Two objects correspond where each is the one that the other shares most pixels with; the background corresponds to the
+    background. A pixel changes where its objects do not correspond, and an object where it is none of the pixels of its
+    counterpart alone.
+    """
+    height = int(others.max()) + 1
+    pairs, counts = np.unique(labels.astype(np.int64).ravel() * height + others.ravel(), return_counts=True)
+    mine, theirs = pairs // height, pairs % height
+    inside = (mine > 0) & (theirs > 0)
+    best_of_mine, best_of_theirs = (_largest(numbers, counts, inside) for numbers in (mine, theirs))
+    same = (mine == 0) & (theirs == 0)
+    same |= inside & (best_of_mine == np.arange(len(pairs))) & (best_of_theirs == np.arange(len(pairs)))
+    whole = [same & (np.isin(numbers, numbers[~same], invert=True)) & (numbers > 0) for numbers in (mine, theirs)]
+    objects = len(np.unique(mine[mine > 0])) + len(np.unique(theirs[theirs > 0]))
+    return int(counts[~same].sum()), objects - int(whole[0].sum()) - int(whole[1].sum())
+
+
+def _largest(numbers: np.ndarray, counts: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """For each pair the index of the largest one of its number among those `inside`."""
+    best: dict[int, int] = {}
+    for i in np.flatnonzero(inside):
+        if numbers[i] not in best or counts[i] > counts[best[numbers[i]]]:
+            best[numbers[i]] = int(i)
+    return np.array([best.get(number, -1) for number in numbers])
+
+
+@torch.inference_mode()
+def measure_turned(segmenter: Segmenter, examples: Iterable[tuple[Tensor, Labels]]) -> dict[str, Any]:
+    """What a segmenter finds in each image turned and mirrored, all seven ways but the upright one, against what it finds in the
+    upright image, and against what was drawn; networks without a group are measured in the same way.
+
+    examples: normalised images (in_chans, H, W) with their label maps (H, W). Returns `pixels` and `objects` that change,
+    `of_pixels` and `of_objects` that there are, each over all ways, and the scores of `InstanceScores` over all ways.
+    """
+    poses, scores = group("d4"), InstanceScores()
+    count = dict.fromkeys(("pixels", "objects", "of_pixels", "of_objects"), 0)
+    for image, labels in examples:
+        upright = segmenter.labels(segmenter.maps(image))
+        for g in poses.exact_elements[1:]:
+            turned = segmenter.labels(segmenter.maps(poses.act_on_grid(image, g)))
+            back = poses.act_on_grid(torch.from_numpy(turned.copy()), int(poses.inverse[g])).numpy()
+            pixels, objects = changes(upright, back)
+            count["pixels"] += pixels
+            count["objects"] += objects
+            count["of_pixels"] += upright.size
+            count["of_objects"] += len(np.unique(upright[upright > 0])) + len(np.unique(back[back > 0]))
+            if segmenter.task == "instances":
+                scores.update(back, labels)
+    if segmenter.task == "instances":
+        return {**count, **{name: float(value) for name, value in scores.compute().items()}}
+    return count

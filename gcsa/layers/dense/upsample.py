@@ -1,0 +1,111 @@
+"""Enlarging feature maps (B, H, W, N, C), and fusing them with finer ones, as a decoder does (Ronneberger et al. 2015,
+U-Net, arXiv:1505.04597).
+
+Bilinear interpolation between pixel centres treats all sides of an image alike, so it commutes with quarter turns and
+mirrors for any sizes; so does a transposed group convolution whose kernel is centred on the pixels that it makes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gcsa.groups import Group
+from gcsa.layers.checks import check_whole
+from gcsa.layers.norm import FieldNorm
+from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
+
+
+def upsample(x: Tensor, height: int, width: int) -> Tensor:
+    """Maps (B, H, W, N, C) interpolated bilinearly to (B, height, width, N, C)."""
+    image = x.flatten(3).permute(0, 3, 1, 2)
+    image = F.interpolate(image, (height, width), mode="bilinear", align_corners=False)
+    return image.permute(0, 2, 3, 1).unflatten(3, x.shape[3:])
+
+
+class Upsample(nn.Module):
+    """Bilinear enlargement of (B, H, W, N, C) by `factor`, or to a given size.
+
+    Raises ValueError for a factor that is no whole number from 1 on.
+    """
+
+    def __init__(self, factor: int = 2) -> None:
+        super().__init__()
+        check_whole(factor=factor)
+        self.factor = factor
+
+    def forward(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
+        """(B, H, W, N, C) to (B, factor * H, factor * W, N, C), or to (B, *size, N, C)."""
+        height, width = (self.factor * x.shape[1], self.factor * x.shape[2]) if size is None else size
+        return upsample(x, height, width)
+
+    def extra_repr(self) -> str:
+        return f"{self.factor}"
+
+
+class SteerableConvTranspose2d(nn.Module):
+    """A transposed group convolution: learned enlargement by `stride`.
+
+    Its filters are those of a `SteerableConv2d` of the same stride, of which it is the transpose as `nn.ConvTranspose2d` is
+    that of `nn.Conv2d`: kernel 2 s (2 s + 1 for odd s), padding (k - s) / 2. Raises ValueError as that does.
+    """
+
+    def __init__(
+        self,
+        in_fields: int,
+        out_fields: int,
+        group: str | Group,
+        stride: int = 2,
+        basis: str = "band",
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        check_whole(2, stride=stride)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        kernel_size = kernel_for_stride(stride)
+        self.conv = SteerableConv2d(
+            in_fields, out_fields, kernel_size, group, stride=stride, basis=basis, bias=bias, **factory
+        )
+        self.conv.reset_parameters(gain=float(stride))  # of k^2 filter values, a pixel sees one in s^2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to (B, s * H, s * W, N, out_fields)."""
+        filter, bias = self.conv.assemble(in_irreps=False)
+        image = x.flatten(3).permute(0, 3, 1, 2)
+        stride, padding = self.conv.stride, self.conv.padding
+        image = F.conv_transpose2d(image, filter.transpose(0, 1), bias, stride=stride, padding=padding)
+        return image.permute(0, 2, 3, 1).unflatten(3, (self.conv.order, -1))
+
+
+class Fusion(nn.Module):
+    """A coarse map enlarged to the size of a finer one, and both joined: the sum of a 1 x 1 group convolution of each,
+    which is a 1 x 1 convolution of the two side by side. The coarse one is convolved first, where it is small.
+
+    Scalar fields (N = 1) of the finer map are taken as regular fields that are constant along the group.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        skip_fields: int,
+        out_fields: int,
+        group: Group,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.order = group.order
+        self.coarse = SteerableConv2d(fields, out_fields, 1, group, bias=False, **factory)
+        self.norm = FieldNorm(skip_fields, group.order, **factory)
+        self.skip = SteerableConv2d(skip_fields, out_fields, 1, group, **factory)
+
+    def forward(self, x: Tensor, skip: Tensor) -> Tensor:
+        """A map (B, h, w, N, C) and a finer one (B, H, W, N, C') to (B, H, W, N, out_fields)."""
+        skip = skip.expand(-1, -1, -1, self.order, -1)
+        return upsample(self.coarse(x), skip.shape[1], skip.shape[2]) + self.skip(self.norm(skip))

@@ -1,0 +1,80 @@
+"""Scalars, vectors and rays move as they should, under every exact element; with wrong tables they do not."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gcsa.groups import group
+from gcsa.layers import Rays, Scalars, Vectors
+from gcsa.testing import act, assert_equivariant
+
+MOVING = ("c2", "c4", "c8", "d1", "d2", "d3", "d4", "d6", "d8")
+
+
+def field(fields: int, name: str) -> Tensor:
+    return torch.randn(2, 5, 5, group(name).order, fields, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_equivariant(name: str) -> None:
+    assert_equivariant(Scalars(), field(3, name), name, output="image")
+    assert_equivariant(Vectors(name), field(4, name), name, output="vector")
+    rays = Rays(name, 24 * group(name).rotations)
+    assert_equivariant(rays, field(rays.fields, name), name, output="rays")
+
+
+@pytest.mark.parametrize("name", ["c4", "d4"])
+def test_controls(name: str) -> None:
+    class First(nn.Module):
+        """The numbers of one element are no scalar."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x[:, :, :, 0].permute(0, 3, 1, 2)
+
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(First(), field(3, name), name, output="image")
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(Scalars(), field(4, name), name, output="vector")
+    wrong = Rays(name, 32)
+    wrong._places[0], wrong._places[1] = wrong._places[1], wrong._places[0]
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(wrong, field(wrong.fields, name), name, output="rays")
+
+
+def test_a_vector_turns_as_an_arrow() -> None:
+    """To the right, (row 0, column 1), becomes upwards, (-1, 0), in a picture turned by 90 degrees counter-clockwise."""
+    right = torch.tensor([0.0, 1.0]).view(1, 2, 1, 1)
+    assert act(right, "c4", 1, "vector").flatten().tolist() == [-1, 0]
+    assert act(right, "d4", 4, "vector").flatten().tolist() == [0, -1]  # mirrored from left to right
+
+
+def test_all_vectors_can_be_said() -> None:
+    for name in ("c1", "c2", "c4", "d1", "d4"):
+        order = group(name).order
+        out = Vectors(name)(torch.eye(2 * order).view(2 * order, 1, 1, order, 2)).flatten(1)
+        assert torch.linalg.matrix_rank(out) == 2, name
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_rays_are_directions(name: str) -> None:
+    """Each element takes direction k, as a vector, to the direction that the table names; each direction has as many places."""
+    h, count = group(name), 12 * group(name).rotations
+    angles = 2 * math.pi * np.arange(count) / count
+    directions = np.stack([np.sin(angles), np.cos(angles)], -1)
+    for g in range(h.order):
+        assert np.allclose(directions[h.rays(count)[g]], directions @ h.array_matrix(g).T)
+    assert {len(places) for places in Rays(name, count)._places} == {2 if h.mirror else 1}
+
+
+@pytest.mark.parametrize(("name", "rays"), [("c4", 6), ("d3", 9), ("c8", 0), ("d4", True), ("c4", 8.0)])
+def test_refused_rays(name: str, rays: object) -> None:
+    with pytest.raises(ValueError, match="must be a multiple of"):
+        Rays(name, rays)  # type: ignore[arg-type]
+
+
+def test_refused_vectors() -> None:
+    with pytest.raises(ValueError, match="an even number of them, not 3"):
+        Vectors("c4")(field(3, "c4"))
