@@ -1,0 +1,1 @@
+"""Pictures and their label maps, from files to batches."""
