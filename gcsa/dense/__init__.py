@@ -1,1 +1,9 @@
-"""Dense prediction: masks and instances, one value or label for every pixel."""
+"""Dense prediction: U-Nets whose masks, heatmaps and objects turn with the image (design section 8).
+
+`Segmenter` is a network with what reading its outputs takes, `load_segmenter` opens one, and `UNet` is the network alone.
+"""
+
+from gcsa.dense.segmenter import Segmenter, load_segmenter
+from gcsa.dense.unet import UNet
+
+__all__ = ["Segmenter", "UNet", "load_segmenter"]

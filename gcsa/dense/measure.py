@@ -11,7 +11,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from gcsa.dense.segmenter import Segmenter
-from gcsa.dense.stars import Labels
+from gcsa.dense.stars import Labels, numbered
 from gcsa.groups import group
 
 OVERLAPS = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -38,7 +38,7 @@ class InstanceScores(Metric):
         """Label maps (H, W) of one image: what was found, and what was drawn."""
         from stardist.matching import matching
 
-        results = matching(labels, predicted, thresh=OVERLAPS)
+        results = matching(numbered(labels), numbered(predicted), thresh=OVERLAPS)
         counts = torch.tensor([[r.tp, r.fp, r.fn] for r in results], dtype=torch.float64)
         self.counts += counts.to(self.counts)
         self.matched += results[0].mean_matched_score * results[0].tp
@@ -58,19 +58,23 @@ def changes(labels: Labels, others: Labels) -> tuple[int, int]:
     """How many pixels and how many objects of two label maps (H, W) of one image differ, whatever their numbers are.
 
     Two objects correspond where each is the one that the other shares most pixels with; the background corresponds to the
-    background. A pixel changes where its objects do not correspond, and an object where it is none of the pixels of its
-    counterpart alone.
+    background. A pixel changes where its objects do not correspond. An object changes unless it has a counterpart of exactly its
+    pixels, and the objects of both maps are counted: one that moves, grows or shrinks is two, and one that is lost is one.
     """
-    height = int(others.max()) + 1
+    height = int(others.max(initial=0)) + 1
     pairs, counts = np.unique(labels.astype(np.int64).ravel() * height + others.ravel(), return_counts=True)
     mine, theirs = pairs // height, pairs % height
     inside = (mine > 0) & (theirs > 0)
     best_of_mine, best_of_theirs = (_largest(numbers, counts, inside) for numbers in (mine, theirs))
     same = (mine == 0) & (theirs == 0)
     same |= inside & (best_of_mine == np.arange(len(pairs))) & (best_of_theirs == np.arange(len(pairs)))
-    whole = [same & (np.isin(numbers, numbers[~same], invert=True)) & (numbers > 0) for numbers in (mine, theirs)]
-    objects = len(np.unique(mine[mine > 0])) + len(np.unique(theirs[theirs > 0]))
-    return int(counts[~same].sum()), objects - int(whole[0].sum()) - int(whole[1].sum())
+    kept = inside.copy()
+    objects = 0
+    for numbers in (mine, theirs):
+        _, places, parts = np.unique(numbers, return_inverse=True, return_counts=True)
+        kept &= parts[places] == 1
+        objects += len(np.unique(numbers[numbers > 0]))
+    return int(counts[~same].sum()), objects - 2 * int(kept.sum())
 
 
 def _largest(numbers: np.ndarray, counts: np.ndarray, inside: np.ndarray) -> np.ndarray:
@@ -87,23 +91,24 @@ def measure_turned(segmenter: Segmenter, examples: Iterable[tuple[Tensor, Labels
     """What a segmenter finds in each image turned and mirrored, all seven ways but the upright one, against what it finds in the
     upright image, and against what was drawn; networks without a group are measured in the same way.
 
-    examples: normalised images (in_chans, H, W) with their label maps (H, W). Returns `pixels` and `objects` that change,
-    `of_pixels` and `of_objects` that there are, each over all ways, and the scores of `InstanceScores` over all ways.
+    examples: normalised images (in_chans, H, W) with their label maps (H, W). Returns `pixels` that change, `of_pixels` that
+    there are, over all ways; of instances also `objects` and `of_objects`, and the scores of `InstanceScores` over all ways.
     """
     poses, scores = group("d4"), InstanceScores()
-    count = dict.fromkeys(("pixels", "objects", "of_pixels", "of_objects"), 0)
+    instances = segmenter.task == "instances"
+    count = dict.fromkeys(("pixels", "of_pixels", *(("objects", "of_objects") if instances else ())), 0)
     for image, labels in examples:
         upright = segmenter.labels(segmenter.maps(image))
         for g in poses.exact_elements[1:]:
             turned = segmenter.labels(segmenter.maps(poses.act_on_grid(image, g)))
             back = poses.act_on_grid(torch.from_numpy(turned.copy()), int(poses.inverse[g])).numpy()
+            count["of_pixels"] += upright.size
+            if not instances:  # whose numbers are names of classes
+                count["pixels"] += int((upright != back).sum())
+                continue
             pixels, objects = changes(upright, back)
             count["pixels"] += pixels
             count["objects"] += objects
-            count["of_pixels"] += upright.size
             count["of_objects"] += len(np.unique(upright[upright > 0])) + len(np.unique(back[back > 0]))
-            if segmenter.task == "instances":
-                scores.update(back, labels)
-    if segmenter.task == "instances":
-        return {**count, **{name: float(value) for name, value in scores.compute().items()}}
-    return count
+            scores.update(back, labels)
+    return {**count, **({name: float(value) for name, value in scores.compute().items()} if instances else {})}

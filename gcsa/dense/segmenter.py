@@ -51,7 +51,7 @@ class Segmenter(nn.Module):
 
     Attributes:
         options: all arguments, so that it can be made again.
-        multiple, margin: of the network, see `UNet`.
+        multiple, least, margin: of the network, see `UNet`.
     """
 
     def __init__(
@@ -82,6 +82,8 @@ class Segmenter(nn.Module):
         check_options(self.options)
         if low >= high:
             raise ValueError(f"model option low={low} must be below high={high}")
+        if task == "masks" and num_classes < 2:
+            raise ValueError(f"model option num_classes={num_classes} must be 2 or more: the background is a class")
         self.name, self.task, self.in_chans, self.rays = name, task, in_chans, rays
         self.low, self.high, self.threshold, self.overlap = low, high, threshold, overlap
         scalars, count = (1, rays) if task == "instances" else (num_classes, 0)
@@ -99,6 +101,7 @@ class Segmenter(nn.Module):
             self.network = UNet(backbone, scalars, count, **decoder)
         self.group = make_group(getattr(self.network, "group", "c1"))
         self.multiple: int = self.network.multiple
+        self.least: int = self.network.least
         self.margin: int | None = self.network.margin
 
     def forward(self, x: Tensor) -> Tensor:
@@ -108,10 +111,11 @@ class Segmenter(nn.Module):
     def maps(self, image: Tensor) -> Tensor:
         """Outputs (outputs, H, W) of one normalised image (in_chans, H, W) of any size.
 
-        It is continued by reflection to a size that `multiple` divides, equally far on opposite sides. Where an odd number of
-        pixels is missing this cannot be: then both places are read, and the mean is taken, which is what keeps turns exact.
+        It is continued by reflection to a size that `multiple` divides, and to no less than `least`, equally far on opposite
+        sides. Where an odd number of pixels is missing this cannot be: then both places are read, and the mean is taken, which
+        is what keeps turns exact.
         """
-        places = [_places(side, self.multiple) for side in image.shape[1:]]
+        places = [_places(side, self.multiple, self.least) for side in image.shape[1:]]
         total: Tensor | None = None
         for top, bottom in places[0]:
             for left, right in places[1]:
@@ -122,10 +126,10 @@ class Segmenter(nn.Module):
         return total / (len(places[0]) * len(places[1]))
 
     def tensor(self, picture: NDArray[Any]) -> Tensor:
-        """A picture (H, W, in_chans) of any depth as a normalised image (in_chans, H, W) on the model's device."""
+        """A picture (H, W, in_chans) of any depth as a normalised image (in_chans, H, W), on the device and of the precision of
+        the model."""
         low, high = percentiles(picture, self.low, self.high)
-        device = next(self.parameters()).device
-        return torch.from_numpy(normalize(picture, low, high)).to(device)
+        return torch.from_numpy(normalize(picture, low, high)).to(next(self.parameters()))
 
     def set_thresholds(self, threshold: float, overlap: float) -> None:
         """Which pixels can be centres of objects, and how much two may overlap, from now on and in files."""
@@ -153,9 +157,10 @@ class Segmenter(nn.Module):
         return self.labels(self.maps(self.tensor(picture)))
 
 
-def _places(side: int, multiple: int) -> list[tuple[int, int]]:
-    """Pixels in front of and behind a side, which make it a multiple: one way if the number is even, else two."""
-    missing = -side % multiple
+def _places(side: int, multiple: int, least: int) -> list[tuple[int, int]]:
+    """Pixels in front of and behind a side, which make it a multiple, and `least` or more: one way if the number is even, else
+    two."""
+    missing = -side % multiple if side > least else least - side
     half = missing // 2
     return [(half, half)] if missing % 2 == 0 else [(half, half + 1), (half + 1, half)]
 

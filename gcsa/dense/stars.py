@@ -69,18 +69,29 @@ class Objects:
         return self.points[:, None] + self.distances[:, :, None] * directions
 
 
+def numbered(labels: Labels) -> Labels:
+    """The same objects, numbered from 1 on without gaps, in the order of their labels: what `stardist` takes, which else counts
+    labels modulo 65536, or makes tables as long as the largest of them."""
+    values, places = np.unique(labels, return_inverse=True)
+    return (places.reshape(labels.shape) + int(not values.size or values[0] != 0)).astype(np.int32)
+
+
 def star_targets(labels: Labels, rays: int) -> Tensor:
     """What a network should say of a label map (H, W): (1 + rays, H, W), float32.
 
     Channel 0 is the distance to the object's border, 1 at the deepest pixel and 0 in the background; then the distances in
-    pixels along each direction, 0 in the background.
+    pixels along each direction, 0 in the background. Rays end where the map does; depths are those of an object that goes on
+    there, unless it is all of the map.
     """
     from stardist.geometry import star_dist
     from stardist.utils import edt_prob
 
     if not labels.any():
         return torch.zeros(1 + rays, *labels.shape)
-    depth = edt_prob(labels)[None]
+    labels = numbered(labels)
+    alone = int(labels.min() == labels.max())  # of which stardist would warn
+    height, width = labels.shape
+    depth = edt_prob(np.pad(labels, alone))[None, alone : alone + height, alone : alone + width]
     distances = star_dist(labels, rays, mode="cpp").transpose(2, 0, 1)
     return torch.from_numpy(np.concatenate([depth, distances]).astype(np.float32))
 
@@ -90,6 +101,7 @@ def candidates(maps: Tensor, threshold: float) -> Objects:
 
     maps: (1 + R, H, W), the logit of the object map and distances in pixels.
     """
+    maps = maps.detach()
     logits = maps[0]
     highest = F.max_pool2d(logits[None], 3, stride=1, padding=1)[0]
     limit = torch.logit(torch.tensor(threshold, dtype=logits.dtype)).item()

@@ -15,7 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa.groups import Group
-from gcsa.layers import Fusion, GroupConvSelfAttention, LowPass, ResidualBlock, SteerableConv2d
+from gcsa.layers import (
+    Fusion,
+    GroupAttention,
+    GroupConvSelfAttention,
+    LearnedPositions,
+    LowPass,
+    ResidualBlock,
+    SteerableConv2d,
+    Stem,
+)
 from gcsa.layers.checks import check_sequence, check_whole
 from gcsa.layers.dense.outputs import RAY_SCALE, Rays, Scalars
 from gcsa.layers.norm import FieldNorm
@@ -24,7 +33,7 @@ from gcsa.models.backbone import Backbone, check_input
 
 @dataclass(frozen=True)
 class Level:
-    """A feature map of an encoder: its fields (scalar ones where N = 1) and its stride in pixels."""
+    """A feature map of an encoder: its fields and its stride in pixels."""
 
     fields: int
     stride: int
@@ -34,12 +43,13 @@ class Encoder(nn.Module):
     """Stem and stages of a gcsa backbone, which give their maps from fine to coarse: behind each convolution of the stem, and
     behind the last block of each resolution.
 
+    `levels` are these maps, and `least` is the shortest side of an image that no neighbourhood of the attention exceeds.
     Raises ValueError for a network of another kind.
     """
 
     def __init__(self, backbone: nn.Module) -> None:
         super().__init__()
-        if not isinstance(backbone, Backbone):
+        if not isinstance(backbone, Backbone) or not isinstance(backbone.stem, Stem):
             raise ValueError(
                 f"{type(backbone).__name__} is no encoder of an equivariant U-Net: choose a model of gcsa, such as "
                 "gcsa_pyramid_tiny or gcsa_small"
@@ -52,6 +62,8 @@ class Encoder(nn.Module):
         self.stem: Any = backbone.stem
         self.stages: Any = backbone.stages
         strides = [info["reduction"] for info in backbone.feature_info]
+        sides = [stride * shortest_side(stage) for stride, stage in zip(strides, self.stages, strict=True)]
+        self.least = -(-max(sides) // self.multiple) * self.multiple
         self._last = [i for i, stride in enumerate(strides) if stride not in strides[i + 1 :]]
         order = self.group.order if backbone.feature_kind == "regular" else 1
         self.levels: list[Level] = []
@@ -64,13 +76,13 @@ class Encoder(nn.Module):
         self.levels += [Level(backbone.feature_info[i]["num_chs"] // order, strides[i]) for i in self._last]
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Images (B, in_chans, H, W) to a map (B, H / s, W / s, N, C) for each of `levels`."""
+        """Images (B, in_chans, H, W) to a map (B, H / s, W / s, N, C) for each of `levels`; scalar fields are constant along N."""
         maps = self.stem.maps(x)
         x = maps.pop()
         for i, stage in enumerate(self.stages):
             x = stage(x)
             if i in self._last:
-                maps.append(x)
+                maps.append(x.expand(-1, -1, -1, self.group.order, -1))
         return maps
 
 
@@ -127,9 +139,9 @@ class UNet(nn.Module):
     Args:
         backbone: of the encoder; its classifier is left behind.
         scalars, rays: as in `DenseHead`.
-        decoder_fields: regular fields of the decoder from fine to coarse, one for each resolution but the coarsest; None
-            takes the encoder's.
-        decoder_depth: residual blocks at each resolution.
+        decoder_fields: regular fields of the decoder from fine to coarse, one for each map of the encoder that it takes but
+            the coarsest; None takes the encoder's.
+        decoder_depth: residual blocks behind each of them.
         resolution: pixels a position of the finest map of the decoder, at least; outputs are enlarged from it bilinearly.
 
     Raises:
@@ -138,8 +150,9 @@ class UNet(nn.Module):
 
     Attributes:
         multiple: the encoder's stride, of which both sides of an image must be multiples.
+        least: the shortest side of an image, a multiple of `multiple`; below it a neighbourhood can exceed its map.
         margin: pixels beyond which no pixel sees another (the receptive field), a multiple of `multiple`; None where
-            attention reaches everywhere.
+            attention reaches everywhere, or where the place in the image counts (`positions`, circular padding).
     """
 
     def __init__(
@@ -154,7 +167,7 @@ class UNet(nn.Module):
         super().__init__()
         check_whole(scalars=scalars, decoder_depth=decoder_depth, resolution=resolution)
         self.encoder = Encoder(backbone)
-        self.group, self.multiple = self.encoder.group, self.encoder.multiple
+        self.group, self.multiple, self.least = self.encoder.group, self.encoder.multiple, self.encoder.least
         levels = [level for level in self.encoder.levels if level.stride >= resolution] or self.encoder.levels[-1:]
         self.unused = len(self.encoder.levels) - len(levels)
         if decoder_fields is None:
@@ -181,16 +194,29 @@ class UNet(nn.Module):
         return F.interpolate(out, (height, width), mode="bilinear", align_corners=False)
 
 
+def shortest_side(stage: nn.Module) -> int:
+    """The side of a map, in positions, from which on the neighbourhoods of all attention in `stage` fit into it."""
+    sides = [1]
+    for module in stage.modules():
+        if isinstance(module, GroupAttention) and module.radius is not None:
+            sides.append(2 * module.radius + 1 if module.circular else module.radius)
+    return max(sides)
+
+
 def receptive_margin(network: UNet) -> int | None:
     """How far a pixel's output sees, in pixels, rounded up to a multiple of the encoder's stride; None for everywhere.
 
     The reach of all layers of the longest way, which goes through all of them, is added up.
     """
-    reach, stride = 0, 1
     encoder = network.encoder
+    if any(isinstance(part, LearnedPositions) or getattr(part, "circular", False) for part in encoder.modules()):
+        return None
+    reach, stride = 0, 1
     attentions = [module for module in encoder.stages.modules() if isinstance(module, GroupConvSelfAttention)]
     inside = {part for attention in attentions for part in attention.modules()} - set(attentions)
-    for module in [*encoder.stem.modules(), *encoder.stages.modules()]:
+    stem = encoder.stem
+    ordered = [layer for pair in zip(stem.low_passes, stem.convs, strict=True) for layer in pair]
+    for module in [part for layer in (*ordered, stem.pool, encoder.stages) for part in layer.modules()]:
         if module in inside:
             continue
         if isinstance(module, SteerableConv2d):
@@ -204,9 +230,10 @@ def receptive_margin(network: UNet) -> int | None:
                 return None
             kernels = [part.kernel_size for part in module.modules() if isinstance(part, SteerableConv2d)]
             reach += stride * (radius + max(kernels) // 2)
-    for level, blocks in zip(reversed(encoder.levels[network.unused : -1]), network.decoder.blocks, strict=True):
-        reach += 2 * level.stride  # of the enlargement, from positions of twice the stride
+    strides = [level.stride for level in encoder.levels[network.unused :]]
+    for fine, coarse, blocks in zip(strides, strides[1:], reversed(network.decoder.blocks), strict=False):
+        reach += coarse if coarse > fine else 0  # of the enlargement
         convs = [module for module in blocks.modules() if isinstance(module, SteerableConv2d)]
-        reach += level.stride * sum(conv.kernel_size // 2 for conv in convs)
-    reach += network.stride
+        reach += fine * sum(conv.kernel_size // 2 for conv in convs)
+    reach += network.stride if network.stride > 1 else 0
     return -(-reach // network.multiple) * network.multiple

@@ -158,8 +158,10 @@ class SegmentationTask:
         examples = ((image[0], labels[0].numpy()) for image, labels in data.test_dataloader())
         turned = measure_turned(module.model.eval(), examples)
         shown = {"test dice": f"{scores['test/dice']:.4f}"}
+        change = f"{turned['pixels']} pixels"
         if "test/ap50" in scores:
             shown["test AP at IoU 0.5"] = f"{scores['test/ap50']:.4f}"
-        shown["turned and mirrored"] = f"{turned['pixels']} pixels and {turned['objects']} objects change"
+            change += f" and {turned['objects']} objects"
+        shown["turned and mirrored"] = f"{change} change"
         settings = {key: module.model.options[key] for key in ("threshold", "overlap")}
         return {"turned": turned, **settings}, shown
