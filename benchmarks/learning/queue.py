@@ -74,7 +74,7 @@ def curve(output: Path) -> dict[str, list[float]]:
             for key, text in row.items():
                 if text and (key == "train/loss" or key.startswith("val/")):
                     epochs[int(row["epoch"])][key] = round(float(text), 5)
-    rows = [epochs[epoch] for epoch in sorted(epochs) if "val/loss" in epochs[epoch]]
+    rows = [epochs[epoch] for epoch in sorted(epochs) if any(key.startswith("val/") for key in epochs[epoch])]
     return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
 
 
