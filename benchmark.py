@@ -20,6 +20,7 @@ CHOICES = {
     "peers": ("peers.tax", "peers.block", "peers.revit_shape", "peers.poster"),
     "startup": ("speed.startup",),
     "deployment": ("speed.deployment", "text.transcribe"),
+    "dense": ("dense.images",),
 }
 
 

@@ -1,8 +1,9 @@
 """What a model card says of published weights, measured: `python -m benchmarks.learning.card gcsa_tiny.rotmnist rotmnist`.
 
 For a classifier it reads the test set as `evaluate.py model=NAME data=DATA copies=8` does. With a recogniser or an adapter of
-one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it reads the test lines of that script, also turned. What it finds is kept in
-docs/results/published/, and a picture of the worst mistakes beside the weights. `python docs/report` writes the cards.
+one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it reads the test lines of that script, also turned; with a segmenter
+(`gcsa_unet_tiny.nuclei nuclei`) the test images, also turned and mirrored. What it finds is kept in docs/results/published/, and a
+picture of the worst mistakes beside the weights. `python docs/report` writes the cards.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hydra import compose, initialize_config_dir
 from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 from PIL import Image
+from skimage.segmentation import mark_boundaries
 
 from benchmarks.learning.queue import ROOT
 from gcsa.checkpoints import read
+from gcsa.dense import load_segmenter
+from gcsa.dense.data.datamodule import Nuclei
+from gcsa.dense.measure import InstanceScores, measure_turned
 from gcsa.evaluation import save
 from gcsa.evaluation.run import evaluate
 from gcsa.ocr.data.datamodule import LinesDataModule
@@ -31,6 +37,7 @@ from gcsa.training.results import git_commit, machine, write_json
 
 RESULTS = ROOT / "docs/results/published"
 WORST_LINES = 6
+WORST_IMAGES = 5
 
 
 def keep(name: str, found: dict[str, Any]) -> None:
@@ -87,6 +94,56 @@ def worst_lines(model: CTCRecognizer, data: LinesDataModule, file: Path) -> None
     save(figure, file)
 
 
+def segmenter(name: str) -> None:
+    """Finds the objects in the test images of the nuclei with the segmenter called `name`."""
+    commit = git_commit()
+    model = load_segmenter(published(name))
+    data = Nuclei(in_chans=model.in_chans)
+    data.setup("test")
+    found, counts, scores = [], [], InstanceScores()
+    for example in data.images("test"):
+        labels = model.segment(example.picture)
+        alone = InstanceScores()
+        for score in (alone, scores):
+            score.update(labels, example.labels)
+        counts.append(alone.counts[0].numpy())
+        found.append((float(alone.compute()["ap50"]), example.picture, example.labels, labels))
+    worst_objects(sorted(found, key=lambda image: image[0])[:WORST_IMAGES], published(name) / "mistakes.png")
+    results = {score: float(value) for score, value in scores.compute().items()}
+    results["ap50_interval"] = interval(np.stack(counts))
+    turned = measure_turned(model, ((image[0], labels[0].numpy()) for image, labels in data.test_dataloader()))
+    keep(
+        name,
+        {
+            "data": data.name,
+            "split": "test",
+            "images": len(found),
+            "results": results,
+            "turned": turned,
+            "commit": commit,
+        },
+    )
+
+
+def interval(counts: np.ndarray) -> list[float]:
+    """The 95 % interval of TP / (TP + FP + FN) over images drawn with replacement, from their counts (images, 3)."""
+    rows = np.random.default_rng(0).integers(len(counts), size=(2000, len(counts)))
+    sums = counts[rows].sum(1)
+    return [float(value) for value in np.quantile(sums[:, 0] / sums.sum(1), (0.025, 0.975))]
+
+
+def worst_objects(images: list[tuple[float, np.ndarray, np.ndarray, np.ndarray]], file: Path) -> None:
+    """Draws the border of what was drawn by hand (green) and of what was found (magenta) on each picture."""
+    figure = Figure(figsize=(9, 9 / len(images) + 0.4), dpi=120, layout="constrained")
+    for panel, (score, picture, labels, found) in zip(figure.subplots(1, len(images)), images, strict=True):
+        scaled = (picture / np.percentile(picture, 99.8)).clip(0, 1)
+        marked = mark_boundaries(scaled, labels, color=(0, 1, 0), mode="inner")
+        panel.imshow(mark_boundaries(marked, found, color=(1, 0, 1), mode="inner"))
+        panel.set_title(f"AP50 {score:.2f}", fontsize=8)
+        panel.axis("off")
+    save(figure, file)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=list_published(), metavar="name", help=", ".join(list_published()))
@@ -94,7 +151,10 @@ def main() -> None:
     parser.add_argument("--curve-images", type=int, default=1000, help="how many images turn and shift")
     args = parser.parse_args()
     base = args.name if args.name in list_weights() else args.name.rpartition(".")[0]
-    if read(published(base)).characters is None:
+    kind = read(published(base)).kind
+    if kind == "segmenter":
+        segmenter(args.name)
+    elif kind == "classifier":
         classifier(args.name, args.data, args.curve_images)
     else:
         recognizer(args.name, base, args.data)

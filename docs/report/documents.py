@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 
-from report import cards, equivariance, exports, imagenet, speed, text, training
+from report import cards, dense, equivariance, exports, imagenet, speed, text, training
 from report.figures import outdated_figures, write_figures
 from report.results import ROOT
 
@@ -25,6 +25,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         training.shares,
         training.performers,
         training.shifts,
+        dense.nuclei,
         text.text,
         text.adapters,
         text.adapter_step,

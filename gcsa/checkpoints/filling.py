@@ -19,21 +19,21 @@ Model = TypeVar("Model", bound=nn.Module)
 def load_classifier(source: str | Path) -> nn.Module:
     """The classifier of images in `source`, in eval mode, with timm's `pretrained_cfg` telling the normalisation.
 
-    Raises what `read` does, and ValueError for weights of text recognition or of another architecture than they name.
+    Raises what `read` does, and ValueError for weights of text recognition, of segmentation, or of another architecture than
+    they name.
     """
-    weights = read(source)
+    return make_classifier(read(source))
+
+
+def make_classifier(weights: Weights) -> nn.Module:
+    """The classifier that `weights`, as read, describe; see `load_classifier`. Raises ValueError for those of something else."""
     if weights.kind != "classifier":
         does = (
             "reads text lines: give it to transcribe.py"
             if weights.kind == "recognizer"
             else "segments: give it to segment.py"
         )
-        raise ValueError(f"{source} {does}, or name a classifier of images")
-    return make_classifier(weights)
-
-
-def make_classifier(weights: Weights) -> nn.Module:
-    """The classifier that `weights`, as read, describe; see `load_classifier`."""
+        raise ValueError(f"{weights.source} {does}, or name a classifier of images")
     model = fill(lambda: create_model(weights.architecture, **weights.options), weights)
     vars(model)["pretrained_cfg"] = {**vars(model).get("pretrained_cfg", {}), **weights.preprocessing}
     return model

@@ -129,7 +129,7 @@ def _checked(
     about: dict[str, Any] | None = None,
 ) -> Weights:
     try:
-        if not (architecture in SEGMENTERS or (architecture == "crnn" and characters is not None)):
+        if architecture not in (SEGMENTERS if characters is None else ("crnn",)):
             check_name(architecture)
         # A recogniser's sizes stand beside its encoder's options.
         sizes = {"height": options.get("height"), "upsample": options.get("upsample")} if characters is not None else {}

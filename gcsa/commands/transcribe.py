@@ -24,13 +24,14 @@ import torch
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from gcsa.commands.arguments import count, device
 from gcsa.commands.errors import Parser, user_errors
 from gcsa.commands.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.export import fold
 from gcsa.files import check_writable, replacing
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.reading import ORIENTATIONS, check_orientation
-from gcsa.ocr.transcribe import ADAPTER, Transcript, find_lines, sentence, transcribe
+from gcsa.ocr.transcribe import ADAPTER, Transcript, find_lines, transcribe
 from gcsa.program import program
 from gcsa.published import published
 
@@ -57,9 +58,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         choices=ORIENTATIONS,
         help="any: lines may lie on any side (default, where the encoder has quarter turns)",
     )
-    parser.add_argument("--beams", type=_count(1000), default=1, help="of a beam search (default 1: greedy, faster)")
+    parser.add_argument("--beams", type=count(1000), default=1, help="of a beam search (default 1: greedy, faster)")
     parser.add_argument(
-        "--batch-size", type=_count(10_000), default=16, metavar="LINES", help="read together (default 16)"
+        "--batch-size", type=count(10_000), default=16, metavar="LINES", help="read together (default 16)"
     )
     parser.add_argument(
         "--format", choices=("text", "json"), default="text", help="json: an object a line, with confidence and turn"
@@ -70,7 +71,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--any-image", action="store_true", help="PAGE and ALTO may name images outside of their folder"
     )
-    parser.add_argument("--threads", type=_count(1000), help="of the CPU (default: one a core)")
+    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
     parser.add_argument(
         "--precision",
         choices=("32", "bf16"),
@@ -88,24 +89,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
             parser.error("nothing to read: give images behind the adapter")
         del args.inputs[0]
     return args
-
-
-def _count(most: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        if not text.isdecimal() or not 1 <= int(text[:9]) <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to {most}")
-        return int(text)
-
-    return count
-
-
-def _device(name: str) -> torch.device:
-    try:
-        on_device = torch.zeros(1, device=name)
-        on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do
-        return on_device.device
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"--device {name} cannot be used here: {sentence(error)[:100]}") from error
 
 
 def _formatted(transcript: Transcript, kind: str) -> str:
@@ -164,13 +147,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check_inputs(args.inputs)
         if args.adapter is not None and find_spec("peft") is None:
             raise ImportError("an adapter needs PEFT, which is not installed: pip install gcsa[ocr]")
-        device = _device(args.device)
-        model = fold(load_recognizer(args.model, args.adapter).to(device))
+        chosen = device(args.device)
+        model = fold(load_recognizer(args.model, args.adapter).to(chosen))
         orientation = args.orientation or ("any" if model.group.rotations % 4 == 0 else "upright")
         check_orientation(orientation, model.group)
         sources = find_lines(args.inputs, args.any_image)
         failed: list[str] = []
-        half = torch.autocast(device.type, torch.bfloat16, enabled=args.precision == "bf16")
+        half = torch.autocast(chosen.type, torch.bfloat16, enabled=args.precision == "bf16")
         try:
             with half, _written(args.output) as file, _progress(len(sources), file is not sys.stdout) as advance:
                 for transcript in transcribe(model, sources, orientation, args.beams, args.batch_size, advance):

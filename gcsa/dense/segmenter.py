@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gcsa.checkpoints import Weights, fill, read
 from gcsa.dense.data.pictures import normalize, percentiles
-from gcsa.dense.stars import Labels, Objects, candidates, draw, in_reading_order, suppress
+from gcsa.dense.stars import Labels, candidates, draw, suppress
 from gcsa.dense.unet import UNet
 from gcsa.groups import group as make_group
 from gcsa.models.create import SEGMENTERS, check_options, create_model
@@ -115,7 +115,7 @@ class Segmenter(nn.Module):
         sides. Where an odd number of pixels is missing this cannot be: then both places are read, and the mean is taken, which
         is what keeps turns exact.
         """
-        places = [_places(side, self.multiple, self.least) for side in image.shape[1:]]
+        places = [placements(side, self.multiple, self.least) for side in image.shape[1:]]
         total: Tensor | None = None
         for top, bottom in places[0]:
             for left, right in places[1]:
@@ -136,11 +136,6 @@ class Segmenter(nn.Module):
         self.threshold, self.overlap = threshold, overlap
         self.options |= dict(threshold=threshold, overlap=overlap)
 
-    def objects(self, maps: Tensor) -> Objects:
-        """The objects in `maps` (outputs, H, W) of one image."""
-        shape = (maps.shape[1], maps.shape[2])
-        return in_reading_order(suppress(candidates(maps, self.threshold), self.overlap, shape))
-
     def labels(self, maps: Tensor) -> Labels:
         """The label map (H, W) of `maps` (outputs, H, W): numbered objects, or classes.
 
@@ -157,7 +152,7 @@ class Segmenter(nn.Module):
         return self.labels(self.maps(self.tensor(picture)))
 
 
-def _places(side: int, multiple: int, least: int) -> list[tuple[int, int]]:
+def placements(side: int, multiple: int, least: int) -> list[tuple[int, int]]:
     """Pixels in front of and behind a side, which make it a multiple, and `least` or more: one way if the number is even, else
     two."""
     missing = -side % multiple if side > least else least - side
@@ -169,12 +164,12 @@ def _reflected(image: Tensor, border: tuple[int, int, int, int]) -> Tensor:
     """(C, H, W) with `border` (left, right, top, bottom), by reflection; repeated where the image is smaller than that."""
     height, width = image.shape[1:]
     left, right, top, bottom = border
-    rows = _mirrored(torch.arange(-top, height + bottom, device=image.device), height)
-    columns = _mirrored(torch.arange(-left, width + right, device=image.device), width)
+    rows = mirrored(torch.arange(-top, height + bottom, device=image.device), height)
+    columns = mirrored(torch.arange(-left, width + right, device=image.device), width)
     return image[:, rows][:, :, columns]
 
 
-def _mirrored(places: Tensor, side: int) -> Tensor:
+def mirrored(places: Tensor, side: int) -> Tensor:
     """Places on a line that goes on beyond 0 and `side` - 1 as in two mirrors."""
     if side == 1:
         return torch.zeros_like(places)

@@ -68,7 +68,7 @@ class Encoder(nn.Module):
         order = self.group.order if backbone.feature_kind == "regular" else 1
         self.levels: list[Level] = []
         stride = 1
-        for conv in list(backbone.stem.convs)[:-1]:  # type: ignore[arg-type]
+        for conv in list(backbone.stem.convs)[:-1]:
             last = [layer for layer in conv.modules() if isinstance(layer, SteerableConv2d)][-1]
             first = next(layer for layer in conv.modules() if isinstance(layer, SteerableConv2d))
             stride *= first.stride

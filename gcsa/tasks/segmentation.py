@@ -11,7 +11,7 @@ from torchmetrics.classification import BinaryF1Score, BinaryJaccardIndex
 
 from gcsa.checkpoints import save_segmenter
 from gcsa.dense.data.datamodule import MasksDataModule, Nuclei
-from gcsa.dense.losses import mask_loss, star_loss, targets_of
+from gcsa.dense.losses import classes, mask_loss, star_loss, targets_of
 from gcsa.dense.measure import InstanceScores, measure_turned
 from gcsa.dense.segmenter import Segmenter
 from gcsa.dense.stars import check_installed
@@ -42,8 +42,6 @@ class Segmentation(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        if adapter is not None:
-            raise ValueError("a segmenter takes no adapter: leave out adapter=, and train it whole")
         self.model = Segmenter(**model)
         make_optimizer(self.model, optimizer)
         make_schedule(total=1, **schedule)
@@ -55,6 +53,17 @@ class Segmentation(pl.LightningModule):
         if self.model.task == "instances":
             metrics["instances"] = InstanceScores()
         return nn.ModuleDict(metrics)
+
+    def setup(self, stage: str) -> None:
+        """Raises ValueError, naming the picture, where a label of its mask is no class, before the first step."""
+        data: Any = getattr(self.trainer, "datamodule", None)
+        if stage != "fit" or self.model.task != "masks" or data is None:
+            return
+        for example in (*data.images("train"), *data.images("val")):
+            try:
+                classes(example.labels, self.model.options["num_classes"])
+            except ValueError as error:
+                raise ValueError(f"{example.path}: {error}") from error
 
     def configure_model(self) -> None:
         shard(self.model, self.device_mesh)
@@ -103,6 +112,15 @@ class Segmentation(pl.LightningModule):
         self.log_scores("test")
 
 
+def check_crop(crop: int, multiple: int, least: int) -> None:
+    """Raises ValueError, naming the nearest sides that work, for crops that a network does not take."""
+    if crop % multiple or crop < least:
+        below = crop // multiple * multiple
+        near = [str(side) for side in (below, below + multiple) if side >= least] or [str(least)]
+        bound = f", {least} or more" if crop < least else ""
+        raise ValueError(f"data.crop={crop} must be a multiple of {multiple}{bound}: use {' or '.join(near)}")
+
+
 class SegmentationTask:
     """The task of data sets whose images have label maps; see `Task`."""
 
@@ -120,6 +138,8 @@ class SegmentationTask:
 
     def build_module(self, cfg: dict[str, Any], data: MasksDataModule) -> Segmentation:
         """The segmenter of `cfg`, which normalises as `data` does. Raises ValueError for arguments that it refuses."""
+        if cfg.get("adapter") is not None:
+            raise ValueError("a segmenter takes no adapter: leave out adapter=, and train it whole")
         model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
         if model.get("task", "instances") == "instances":
             check_installed()
@@ -132,10 +152,7 @@ class SegmentationTask:
         schedule = optimizer.pop("schedule")
         model |= {"in_chans": data.in_chans, "low": low, "high": high}
         module = Segmentation(model=model, schedule=schedule, optimizer=optimizer)
-        if data.crop % module.model.multiple:
-            below = data.crop // module.model.multiple * module.model.multiple
-            near = " or ".join(str(side) for side in (below, below + module.model.multiple) if side)
-            raise ValueError(f"data.crop={data.crop} must be a multiple of {module.model.multiple}: use {near}")
+        check_crop(data.crop, module.model.multiple, module.model.least)
         data.targets = targets_of(module.model)
         return module
 

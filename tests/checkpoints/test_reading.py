@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from gcsa import adapters, checkpoints
 from gcsa.commands import export, transcribe
 from gcsa.data import create_datamodule
+from gcsa.dense import Segmenter, load_segmenter
 from gcsa.evaluation.load import load_model
 from gcsa.models.create import create_model
 from gcsa.ocr.load import load_recognizer
@@ -144,6 +145,19 @@ def test_recognisers_that_ask_for_more(
     with pytest.raises(ValueError, match=next(iter(exploit)) + "|config.json is damaged"):
         load_recognizer(source)
     assert sorted(recognizer.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("exploit", [*EXPLOITS, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"low": "1"}], ids=str)
+def test_segmenters_that_ask_for_more(exploit: dict[str, Any], tmp_path: Path) -> None:
+    sizes: dict[str, Any] = dict(fields=[2], depths=[1], heads=[1], radii=[1], stem_fields=[2], rays=4)
+    folder = checkpoints.save_segmenter(Segmenter(**sizes), tmp_path / "weights")
+    for source in (
+        as_checkpoint(folder, exploit),
+        changed(folder, lambda config: config["model_args"].update(exploit)),
+    ):
+        with pytest.raises(ValueError, match=f"model option.*{next(iter(exploit))}|config.json is damaged") as error:
+            load_segmenter(source)
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

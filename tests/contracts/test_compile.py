@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
+from gcsa.dense import Segmenter
+from gcsa.export.formats import to_program
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.testing import randomize
 
@@ -25,6 +27,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "performer_horn": dict(dim=8, depth=1, heads=2, features=8, position="relative_s2", attn_drop_rate=0.1),
     "alexnet_small": {},
 }
+SEGMENTER: dict[str, Any] = dict(
+    in_chans=1, rays=4, group="c4", fields=(2,), depths=(1,), heads=(1,), radii=(1,), stem_fields=(2,)
+)
 MODES = pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch compiles with warnings of its own
 
@@ -79,6 +84,23 @@ def test_recognizer_is_one_graph() -> None:
     model = CTCRecognizer("ab", height=16, hidden=8, fields=4, depth=1, heads=1)
     assert_same(model.train())
     assert graphs_and_breaks() == (1, 0)
+
+
+@MODES
+def test_segmenter_is_one_graph(train: bool) -> None:
+    model = randomize(Segmenter(**SEGMENTER))
+    assert_same(model.train(train))
+    assert graphs_and_breaks() == (1, 0)
+
+
+def test_segmenter_is_one_program() -> None:
+    """torch.export: for any number of images of any sides that the stride divides (and two tiles of attention or more)."""
+    model = randomize(Segmenter(**SEGMENTER)).eval()
+    run = to_program(model, images(2).repeat(1, 1, 2, 2), any_size=True).module()
+    for x in (torch.randn(3, 1, 48, 32), torch.randn(2, 1, 20, 64)):
+        assert torch.allclose(run(x), model(x), atol=1e-5)
+    with pytest.raises((RuntimeError, AssertionError)):
+        run(torch.randn(2, 1, 30, 32))
 
 
 def test_checkpointed_training_is_one_graph() -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from gcsa import adapters, checkpoints
+from gcsa.dense import Segmenter, load_segmenter
 from gcsa.models.create import create_model
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
@@ -22,15 +23,18 @@ FEW, MANY = 30, 500
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """weights/, recognizer/, adapter/ and the checkpoints of the first two."""
+    """weights/, recognizer/, segmenter/, adapter/ and the checkpoints of the first three."""
     folder = tmp_path_factory.mktemp("good")
     torch.manual_seed(0)
     model = classifier()
     checkpoints.save_classifier(model, folder / "weights", input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
     recognizer = CTCRecognizer("ab c", hidden=8, **TINY)
     checkpoints.save_recognizer(recognizer, folder / "recognizer")
+    segmenter = Segmenter(**SEGMENTER)
+    checkpoints.save_segmenter(segmenter, folder / "segmenter", {"data": "nuclei"})
     torch.save(stored(model, HYPER), folder / "weights.ckpt")
     torch.save(stored(recognizer, TEXT_HYPER), folder / "recognizer.ckpt")
+    torch.save(stored(segmenter, DENSE_HYPER), folder / "segmenter.ckpt")
     peft.get_peft_model(model, adapters.lora_config(model, 2)).save_pretrained(str(folder / "adapter"))
     # What escnn and PEFT import late is imported here, not in the sealed room.
     adapters.load(classifier(), folder / "adapter")
@@ -43,6 +47,9 @@ def classifier() -> Any:
 
 HYPER = {"model": {"name": "gcsa_tiny", **TINY, "radius": None}, "num_classes": 3, "in_chans": 1, "adapter": None}
 TEXT_HYPER = {"model": {"encoder": "gcsa_ocr_tiny", "hidden": 8, **TINY}, "characters": "ab c", "adapter": None}
+
+SEGMENTER: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, "all"], stem_fields=[2], rays=8)
+DENSE_HYPER = {"model": {"name": "gcsa_unet_tiny", **SEGMENTER, "in_chans": 3, "low": 1.0}, "adapter": None}
 
 
 def stored(model: Any, hyper: Any) -> dict[str, Any]:
@@ -91,6 +98,12 @@ def read_recognizer(source: Path) -> None:
     assert all(p.isfinite().all() for p in model.parameters())
 
 
+def read_segmenter(source: Path) -> None:
+    model = load_segmenter(source)
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert model.margin is None or model.margin % model.multiple == 0
+
+
 def read_adapter(source: Path) -> None:
     adapters.load(classifier(), source)
 
@@ -98,10 +111,13 @@ def read_adapter(source: Path) -> None:
 TARGETS: dict[str, tuple[Callable[[Path], None], Callable[[Path, Path, int], Iterator[Path]]]] = {
     "config.json of a classifier": (read_classifier, lambda *a: files("weights", "config.json", *a)),
     "config.json of a recogniser": (read_recognizer, lambda *a: files("recognizer", "config.json", *a)),
+    "config.json of a segmenter": (read_segmenter, lambda *a: files("segmenter", "config.json", *a)),
     "hyperparameters of a classifier": (read_classifier, lambda *a: hyperparameters("weights", HYPER, *a)),
     "hyperparameters of a recogniser": (read_recognizer, lambda *a: hyperparameters("recognizer", TEXT_HYPER, *a)),
+    "hyperparameters of a segmenter": (read_segmenter, lambda *a: hyperparameters("segmenter", DENSE_HYPER, *a)),
     "bytes of a checkpoint": (read_classifier, checkpoint_bytes),
     "safetensors": (read_classifier, lambda *a: files("weights", "model.safetensors", *a)),
+    "safetensors of a segmenter": (read_segmenter, lambda *a: files("segmenter", "model.safetensors", *a)),
     "adapter_config.json": (read_adapter, lambda *a: files("adapter", "adapter_config.json", *a)),
     "safetensors of an adapter": (read_adapter, lambda *a: files("adapter", "adapter_model.safetensors", *a)),
 }

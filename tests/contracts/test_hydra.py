@@ -21,9 +21,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gcsa.commands.composition import explain, task_errors
 from gcsa.data import list_datamodules
-from gcsa.models.create import create_model
+from gcsa.dense import Segmenter
+from gcsa.models.create import SEGMENTERS, create_model
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.tasks.classification import Classification
+from gcsa.tasks.segmentation import MODULES, SegmentationTask
 from gcsa.training.schedule import make_schedule
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +33,7 @@ CONF = ROOT / "conf"
 NEEDS_A_VALUE = {
     "timm": "model.name=resnet18",
     "image_folder": "data.path=/images",
+    "mask_folder": "data.path=/images",
     "lora": "adapter.base=base.ckpt",
     "full": "adapter.base=base.ckpt",
     "imagenet_pyramid_small": "data.path=/images",
@@ -72,6 +75,10 @@ def test_models_exist_and_take_their_options(name: str) -> None:
         given = {key: value for key, value in options.items() if value is not None}
         assert CTCRecognizer("ab", given.pop("name"), **given).rows >= 1
         return
+    if options["name"] in SEGMENTERS:
+        given = {key: value for key, value in options.items() if value is not None}
+        assert Segmenter(**given, in_chans=1).name == name
+        return
     assert timm.is_model(options["name"])
     if "pyramid" in name or name == "gcsa_base":
         return  # large: the families are built by their smaller members
@@ -81,7 +88,11 @@ def test_models_exist_and_take_their_options(name: str) -> None:
 
 
 def test_there_is_a_choice_for_every_data_module() -> None:
-    assert choices("data") == sorted([*list_datamodules(), "lines"])
+    assert choices("data") == sorted([*list_datamodules(), "lines", *MODULES])
+
+
+def test_there_is_a_choice_for_every_segmenter() -> None:
+    assert set(SEGMENTERS) <= set(choices("model"))
 
 
 @pytest.mark.parametrize("name", [name for name in list_datamodules() if name != "image_folder"])
@@ -91,6 +102,20 @@ def test_data_modules_take_their_options(name: str) -> None:
         {"seed": 0, "model": {}, "data": OmegaConf.to_container(cfg.data), "monitor": dict(cfg.monitor)}
     )
     assert data.num_classes > 1
+
+
+@pytest.mark.parametrize("choice", ["nuclei", "nuclei_masks", *MODULES])
+@pytest.mark.parametrize("model", ["gcsa_unet_tiny", "smp_unet_resnet18"])
+def test_segmentation_is_built_from_every_choice(choice: str, model: str) -> None:
+    """Before any picture is read; what an experiment or a model leaves open has a default that works."""
+    task, data = ("masks", "nuclei") if choice.endswith("masks") else ("instances", choice)
+    overrides = (f"data={data}", f"model={model}", f"model.task={task}", *filter(None, [NEEDS_A_VALUE.get(data)]))
+    experiment = f"experiment={choice}" if choice in choices("experiment") else "monitor.metric=val/dice"
+    cfg: Any = OmegaConf.to_container(composed(experiment, *overrides))
+    built = SegmentationTask()
+    module = built.build_module(cfg, built.build_data(cfg))
+    assert (module.model.name, module.model.task) == (model, task)
+    assert cfg["monitor"]["metric"] in built.monitored
 
 
 @pytest.mark.parametrize("name", choices("optimizer/schedule"))

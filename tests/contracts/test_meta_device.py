@@ -9,7 +9,9 @@ import torch
 from timm.models._manipulate import reinit_non_persistent_buffers
 from torch import nn
 
+from gcsa.dense import Segmenter
 from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.create import SEGMENTERS
 
 BARE = [
     name
@@ -48,6 +50,23 @@ def test_from_the_meta_device(name: str) -> None:
             buffer.fill_(float("nan"))
     reinit_non_persistent_buffers(model)
     assert torch.equal(model(x), expected)
+
+
+@pytest.mark.parametrize("name", SEGMENTERS)
+def test_segmenters_from_the_meta_device(name: str) -> None:
+    """Made there, as weights are read, or moved there and back: what no state dict holds is filled with the weights."""
+    options: dict[str, Any] = {} if name.startswith("smp") else dict(depths=(1, 1, 1))
+    source = Segmenter(name, rays=8, **options).eval()
+    x = torch.randn(1, 3, source.least, source.least)
+    with torch.device("meta"):
+        made = Segmenter(name, rays=8, **options).eval()
+    assert {tensor.device.type for tensor in (*made.parameters(), *made.buffers())} == {"meta"}
+    for model in (made, copy.deepcopy(source).to("meta")):
+        model.to_empty(device="cpu")
+        for buffer in model.buffers():
+            buffer.fill_(float("nan") if buffer.is_floating_point() else 0)
+        model.load_state_dict(source.state_dict())
+        assert torch.equal(model(x), source(x))
 
 
 def test_a_state_dict_of_garbage_is_refused() -> None:

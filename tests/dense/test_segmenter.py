@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gcsa import checkpoints
+from gcsa.commands.export import open_model
 from gcsa.dense import Segmenter, load_segmenter, segmenter as module
 from gcsa.dense.measure import changes
 from gcsa.groups import group
@@ -69,8 +70,8 @@ def test_images_smaller_than_a_neighbourhood(size: tuple[int, int]) -> None:
 def test_one_place_of_an_odd_size_would_prefer_a_side(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the two places."""
     segmenter, image = untrained(), torch.randn(3, 13, 16, dtype=torch.float64)
-    both = module._places
-    monkeypatch.setattr(module, "_places", lambda *sides: [both(*sides)[place]])
+    both = module.placements
+    monkeypatch.setattr(module, "placements", lambda *sides: [both(*sides)[place]])
     with torch.no_grad():
         assert error(segmenter, image) > 1e-3
         assert error(segmenter, torch.randn(3, 14, 16, dtype=torch.float64)) < 1e-10
@@ -152,14 +153,6 @@ def test_a_picture_of_one_level() -> None:
     assert untrained(in_chans=1).segment(np.full((20, 20, 1), 7, np.uint8)).shape == (20, 20)
 
 
-def test_objects_are_numbered_as_they_are_read() -> None:
-    segmenter = untrained(threshold=0.45)
-    maps = segmenter.maps(torch.randn(3, 48, 48, dtype=torch.float64))
-    found = segmenter.objects(maps)
-    assert len(found) == segmenter.labels(maps).max() > 2
-    assert found.points.tolist() == sorted(found.points.tolist())
-
-
 def as_checkpoint(made: Segmenter, path: Path, **changed: Any) -> Path:
     """The .ckpt that train.py writes of a segmenter."""
     tensors = {f"model.{name}": tensor for name, tensor in made.state_dict().items()}
@@ -224,12 +217,16 @@ def test_weights_of_something_else(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"{source} segments no images: name the weights of a gcsa_unet"):
             load_segmenter(source)
     for source in (folder, as_checkpoint(made, tmp_path / "best.ckpt")):
-        with pytest.raises(ValueError, match=r"segments: give it to segment\.py, or name a classifier of images"):
-            checkpoints.load_classifier(source)
+        for opener in (checkpoints.load_classifier, open_model):
+            with pytest.raises(ValueError, match=r"segments: give it to segment\.py, or name a classifier of images"):
+                opener(str(source))
         with pytest.raises(ValueError, match="segments images: name a recogniser of text lines"):
             load_recognizer(source)
     with pytest.raises(FileNotFoundError, match=r"name a folder of weights as train\.py writes it"):
         load_segmenter(tmp_path / "nothing")
+    (folder / "config.json").write_text('{"characters": "ab", "encoder": "gcsa_unet_tiny", "rays": 8}')
+    with pytest.raises(ValueError, match="unknown model 'gcsa_unet_tiny'"):
+        checkpoints.read(folder)
 
 
 def test_tensors_of_another_network(tmp_path: Path) -> None:

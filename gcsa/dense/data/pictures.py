@@ -74,14 +74,24 @@ def percentiles(picture: Array, low: float = 1.0, high: float = 99.8) -> tuple[f
     the largest.
     """
     values = picture.reshape(-1)
-    ranks = [round(share / 100 * (values.size - 1)) for share in (low, high)]
     if values.dtype.kind == "u":
-        below = np.bincount(values).cumsum()
-        bottom, top = (float(np.searchsorted(below, rank, side="right")) for rank in ranks)
-    else:
-        ordered = np.partition(values, ranks)
-        bottom, top = (float(ordered[rank]) for rank in ranks)
+        return percentile_values(np.bincount(values), low, high)
+    ranks = [round(share / 100 * (values.size - 1)) for share in (low, high)]
+    ordered = np.partition(values, ranks)
+    bottom, top = (float(ordered[rank]) for rank in ranks)
     return (bottom, top) if bottom < top else (float(values.min()), float(values.max()))
+
+
+def percentile_values(counts: Array, low: float, high: float) -> tuple[float, float]:
+    """`percentiles` of whole numbers, from how often each number from 0 on occurs."""
+    below = counts.cumsum()
+    bottom, top = (
+        int(np.searchsorted(below, round(share / 100 * (below[-1] - 1)), side="right")) for share in (low, high)
+    )
+    if bottom == top:
+        there = np.flatnonzero(counts)
+        bottom, top = int(there[0]), int(there[-1])
+    return float(bottom), float(top)
 
 
 def normalize(picture: Array, low: float, high: float) -> Array:

@@ -1,0 +1,1 @@
+"""Dense prediction: speed, large images, and other packages on the same images."""

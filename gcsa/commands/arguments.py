@@ -1,0 +1,40 @@
+"""Kinds of arguments that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import torch
+
+
+def count(most: int) -> Callable[[str], int]:
+    """What turns an argument into a whole number from 1 to `most`."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text[:9]) <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to {most}")
+        return int(text)
+
+    return read
+
+
+def share(text: str) -> float:
+    """An argument as a number between 0 and 1, both left out."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number between 0 and 1")
+    return value
+
+
+def device(name: str) -> torch.device:
+    """The device called `name`. Raises ValueError where it cannot be used here."""
+    try:
+        on_device = torch.zeros(1, device=name)
+        on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do
+        return on_device.device
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"--device {name} cannot be used here: {' '.join(str(error).split())[:100]}") from error

@@ -1,0 +1,163 @@
+"""Large pictures in tiles whose results are those of the whole, up to rounding.
+
+A pixel's outputs depend on what lies within `margin` pixels of it, the receptive field. So each tile is read with that margin
+around it, its outputs are kept without it, and nothing is blended. Objects are found in each tile, but suppressed and drawn
+once, for the whole picture: an object on the border of two tiles is no special case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gcsa.dense.data.pictures import normalize
+from gcsa.dense.segmenter import Segmenter, mirrored, placements
+from gcsa.dense.source import Source
+from gcsa.dense.stars import Labels, Objects, candidates, draw, suppress
+
+TILE = 768
+"""Pixels a side of a tile without its margin: what the outputs of such a tile take is about a gigabyte."""
+WHOLE = 1400**2
+"""Pixels of a picture up to which it is read as one tile."""
+MOST_WHOLE = 4096**2
+"""Pixels of a picture that a network whose attention reaches everywhere can be asked for."""
+
+
+@dataclass(frozen=True)
+class Segmented:
+    """A label map (H, W) and, of instances, its objects: number i of the map is `objects[i - 1]`."""
+
+    labels: Labels
+    objects: Objects | None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rows `top` to `bottom` and columns `left` to `right` of a picture."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+    def grown(self, by: int, shape: tuple[int, int]) -> Tile:
+        """With `by` pixels more on each side, where the picture has them."""
+        bottom, right = min(shape[0], self.bottom + by), min(shape[1], self.right + by)
+        return Tile(max(0, self.top - by), max(0, self.left - by), bottom, right)
+
+
+def tiles(shape: tuple[int, int], side: int) -> list[Tile]:
+    """All of a picture, in tiles of at most `side` pixels."""
+    starts = ((top, left) for top in range(0, shape[0], side) for left in range(0, shape[1], side))
+    return [Tile(top, left, min(shape[0], top + side), min(shape[1], left + side)) for top, left in starts]
+
+
+def tiled(segmenter: Segmenter, shape: tuple[int, int], side: int | None) -> list[Tile]:
+    """The tiles in which a picture is read: one where it is small. Raises ValueError for a large one where attention reaches
+    everywhere, and for a side below 1."""
+    if side is not None and side < 1:
+        raise ValueError(f"a tile of {side} pixels holds nothing: use 1 or more")
+    pixels = shape[0] * shape[1]
+    if segmenter.margin is None:
+        if pixels > MOST_WHOLE:
+            raise ValueError(
+                f"{shape[0]} x {shape[1]} pixels are too many for one pass, and this network cannot be read in tiles, for it sees "
+                "everything: train one with a number in each of its radii, or cut the picture"
+            )
+        return tiles(shape, max(shape))
+    if side is None:
+        side = TILE if pixels > WHOLE else max(shape)
+    return tiles(shape, side)
+
+
+def outputs(segmenter: Segmenter, source: Source, tile: Tile, scale: tuple[float, float]) -> Tensor:
+    """What `segmenter.maps` would give of the whole picture, for the pixels of `tile`: (outputs, h, w)."""
+    places = [placements(side, segmenter.multiple, segmenter.least) for side in source.shape]
+    total: Tensor | None = None
+    for top, bottom in places[0]:
+        for left, right in places[1]:
+            rows = _window(tile.top + top, tile.bottom + top, source.shape[0] + top + bottom, segmenter)
+            columns = _window(tile.left + left, tile.right + left, source.shape[1] + left + right, segmenter)
+            image = _read(
+                segmenter,
+                source,
+                range(rows.start - top, rows.stop - top),
+                range(columns.start - left, columns.stop - left),
+                scale,
+            )
+            out = segmenter(image[None])[0]
+            first, second = tile.top + top - rows.start, tile.left + left - columns.start
+            out = out[:, first : first + tile.bottom - tile.top, second : second + tile.right - tile.left]
+            total = out.clone() if total is None else total.add_(out)
+    assert total is not None
+    return total / (len(places[0]) * len(places[1]))
+
+
+def _window(start: int, stop: int, side: int, segmenter: Segmenter) -> range:
+    """The pixels of a filled up side that outputs from `start` to `stop` need, from and to multiples of the stride."""
+    multiple, margin = segmenter.multiple, segmenter.margin
+    if margin is None:
+        return range(side)
+    first = max(0, start - margin) // multiple * multiple
+    last = min(side, -(-(stop + margin) // multiple) * multiple)
+    return range(max(0, min(first, last - segmenter.least)), min(side, max(last, first + segmenter.least)))
+
+
+def _read(segmenter: Segmenter, source: Source, rows: range, columns: range, scale: tuple[float, float]) -> Tensor:
+    """The normalised pixels (C, rows, columns), by reflection beyond the picture."""
+    inside = [
+        mirrored(torch.arange(part.start, part.stop), side).numpy()
+        for part, side in zip((rows, columns), source.shape, strict=True)
+    ]
+    (top, bottom), (left, right) = ((int(part.min()), int(part.max()) + 1) for part in inside)
+    picture = source.window(top, left, bottom, right)[np.ix_(inside[0] - top, inside[1] - left)]
+    return torch.from_numpy(normalize(picture, *scale)).to(next(segmenter.parameters()))
+
+
+def results(
+    segmenter: Segmenter, source: Source, side: int | None, done: Callable[[float], object]
+) -> Iterator[tuple[Tile, Tile, Tensor]]:
+    """Each tile, the same with a pixel more on each side, and its outputs with that pixel; `done` hears which share is done."""
+    scale = source.percentiles(segmenter.low, segmenter.high)
+    parts = tiled(segmenter, source.shape, side)
+    for part in parts:
+        wider = part.grown(1, source.shape)
+        yield part, wider, outputs(segmenter, source, wider, scale)
+        done(1 / len(parts))
+
+
+@torch.inference_mode()
+def segment(
+    segmenter: Segmenter, source: Source, side: int | None = None, done: Callable[[float], object] = lambda share: None
+) -> Segmented:
+    """The objects or classes of a picture, in tiles of `side` pixels (None: as they are needed); see `tiled` for what is refused.
+
+    Objects are numbered from the highest score; what another one hides wholly is left out.
+    """
+    found: list[Objects] = []
+    labels: Labels = np.zeros(source.shape, np.int32)
+    for tile, wider, maps in results(segmenter, source, side, done):
+        if segmenter.task == "masks":
+            classes = segmenter.labels(maps)
+            inner = classes[
+                tile.top - wider.top : tile.bottom - wider.top, tile.left - wider.left : tile.right - wider.left
+            ]
+            labels[tile.top : tile.bottom, tile.left : tile.right] = inner
+            continue
+        objects = candidates(maps, segmenter.threshold).moved(wider.top, wider.left)
+        rows, columns = objects.points.T
+        here = (rows >= tile.top) & (rows < tile.bottom) & (columns >= tile.left) & (columns < tile.right)
+        found.append(objects[here])
+    if segmenter.task == "masks":
+        return Segmented(labels, None)
+    objects = suppress(Objects.joined(found), segmenter.overlap, source.shape)
+    labels = draw(objects, source.shape)
+    seen = np.bincount(labels.ravel(), minlength=len(objects) + 1)[1:] > 0
+    if not seen.all():
+        objects = objects[seen]
+        labels = draw(objects, source.shape)
+    return Segmented(labels, objects)
