@@ -22,9 +22,9 @@ from skimage.segmentation import mark_boundaries
 
 from benchmarks.learning.queue import ROOT
 from gcsa.checkpoints import read
-from gcsa.dense import load_segmenter
+from gcsa.dense import Segmenter, load_segmenter
 from gcsa.dense.data.datamodule import Nuclei
-from gcsa.dense.measure import InstanceScores, measure_turned
+from gcsa.dense.measure import InstanceScores, changes, measure_turned
 from gcsa.evaluation import save
 from gcsa.evaluation.run import evaluate
 from gcsa.ocr.data.datamodule import LinesDataModule
@@ -109,6 +109,9 @@ def segmenter(name: str) -> None:
         counts.append(alone.counts[0].numpy())
         found.append((float(alone.compute()["ap50"]), example.picture, example.labels, labels))
     worst_objects(sorted(found, key=lambda image: image[0])[:WORST_IMAGES], published(name) / "mistakes.png")
+    grey = [picture for _, picture, _, _ in found if (picture[..., 0] == picture[..., 1]).all()]
+    stained = [picture for _, picture, _, _ in found if (picture[..., 0] != picture[..., 1]).any()]
+    turning(model, [grey[0], stained[0]], published(name) / "turned.png")
     results = {score: float(value) for score, value in scores.compute().items()}
     results["ap50_interval"] = interval(np.stack(counts))
     turned = measure_turned(model, ((image[0], labels[0].numpy()) for image, labels in data.test_dataloader()))
@@ -141,6 +144,25 @@ def worst_objects(images: list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]
         panel.imshow(mark_boundaries(marked, found, color=(1, 0, 1), mode="inner"))
         panel.set_title(f"AP50 {score:.2f}", fontsize=8)
         panel.axis("off")
+    save(figure, file)
+
+
+def turning(model: Segmenter, pictures: list[np.ndarray], file: Path) -> None:
+    """Draws pictures with the borders of their objects, the same turned by 90 degrees, and where the label map of the turned
+    picture, turned back, is another."""
+    figure = Figure(figsize=(7.5, 2.6 * len(pictures)), dpi=120, layout="constrained")
+    for row, picture in zip(figure.subplots(len(pictures), 3, squeeze=False), pictures, strict=True):
+        turned_picture = np.rot90(picture).copy()
+        labels, turned = model.segment(picture), model.segment(turned_picture)
+        for panel, shown, found in ((row[0], picture, labels), (row[1], turned_picture, turned)):
+            scaled = (shown / np.percentile(shown, 99.8)).clip(0, 1)
+            panel.imshow(mark_boundaries(scaled, found, color=(1, 0.9, 0), mode="inner"))
+        pixels, _ = changes(labels, np.rot90(turned, -1))
+        row[2].imshow(labels != np.rot90(turned, -1), cmap="gray", vmin=0, vmax=1)
+        titles = (f"{labels.max()} objects", "the picture turned", f"{pixels} of {labels.size:,} pixels change")
+        for panel, title in zip(row, titles, strict=True):
+            panel.set_title(title, fontsize=9)
+            panel.axis("off")
     save(figure, file)
 
 

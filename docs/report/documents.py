@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 
-from report import cards, dense, equivariance, exports, imagenet, speed, text, training
+from report import cards, dense, equivariance, exports, speed, text, training
 from report.figures import outdated_figures, write_figures
 from report.results import ROOT
 
@@ -46,7 +46,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         exports.fold,
         exports.deployment,
     ),
-    "docs/imagenet.md": (imagenet.imagenet_costs, imagenet.imagenet, imagenet.memory),
+    "docs/imagenet.md": (speed.imagenet_costs, speed.imagenet, speed.memory),
 }
 
 

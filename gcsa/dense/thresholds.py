@@ -18,7 +18,7 @@ SHARES = (0.2, 0.3, 0.4, 0.5)
 @torch.inference_mode()
 def choose_thresholds(segmenter: Segmenter, images: Iterable[tuple[Tensor, Labels]]) -> float:
     """Sets `threshold` and `overlap` of a segmenter of instances to those of the highest mean of the average precisions at
-    `OVERLAPS`, which is returned. images: normalised ones (in_chans, H, W) with their label maps (H, W)."""
+    `OVERLAPS`, which is returned; of settings that are level, to the nearest. images: normalised ones (in_chans, H, W) with their label maps (H, W)."""
     scores = {(threshold, share): InstanceScores() for threshold in THRESHOLDS for share in SHARES}
     for image, labels in images:
         shape = (image.shape[1], image.shape[2])
@@ -30,7 +30,10 @@ def choose_thresholds(segmenter: Segmenter, images: Iterable[tuple[Tensor, Label
         setting: sum(float(value) for name, value in score.compute().items() if name in _names()) / len(OVERLAPS)
         for setting, score in scores.items()
     }
-    best = max(means, key=means.__getitem__)
+    usual = segmenter.threshold, segmenter.overlap
+    best = max(
+        means, key=lambda setting: (means[setting], -sum(abs(a - b) for a, b in zip(setting, usual, strict=True)))
+    )
     segmenter.set_thresholds(*best)
     return means[best]
 

@@ -14,7 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 from gcsa.checkpoints import save_classifier
 from gcsa.data import create_datamodule
 from gcsa.evaluation import count_flops, summarize
-from gcsa.models.create import create_model
+from gcsa.models.create import SEGMENTERS, create_model
 from gcsa.training.adapt import attach
 from gcsa.training.checks import is_number
 from gcsa.training.distributed import log_training_loss, shard
@@ -110,6 +110,8 @@ class Classification:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
         if "upsample" in cfg["model"]:
             raise ValueError(f"model={cfg['model']['name']} reads text lines: choose data=lines")
+        if cfg["model"]["name"] in SEGMENTERS:
+            raise ValueError(f"model={cfg['model']['name']} segments images: choose data=nuclei or data=mask_folder")
         try:
             data = create_datamodule(seed=cfg["seed"], **cfg["data"])
         except TypeError as error:

@@ -57,7 +57,7 @@ def check_devices(accelerator: str, devices: Any) -> None:
 
 def check_average(trainer: Mapping[str, Any], callbacks: Mapping[str, Any]) -> None:
     """Raises ValueError where weights are to be averaged that Lightning shards, or that are float16."""
-    if callbacks.get("ema") is None:
+    if "_target_" not in (callbacks.get("ema") or {}):
         return
     strategy = trainer["strategy"]
     if isinstance(strategy, dict) and "ModelParallel" in strategy.get("_target_", ""):

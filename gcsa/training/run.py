@@ -50,7 +50,8 @@ def checkpoint_activations(model: Any, name: str) -> None:
 def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = None) -> pl.Trainer:
     """The Lightning trainer with its callbacks and loggers, which stops on `signals`; writes nothing yet."""
     loggers = [instantiate(node) for node in cfg.logger.values() if node is not None]
-    callbacks = [instantiate(node) for node in cfg.callbacks.values() if node is not None]
+    # An experiment may set an option of a callback, such as ema.decay, that callbacks=no_ema then leaves out.
+    callbacks = [instantiate(node) for node in cfg.callbacks.values() if node is not None and "_target_" in node]
     callbacks += [StepSeed(cfg.seed), StopOnNaN(cfg.trainer.log_every_n_steps), RunConfig(recorded(cfg))]
     for callback in callbacks:
         if isinstance(callback, LastCheckpoint):

@@ -15,7 +15,6 @@ from gcsa.dense.stars import (
     candidates,
     check_installed,
     draw,
-    in_reading_order,
     numbered,
     star_targets,
     suppress,
@@ -274,13 +273,15 @@ def test_maps_with_a_gradient() -> None:
     assert np.array_equal(found(maps), found(maps.detach()))
 
 
-def test_objects_are_chosen_joined_and_ordered() -> None:
+def test_objects_are_chosen_joined_and_moved() -> None:
     objects = candidates(noisy(1), 0.5)
     again = Objects.joined([objects[::2], objects[1::2]])
     assert len(again) == len(objects)
-    ordered = in_reading_order(again)
-    assert ordered.points.tolist() == sorted(objects.points.tolist())
-    assert np.array_equal(ordered.distances, in_reading_order(objects).distances)
+    one, other = (suppress(given, 0.3, (60, 60)) for given in (objects, again))
+    assert np.array_equal(one.points, other.points)
+    moved = objects.moved(3, -7)
+    assert (moved.points - objects.points == [3, -7]).all()
+    assert np.allclose(moved.outlines() - objects.outlines(), [3, -7])
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,3 +89,10 @@ def test_it_is_the_best_of_all_settings() -> None:
     assert score == pytest.approx(max(scores.values()))
     assert scores[chosen] == pytest.approx(score)
     assert len({round(value, 6) for value in scores.values()}) > 3
+
+
+def test_of_settings_that_are_level_the_nearest() -> None:
+    segmenter = Finds([(30, 30, 8, 0.69)])
+    before = segmenter.threshold, segmenter.overlap
+    assert choose_thresholds(segmenter, [drawn([(30, 30, 8)])]) == 1
+    assert (segmenter.threshold, segmenter.overlap) == before == (0.5, 0.4)

@@ -299,6 +299,7 @@ def reach(network: UNet) -> int:
             1,
         ),
         ("gcsa_tiny", dict(stem_strides=(2, 9), radius=0, kernel_size=1, fields=2, depth=1, heads=1), 2),
+        ("gcsa_tiny", dict(stem_strides=(1, 1, 3, 3), radius=0, kernel_size=1, fields=2, depth=1, heads=1), 9),
         ("gcsa_tiny", dict(stem_strides=(2, 2), radius=0, kernel_size=1, fields=2, depth=1, heads=1), 4),
         ("gcsa_tiny", dict(radius=2, fields=2, depth=1, heads=1), 1),
         ("gcsa_hybrid_tiny", dict(radius=1, fields=2, conv_depth=1, heads=1), 2),

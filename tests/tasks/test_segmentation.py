@@ -23,7 +23,7 @@ NETWORK = (
 )
 RUN = (
     *("data.crop=32", "data.context=8", "data.batch_size=4", "data.crops_per_image=8", "optimizer.lr=0.015"),
-    *("trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1", "logger=none", "callbacks.ema=null", "threads=1"),
+    *("trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1", "logger=none", "callbacks=no_ema", "threads=1"),
 )
 INSTANCES = ("experiment=nuclei", "data=mask_folder", *NETWORK, *RUN)
 MASKS = ("experiment=nuclei_masks", "data=mask_folder", *NETWORK, *RUN)
@@ -218,3 +218,10 @@ def test_null_keeps_the_defaults(discs: Path, tmp_path: Path) -> None:
     labels = np.zeros((data.crop, data.crop), np.int32)
     assert data.targets is not None
     assert data.targets(labels).shape == (33, data.crop, data.crop)
+
+
+def test_another_task_says_which_data_a_segmenter_takes(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match="model=gcsa_unet_tiny segments images: choose data=nuclei or data=mask_folder"
+    ):
+        train(composed(tmp_path, "model=gcsa_unet_tiny", "data=digits"), tmp_path)

@@ -1,0 +1,105 @@
+"""A large picture through segment.py's tiles: minutes, peak memory, and the same objects as of its parts.
+
+`python -m benchmarks.dense.mosaic gcsa_unet_tiny.nuclei --side 8192`. The picture is a mosaic of real nuclei images of 256 x 256,
+turned and mirrored in every way, so that nothing in it repeats with the tiles; it is written as a TIFF file in tiles of 256
+pixels. Memory is the growth of the process beyond what it holds once the weights are loaded, in a process of its own. Around
+eight crossings of tiles, the label map is compared with one of a window of that place alone, with the margin around it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+import torch
+
+from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
+from gcsa.data.files import data_root
+from gcsa.dense import load_segmenter
+from gcsa.dense.data.pictures import read_picture
+from gcsa.dense.measure import changes
+from gcsa.dense.source import open_source
+from gcsa.dense.tiles import TILE, segment
+from gcsa.export import fold
+
+PART = 256
+
+
+def mosaic(side: int, file: Path) -> None:
+    """Writes the picture."""
+    parts = [read_picture(path, 3) for path in sorted((data_root(None) / "nuclei/test/images").glob("*.png"))]
+    parts = [part for part in parts if part.shape[:2] == (PART, PART)]
+    chosen = np.random.default_rng(0)
+    picture = np.empty((side, side, 3), np.uint8)
+    for top in range(0, side, PART):
+        for left in range(0, side, PART):
+            part = np.rot90(parts[chosen.integers(len(parts))], chosen.integers(4))
+            picture[top : top + PART, left : left + PART] = part[:, :: chosen.choice([-1, 1])]
+    tifffile.imwrite(file, picture, tile=(PART, PART), photometric="rgb")
+
+
+def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str, Any]:
+    """Segments the picture once. Run it by `alone`."""
+    torch.set_num_threads(threads)
+    segmenter = fold(load_segmenter(weights))
+    segmenter.segment(np.zeros((PART, PART, 3), np.uint8))  # what is loaded with the first image
+    before, (began, others) = resident_peak(), clock()
+    with open_source(file, segmenter.in_chans, in_memory) as source:
+        result = segment(segmenter, source)
+    now, after = clock()
+    return {
+        "seconds": now - began,
+        "others": after - others,
+        "megabytes": resident_peak() - before,
+        "objects": int(result.labels.max()),
+        "differences": differences(segmenter, file, result.labels),
+    }
+
+
+def differences(segmenter: Any, file: Path, labels: np.ndarray) -> list[tuple[int, int]]:
+    """Pixels and objects that differ around crossings of tiles, from windows of twice the tile's side that have no border there."""
+    found = []
+    with open_source(file, segmenter.in_chans) as source, torch.inference_mode():
+        scale = source.percentiles(segmenter.low, segmenter.high)
+        corners = range(TILE, min(source.shape) - TILE // 2, TILE)
+        for corner in list(corners)[:8]:
+            found.append(around(segmenter, source, labels, corner, scale))
+    return found
+
+
+def around(segmenter: Any, source: Any, labels: np.ndarray, corner: int, scale: tuple[float, float]) -> tuple[int, int]:
+    """What differs within 64 pixels of the crossing at (corner, corner)."""
+    from gcsa.dense.stars import candidates, draw, suppress
+    from gcsa.dense.tiles import Tile, outputs
+
+    reach = 256
+    tile = Tile(corner - reach, corner - reach, corner + reach, corner + reach)
+    maps = outputs(segmenter, source, tile, scale)
+    objects = suppress(candidates(maps, segmenter.threshold), segmenter.overlap, (2 * reach, 2 * reach))
+    drawn = draw(objects, (2 * reach, 2 * reach))
+    inner = slice(reach - 64, reach + 64)
+    return changes(labels[corner - 64 : corner + 64, corner - 64 : corner + 64], drawn[inner, inner])
+
+
+def main() -> None:
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("weights")
+        parser.add_argument("--side", type=int, default=8192)
+
+    args = arguments(__doc__, add)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "mosaic.tif"
+        mosaic(args.side, file)
+        begun = time.monotonic()
+        found = alone(one_pass, args.weights, file, args.threads, 1)
+    timed.append((time.monotonic() - begun, found.pop("others")))
+    save(f"mosaic_{args.side}", {"weights": args.weights, "side": args.side, "tile": TILE, **found})
+
+
+if __name__ == "__main__":
+    main()
