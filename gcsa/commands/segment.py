@@ -101,9 +101,8 @@ def _check_folder(name: str) -> Path:
 def _segmenter(args: argparse.Namespace) -> Segmenter:
     chosen = device(args.device)
     segmenter = load_segmenter(args.model)
-    if segmenter.task == "instances":
-        check_installed()
-    elif args.threshold is not None or args.overlap is not None:
+    check_installed()
+    if segmenter.task == "masks" and (args.threshold is not None or args.overlap is not None):
         raise ValueError(
             f"--threshold and --overlap are of objects, and {args.model} tells classes of pixels: leave them out"
         )

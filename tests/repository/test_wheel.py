@@ -95,6 +95,14 @@ def test_transcribe_reads_by_published_weights(installed: Path, tmp_path: Path) 
         assert done.stdout == expected[names[-1]][file]["text"] + "\n"
 
 
+def test_segment_names_the_extra_that_it_needs(installed: Path, tmp_path: Path) -> None:
+    done = start(
+        [installed / "gcsa-segment", "gcsa_unet_tiny.nuclei", IMAGES / "tissue.png", "--output", "out"], tmp_path
+    )
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    assert done.stderr.endswith("which is not installed: pip install gcsa[dense]\n")
+
+
 def test_evaluate_and_export_published_weights(installed: Path, tmp_path: Path) -> None:
     done = start(
         [installed / "gcsa-evaluate", "model=gcsa_tiny.rotmnist", "limit=20", "curve_images=2", "output_dir=out"],
