@@ -25,8 +25,10 @@ from gcsa.checkpoints import read
 from gcsa.dense import Segmenter, load_segmenter
 from gcsa.dense.data.datamodule import Nuclei
 from gcsa.dense.measure import InstanceScores, changes, measure_turned
+from gcsa.dense.pose import turned
 from gcsa.evaluation import save
 from gcsa.evaluation.run import evaluate
+from gcsa.groups import group
 from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.measure import measure
@@ -114,18 +116,35 @@ def segmenter(name: str) -> None:
     turning(model, [grey[0], stained[0]], published(name) / "turned.png")
     results = {score: float(value) for score, value in scores.compute().items()}
     results["ap50_interval"] = interval(np.stack(counts))
-    turned = measure_turned(model, ((image[0], labels[0].numpy()) for image, labels in data.test_dataloader()))
+    measured = measure_turned(model, ((image[0], labels[0].numpy()) for image, labels in data.test_dataloader()))
+    read = as_read(model, [example.picture for example in data.images("test")])
     keep(
         name,
         {
+            "read": read,
             "data": data.name,
             "split": "test",
             "images": len(found),
             "results": results,
-            "turned": turned,
+            "turned": measured,
             "commit": commit,
         },
     )
+
+
+def as_read(model: Segmenter, pictures: list[np.ndarray]) -> dict[str, int]:
+    """Pixels and objects that change where pictures are turned and mirrored before segment.py reads them."""
+    poses, total = group("d4"), dict.fromkeys(("pixels", "objects", "of_pixels", "of_objects"), 0)
+    for picture in pictures:
+        upright = model.segment(picture)
+        for g in poses.exact_elements[1:]:
+            back = turned(model.segment(turned(picture, poses, g)), poses, int(poses.inverse[g]))
+            pixels, objects = changes(upright, back)
+            total["pixels"] += pixels
+            total["objects"] += objects
+            total["of_pixels"] += upright.size
+            total["of_objects"] += int(upright.max() + back.max())
+    return total
 
 
 def interval(counts: np.ndarray) -> list[float]:

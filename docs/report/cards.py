@@ -126,15 +126,18 @@ def of_recogniser(found: dict[str, Any]) -> dict[str, str]:
 
 
 def of_segmenter(found: dict[str, Any]) -> dict[str, str]:
-    results, turned = found["results"], found["turned"]
+    results, turned, read = found["results"], found["turned"], found["read"]
     return {
         f"average precision at IoU 0.5, {found['images']} images": percent(results["ap50"])
         + between(results["ap50_interval"]),
         "average precision at IoU 0.7 and 0.9": f"{percent(results['ap70'])}, {percent(results['ap90'])}",
         "panoptic quality": percent(results["pq"]),
         "average precision at IoU 0.5, turned and mirrored": percent(turned["ap50"]),
-        "pixels that change when turned and mirrored": f"{turned['pixels']:,} of {turned['of_pixels']:,}",
-        "objects that change": f"{turned['objects']:,} of {turned['of_objects']:,}",
+        **{
+            f"{kind} that change when images are turned and mirrored": f"{read[kind]:,} of {read[f'of_{kind}']:,}"
+            for kind in ("pixels", "objects")
+        },
+        "pixels that change without a pose to read in, by the rounding of float32": f"{turned['pixels']:,}",
     }
 
 

@@ -146,10 +146,13 @@ class Segmenter(nn.Module):
         found = suppress(candidates(maps, self.threshold), self.overlap, (maps.shape[1], maps.shape[2]))
         return draw(found, (maps.shape[1], maps.shape[2]))
 
-    @torch.inference_mode()
     def segment(self, picture: NDArray[Any]) -> Labels:
-        """The label map (H, W) of a picture (H, W, in_chans) as `read_picture` gives it."""
-        return self.labels(self.maps(self.tensor(picture)))
+        """The label map (H, W) of a picture (H, W, in_chans) as `read_picture` gives it: `gcsa.dense.tiles.segment`, which
+        reads it in its `reading_pose`, so that turned pictures have exactly turned label maps."""
+        from gcsa.dense.source import InMemory  # these are made of this class
+        from gcsa.dense.tiles import segment
+
+        return segment(self, InMemory(picture)).labels
 
 
 def placements(side: int, multiple: int, least: int) -> list[tuple[int, int]]:

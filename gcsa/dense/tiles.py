@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gcsa.dense.data.pictures import normalize
+from gcsa.dense.pose import Turned, objects_after, reading_pose, turned
 from gcsa.dense.segmenter import Segmenter, mirrored, placements
 from gcsa.dense.source import Source
 from gcsa.dense.stars import Labels, Objects, candidates, draw, suppress
@@ -136,8 +137,18 @@ def segment(
 ) -> Segmented:
     """The objects or classes of a picture, in tiles of `side` pixels (None: as they are needed); see `tiled` for what is refused.
 
-    Objects are numbered from the highest score; what another one hides wholly is left out.
+    Objects are numbered from the highest score; what another one hides wholly is left out. The picture is read in its
+    `reading_pose`.
     """
+    group = segmenter.group
+    g = reading_pose(source, group)
+    found = _segment(segmenter, Turned(source, group, g), side, done)
+    back, shape = int(group.inverse[g]), (found.labels.shape[0], found.labels.shape[1])
+    objects = None if found.objects is None else objects_after(found.objects, shape, group, back)
+    return Segmented(np.ascontiguousarray(turned(found.labels, group, back)), objects)
+
+
+def _segment(segmenter: Segmenter, source: Source, side: int | None, done: Callable[[float], object]) -> Segmented:
     found: list[Objects] = []
     labels: Labels = np.zeros(source.shape, np.int32)
     for tile, wider, maps in results(segmenter, source, side, done):
