@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report.results import Run, budget_cells, load_timings, table, thousands
+from report.results import Run, budget_cells, table, thousands
 from report.training import load_seeds
 
 SHARES = {"": "all", "_30": "30 %", "_10": "10 %"}
@@ -42,16 +42,3 @@ def _cells(run: Run) -> list[str]:
         cells += [f"{turned[kind]:,} of {turned[f'of_{kind}']:,}" for kind in ("pixels", "objects")]
     minutes, *rest = budget_cells(run)
     return [*cells, minutes, str(run["machine"]["threads"]), *rest]
-
-
-def dense_images() -> str:
-    """What an image and a training step take, on each machine."""
-    rows = []
-    for machine, content in load_timings("dense_images", str).items():
-        plain = content["image"]["smp_unet_resnet18"]["median_ms"], content["step"]["smp_unet_resnet18"]["median_ms"]
-        for name, about in content["about"].items():
-            times = [content[kind][name]["median_ms"] for kind in ("image", "step")]
-            cells = [f"{time:.0f} ms ({time / of:.2f})" for time, of in zip(times, plain, strict=True)]
-            rows.append([f"`{name}`", machine, thousands(about["parameters"]), f"{about['flops'] / 1e9:.1f}G", *cells])
-    image, step = "an image of 256 x 256, folded (of the plain U-Net's)", "a training step, 4 crops of 128 x 128"
-    return table(["network", "machine", "parameters", "FLOPs", image, step], rows)
