@@ -15,12 +15,17 @@ from torch import Tensor
 
 from gcsa.checkpoints import load_classifier, read
 from gcsa.data import create_datamodule
+from gcsa.dense import load_segmenter
+from gcsa.dense.data.pictures import read_picture
+from gcsa.dense.source import InMemory
+from gcsa.dense.tiles import segment
+from gcsa.models.create import SEGMENTERS
 from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.data.line_image import read_line
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.measure import measure
 from gcsa.ocr.transcribe import find_lines, transcribe
-from gcsa.published import list_published, published
+from gcsa.published import list_published, list_weights, published
 from gcsa.testing import assert_invariant
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +46,7 @@ def test_other_names_are_not_published(name: str) -> None:
 
 
 def test_timm_lists_the_published_models() -> None:
-    models = [name for name in list_published() if (ROOT / "weights" / name / "config.json").is_file()]
+    models = [name for name in list_weights() if name.partition(".")[0] not in SEGMENTERS]
     assert models
     assert models == timm.list_models([f"{name.partition('.')[0]}*" for name in models], pretrained=True)
 
@@ -132,7 +137,19 @@ def test_the_images_of_a_clean_clone(name: str) -> None:
         assert torch.equal(by_timm(images), logits)
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED.keys() - {*CLASSIFIERS}))
+def test_the_objects_of_a_clean_clone() -> None:
+    """Where their centres are, and that they turn with the image."""
+    ((file, expected),) = EXPECTED["gcsa_unet_tiny.nuclei"].items()
+    segmenter, picture = load_segmenter("gcsa_unet_tiny.nuclei"), read_picture(IMAGES / file, 3)
+    found = segment(segmenter, InMemory(picture))
+    assert found.objects is not None
+    assert sorted(found.objects.points.tolist()) == expected["centres"]
+    for k in (1, 2, 3):
+        assert np.array_equal(segmenter.segment(np.rot90(picture, k).copy()), np.rot90(found.labels, k))
+    assert np.array_equal(segmenter.segment(picture[::-1].copy()), found.labels[::-1])
+
+
+@pytest.mark.parametrize("name", sorted(name for name in EXPECTED if name.startswith(BASE)))
 def test_the_lines_of_a_clean_clone(name: str, tmp_path: Path) -> None:
     model = load_recognizer(BASE, None if name == BASE else published(name))
     for file, expected in EXPECTED[name].items():

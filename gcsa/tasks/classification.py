@@ -110,7 +110,7 @@ class Classification:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
         if "upsample" in cfg["model"]:
             raise ValueError(f"model={cfg['model']['name']} reads text lines: choose data=lines")
-        if cfg["model"]["name"] in SEGMENTERS:
+        if cfg["model"].get("name") in SEGMENTERS:
             raise ValueError(f"model={cfg['model']['name']} segments images: choose data=nuclei or data=mask_folder")
         try:
             data = create_datamodule(seed=cfg["seed"], **cfg["data"])

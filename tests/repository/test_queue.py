@@ -15,7 +15,8 @@ from benchmarks.learning import card, final, queue
 from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, work
 from gcsa.adapters import lora_config
 from gcsa.checkpoints import save_classifier
-from gcsa.models.create import create_model
+from gcsa.dense import Segmenter
+from gcsa.models.create import SEGMENTERS, create_model
 from gcsa.ocr.measure import measure
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.training.run import plain
@@ -51,9 +52,11 @@ def test_every_run_of_a_list_has_a_config_and_a_model(name: str, tmp_path: Path)
     assert len({run.result for run in runs}) == len(runs) > 0
     for run in runs:
         config = plain(composed(tmp_path, *run.overrides), "output")
-        assert config["test"] is run.folder.startswith("performers/")  # whose runs are compared as they are
+        # The runs of these are compared as they are.
+        assert config["test"] is run.folder.startswith(("performers/", "learning/nuclei"))
         assert run.folder.endswith(f"/seed{config['seed']}")
-        create_model(**{key: value for key, value in config["model"].items() if value != "auto"})
+        options = {key: value for key, value in config["model"].items() if value not in ("auto", None)}
+        Segmenter(**options) if options["name"] in SEGMENTERS else create_model(**options)
 
 
 def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:

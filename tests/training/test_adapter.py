@@ -202,7 +202,7 @@ def test_running_statistics_belong_to_the_adapter(tmp_path: Path) -> None:
         (dict(base="nowhere.ckpt"), r"there is no checkpoint nowhere\.ckpt"),
         (
             dict(base="local-dir:nowhere"),
-            r"there is no nowhere/config\.json: name a folder of weights.*gcsa_tiny\.rotmnist$",
+            r"there is no nowhere/config\.json: name a folder of weights.*gcsa_tiny\.rotmnist, gcsa_unet_tiny\.nuclei$",
         ),
         (dict(rank=0), r"adapter\.rank must be a whole number above 0, got 0"),
         (dict(rank=5), r"rank 5 is larger than the 4 fields of stages\.0\.attn\.q: use 4 or less"),
