@@ -9,8 +9,11 @@ read; 130, interrupted.
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 import torch
@@ -24,12 +27,15 @@ from gcsa.data.images import SUFFIXES
 from gcsa.dense import Segmenter, load_segmenter
 from gcsa.dense.source import open_source
 from gcsa.dense.stars import check_installed
-from gcsa.dense.tiles import segment
-from gcsa.dense.written import KINDS, write
+from gcsa.dense.tiles import TILE, Segmented, segment
+from gcsa.dense.written import ENDINGS, KINDS, write
 from gcsa.export import fold
+from gcsa.files import check_writable
 from gcsa.program import program
 
-UNREADABLE = (ValueError, OSError, MemoryError)
+UNREADABLE = (ValueError, OSError)
+OUT_OF_MEMORY = "DefaultCPUAllocator"
+"""Is in the RuntimeError of torch."""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -45,17 +51,29 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--output", required=True, metavar="FOLDER", help="where files are written; made if it is not there"
     )
-    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, help="what is written (default: all)")
+    parser.add_argument(
+        "--only", type=_kinds, default=KINDS, metavar="KINDS", help=f"what is written (default {','.join(KINDS)})"
+    )
     parser.add_argument("--threshold", type=share, help="score from which an object counts (default: of the weights)")
     parser.add_argument(
         "--overlap", type=share, help="of two objects, as a share of the smaller (default: of the weights)"
     )
     parser.add_argument(
-        "--tile", type=count(65_536), metavar="PIXELS", help="side of the tiles of large images (default 768)"
+        "--tile",
+        type=count(65_536),
+        metavar="PIXELS",
+        help=f"side of the tiles of large images (default {TILE}): less takes less memory, and longer",
     )
     parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
     return parser.parse_intermixed_args(argv)
+
+
+def _kinds(text: str) -> list[str]:
+    kinds = text.split(",")
+    if not set(kinds) <= set(KINDS):
+        raise argparse.ArgumentTypeError(f"{text} is not some of {','.join(KINDS)}")
+    return kinds
 
 
 def find_images(inputs: Sequence[str]) -> list[Path]:
@@ -90,11 +108,20 @@ def _is_image(path: Path) -> bool:
     return path.is_file() and path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
-def _check_folder(name: str) -> Path:
+def _check_folder(name: str, images: Sequence[Path], kinds: Sequence[str]) -> Path:
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output {name} is a file: name a folder")
+    endings = [ending for kind in kinds for ending in ENDINGS[kind]]
+    given = {str(path.resolve()).casefold() for path in images}  # as some file systems compare names
+    for path in images:
+        for ending in endings:
+            if str((folder / (path.stem + ending)).resolve()).casefold() in given:
+                raise ValueError(
+                    f"{folder / (path.stem + ending)} is one of the images, and would be overwritten: name another --output"
+                )
     folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / (images[0].stem + endings[0]))
     return folder
 
 
@@ -106,6 +133,8 @@ def _segmenter(args: argparse.Namespace) -> Segmenter:
         raise ValueError(
             f"--threshold and --overlap are of objects, and {args.model} tells classes of pixels: leave them out"
         )
+    if segmenter.task == "masks" and set(args.only) == {"geojson"}:
+        raise ValueError(f"--only geojson is of objects, and {args.model} tells classes of pixels: name other kinds")
     threshold = segmenter.threshold if args.threshold is None else args.threshold
     segmenter.set_thresholds(threshold, segmenter.overlap if args.overlap is None else args.overlap)
     return fold(segmenter.to(chosen))
@@ -114,7 +143,8 @@ def _segmenter(args: argparse.Namespace) -> Segmenter:
 def _segmented(segmenter: Segmenter, images: Sequence[Path], folder: Path, args: argparse.Namespace) -> Iterator[str]:
     """Segments all images, and yields a sentence for each that failed. The bar is shown on a terminal alone."""
     console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal or sys.stdout.isatty()) as progress:
+    # Lines for that terminal stand above the bar; rich would send those for a file or a pipe there as well.
+    with Progress(console=console, disable=not console.is_terminal, redirect_stdout=sys.stdout.isatty()) as progress:
         task = progress.add_task("images", total=len(images))
         for number, path in enumerate(images, 1):
             try:
@@ -123,13 +153,30 @@ def _segmented(segmenter: Segmenter, images: Sequence[Path], folder: Path, args:
                     scale = source.percentiles(segmenter.low, segmenter.high)
                     write(result, source, scale, folder / path.stem, args.only)
             except UNREADABLE as error:
-                yield f"{path}: not enough memory" if isinstance(error, MemoryError) else " ".join(str(error).split())
+                message = " ".join(str(error).split())
+                yield message if str(path) in message else f"{path}: {message}"
+            except (MemoryError, RuntimeError) as error:
+                if not isinstance(error, MemoryError | torch.OutOfMemoryError) and OUT_OF_MEMORY not in str(error):
+                    raise
+                yield f"{path}: not enough memory: choose a smaller --tile, or cut the image"
             else:
-                what = (
-                    f"{len(result.objects)} objects" if result.objects is not None else f"{result.labels.max()} classes"
-                )
-                print(f"{path}: {what}", flush=True)
+                _say(f"{path}: {_found(result)}")
             progress.update(task, completed=number)
+
+
+def _found(result: Segmented) -> str:
+    if result.objects is not None:
+        return f"{len(result.objects)} objects"
+    there = [str(number) for number in range(result.labels.max() + 1) if (result.labels == number).any()]
+    return f"classes {', '.join(there)}"
+
+
+def _say(line: str) -> None:
+    """Prints a line, until nobody reads on: the files are written all the same."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -141,7 +188,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             torch.set_num_threads(args.threads)
         images = find_images(args.inputs)
         segmenter = _segmenter(args)
-        folder = _check_folder(args.output)
+        folder = _check_folder(args.output, images, args.only)
+        logging.getLogger("tifffile").setLevel(
+            logging.CRITICAL
+        )  # what it says of a damaged file is one of the sentences
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
         failed = list(_segmented(segmenter, images, folder, args))
         if failed:
             print(f"{len(failed)} of {len(images)} could not be segmented:", *failed, sep="\n  ", file=sys.stderr)

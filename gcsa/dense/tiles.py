@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise, product
 
 import numpy as np
 import torch
@@ -20,8 +21,8 @@ from gcsa.dense.segmenter import Segmenter, mirrored, placements
 from gcsa.dense.source import Source
 from gcsa.dense.stars import Labels, Objects, candidates, draw, suppress
 
-TILE = 768
-"""Pixels a side of a tile without its margin: what the outputs of such a tile take is about a gigabyte."""
+TILE = 640
+"""Pixels a side of a tile without its margin: gcsa_unet_tiny takes 1.1 to 1.5 gigabytes for as many of these as there are."""
 WHOLE = 1400**2
 """Pixels of a picture up to which it is read as one tile."""
 MOST_WHOLE = 4096**2
@@ -51,10 +52,18 @@ class Tile:
         return Tile(max(0, self.top - by), max(0, self.left - by), bottom, right)
 
 
-def tiles(shape: tuple[int, int], side: int) -> list[Tile]:
-    """All of a picture, in tiles of at most `side` pixels."""
-    starts = ((top, left) for top in range(0, shape[0], side) for left in range(0, shape[1], side))
-    return [Tile(top, left, min(shape[0], top + side), min(shape[1], left + side)) for top, left in starts]
+def tiles(shape: tuple[int, int], side: int, margin: int = 0) -> list[Tile]:
+    """All of a picture, in tiles of at most `side` pixels, and `margin` more where they end with the picture, beyond which
+    nothing has to be read."""
+    rows, columns = (_cuts(length, side, margin) for length in shape)
+    return [Tile(top, left, bottom, right) for top, bottom in pairwise(rows) for left, right in pairwise(columns)]
+
+
+def _cuts(length: int, side: int, margin: int) -> list[int]:
+    """Where a length is cut into equal parts, and both its ends."""
+    inner = max(1, length - 2 * margin)
+    step = -(-inner // -(-inner // side))
+    return [0, *range(margin + step, margin + inner, step), length]
 
 
 def tiled(segmenter: Segmenter, shape: tuple[int, int], side: int | None) -> list[Tile]:
@@ -72,40 +81,53 @@ def tiled(segmenter: Segmenter, shape: tuple[int, int], side: int | None) -> lis
         return tiles(shape, max(shape))
     if side is None:
         side = TILE if pixels > WHOLE else max(shape)
-    return tiles(shape, side)
+    return tiles(shape, side, segmenter.margin)
 
 
-def outputs(segmenter: Segmenter, source: Source, tile: Tile, scale: tuple[float, float]) -> Tensor:
-    """What `segmenter.maps` would give of the whole picture, for the pixels of `tile`: (outputs, h, w)."""
-    places = [placements(side, segmenter.multiple, segmenter.least) for side in source.shape]
+def outputs(
+    segmenter: Segmenter, source: Source, tile: Tile, scale: tuple[float, float], least: tuple[int, int] = (0, 0)
+) -> Tensor:
+    """What `segmenter.maps` would give of the whole picture, for the pixels of `tile`: (outputs, h, w).
+
+    least: rows and columns that the network reads at least, where there are as many.
+    """
+    windows = _windows(segmenter, source.shape, tile, least)
     total: Tensor | None = None
-    for top, bottom in places[0]:
-        for left, right in places[1]:
-            rows = _window(tile.top + top, tile.bottom + top, source.shape[0] + top + bottom, segmenter)
-            columns = _window(tile.left + left, tile.right + left, source.shape[1] + left + right, segmenter)
-            image = _read(
-                segmenter,
-                source,
-                range(rows.start - top, rows.stop - top),
-                range(columns.start - left, columns.stop - left),
-                scale,
-            )
-            out = segmenter(image[None])[0]
-            first, second = tile.top + top - rows.start, tile.left + left - columns.start
-            out = out[:, first : first + tile.bottom - tile.top, second : second + tile.right - tile.left]
-            total = out.clone() if total is None else total.add_(out)
+    for rows, columns in windows:
+        out = segmenter(_read(segmenter, source, rows, columns, scale)[None])[0]
+        first, second = tile.top - rows.start, tile.left - columns.start
+        out = out[:, first : first + tile.bottom - tile.top, second : second + tile.right - tile.left]
+        total = out.clone() if total is None else total.add_(out)
     assert total is not None
-    return total / (len(places[0]) * len(places[1]))
+    return total.div_(len(windows))
 
 
-def _window(start: int, stop: int, side: int, segmenter: Segmenter) -> range:
-    """The pixels of a filled up side that outputs from `start` to `stop` need, from and to multiples of the stride."""
+def _windows(
+    segmenter: Segmenter, shape: tuple[int, int], tile: Tile, least: tuple[int, int] = (0, 0)
+) -> list[tuple[range, range]]:
+    """The rows and columns, counted as the picture's, that the outputs of `tile` need: for each way of filling up the picture."""
+    ends = (tile.top, tile.bottom), (tile.left, tile.right)
+    rows, columns = (
+        [
+            _window(start, stop, before, before + side + behind, segmenter, fewest)
+            for before, behind in placements(side, segmenter.multiple, segmenter.least)
+        ]
+        for (start, stop), side, fewest in zip(ends, shape, least, strict=True)
+    )
+    return list(product(rows, columns))
+
+
+def _window(start: int, stop: int, before: int, side: int, segmenter: Segmenter, fewest: int) -> range:
+    """What the outputs from `start` to `stop` need of a length, which is filled up to `side` pixels, `before` of them in front
+    of it: from and to multiples of the stride."""
     multiple, margin = segmenter.multiple, segmenter.margin
     if margin is None:
-        return range(side)
-    first = max(0, start - margin) // multiple * multiple
-    last = min(side, -(-(stop + margin) // multiple) * multiple)
-    return range(max(0, min(first, last - segmenter.least)), min(side, max(last, first + segmenter.least)))
+        return range(-before, side - before)
+    first = max(0, start + before - margin) // multiple * multiple
+    last = min(side, -(-(stop + before + margin) // multiple) * multiple)
+    length = min(side, max(last - first, fewest, segmenter.least))
+    first = min(first, side - length) - before
+    return range(first, first + length)
 
 
 def _read(segmenter: Segmenter, source: Source, rows: range, columns: range, scale: tuple[float, float]) -> Tensor:
@@ -122,12 +144,16 @@ def _read(segmenter: Segmenter, source: Source, rows: range, columns: range, sca
 def results(
     segmenter: Segmenter, source: Source, side: int | None, done: Callable[[float], object]
 ) -> Iterator[tuple[Tile, Tile, Tensor]]:
-    """Each tile, the same with a pixel more on each side, and its outputs with that pixel; `done` hears which share is done."""
+    """Each tile, the same with a pixel more on each side, and its outputs with that pixel; `done` hears which share is done.
+
+    The network reads windows of one size: each takes the memory of the one before, where others would leave gaps in it.
+    """
     scale = source.percentiles(segmenter.low, segmenter.high)
-    parts = tiled(segmenter, source.shape, side)
-    for part in parts:
-        wider = part.grown(1, source.shape)
-        yield part, wider, outputs(segmenter, source, wider, scale)
+    parts = [(tile, tile.grown(1, source.shape)) for tile in tiled(segmenter, source.shape, side)]
+    windows = [window for _, wider in parts for window in _windows(segmenter, source.shape, wider)]
+    least = max(len(rows) for rows, _ in windows), max(len(columns) for _, columns in windows)
+    for tile, wider in parts:
+        yield tile, wider, outputs(segmenter, source, wider, scale, least)
         done(1 / len(parts))
 
 
@@ -167,8 +193,10 @@ def _segment(segmenter: Segmenter, source: Source, side: int | None, done: Calla
         return Segmented(labels, None)
     objects = suppress(Objects.joined(found), segmenter.overlap, source.shape)
     labels = draw(objects, source.shape)
-    seen = np.bincount(labels.ravel(), minlength=len(objects) + 1)[1:] > 0
-    if not seen.all():
-        objects = objects[seen]
+    seen = np.zeros(len(objects) + 1, bool)
+    for row in labels:
+        seen[row] = True
+    if not seen[1:].all():
+        objects = objects[seen[1:]]
         labels = draw(objects, source.shape)
     return Segmented(labels, objects)

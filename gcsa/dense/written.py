@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import tifffile
@@ -18,7 +18,14 @@ from gcsa.dense.stars import Labels
 from gcsa.dense.tiles import Segmented
 from gcsa.files import replacing
 
-KINDS = ("labels", "overlay", "csv", "geojson")
+ENDINGS = {
+    "labels": ("_labels.png", "_labels.tif"),
+    "overlay": ("_overlay.png",),
+    "csv": ("_objects.csv", "_classes.csv"),
+    "geojson": (".geojson",),
+}
+"""How the names of files of each kind can end."""
+KINDS = tuple(ENDINGS)
 MOST_16_BITS = 65_535
 LONGEST_OVERLAY = 4096
 """Pixels of the longer side of an overlay, which shows every k-th pixel of a larger picture."""
@@ -51,8 +58,8 @@ def write(
             csv.writer(file).writerows(rows)
         written.append(_named(stem, name))
     if "geojson" in kinds and result.objects is not None:
-        with replacing(_named(stem, ".geojson")) as part:
-            part.write_text(json.dumps(geojson(result)) + "\n", encoding="utf-8")
+        with replacing(_named(stem, ".geojson")) as part, part.open("w", encoding="utf-8") as file:
+            _geojson(result, file)
         written.append(_named(stem, ".geojson"))
     return written
 
@@ -78,12 +85,11 @@ def overlay(labels: Labels, source: Source, scale: tuple[float, float]) -> NDArr
     height, width = source.shape
     step = -(-max(height, width) // LONGEST_OVERLAY)
     small = np.ascontiguousarray(labels[::step, ::step])
-    rows = [source.window(top, 0, bottom, width)[::step, ::step] for top, bottom in strips(height, step)]
     low, high = scale
-    shown = (np.concatenate(rows).astype(np.float32) - low) / ((high - low) or 1)
-    picture: NDArray[np.uint8] = (255 * shown.clip(0, 1)).astype(np.uint8)
-    if picture.shape[2] == 1:
-        picture = np.repeat(picture, 3, axis=2)
+    picture: NDArray[np.uint8] = np.empty((*small.shape, 3), np.uint8)
+    for top, bottom in strips(height, step):
+        rows = source.window(top, 0, bottom, width)[::step, ::step].astype(np.float32)
+        picture[top // step : -(-bottom // step)] = 255 * ((rows - low) / ((high - low) or 1)).clip(0, 1)
     picture[find_boundaries(small, mode="inner")] = BORDER
     return picture
 
@@ -115,31 +121,54 @@ def object_rows(result: Segmented) -> list[list[Any]]:
 
 def class_rows(labels: Labels) -> list[list[Any]]:
     """A header, and of each class its number, pixels and share."""
-    counts = np.bincount(labels.ravel())
+    length = int(labels.max()) + 1
+    counts = np.zeros(length, np.int64)
+    for top, bottom in strips(len(labels), 1):
+        counts += np.bincount(labels[top:bottom].ravel(), minlength=length)
     rows: list[list[Any]] = [["class", "pixels", "share"]]
     return rows + [[number, int(count), round(float(count / labels.size), 6)] for number, count in enumerate(counts)]
 
 
-def geojson(result: Segmented) -> dict[str, Any]:
-    """The objects as QuPath opens them: detections with closed polygons, x to the right and y downwards in pixels, whose whole
-    numbers are the pixels' corners. What reaches beyond the picture ends at its border."""
-    features = []
-    height, width = result.labels.shape
-    if result.objects is not None:
-        for number, outline in enumerate(result.objects.outlines(), 1):
-            corners = (
-                np.stack([outline[:, 1].clip(-0.5, width - 0.5), outline[:, 0].clip(-0.5, height - 0.5)], -1) + 0.5
-            )
-            ring = [[round(float(x), 2), round(float(y), 2)] for x, y in corners]
-            features.append(
-                {
-                    "type": "Feature",
-                    "geometry": {"type": "Polygon", "coordinates": [[*ring, ring[0]]]},
-                    "properties": {
-                        "objectType": "detection",
-                        "name": str(number),
-                        "measurements": {"score": round(float(result.objects.scores[number - 1]), 4)},
-                    },
-                }
-            )
-    return {"type": "FeatureCollection", "features": features}
+def features(result: Segmented) -> Iterator[dict[str, Any]]:
+    """The objects in GeoJSON as QuPath opens them: detections with closed polygons, x to the right and y downwards in pixels, whose
+    whole numbers are the pixels' corners. What reaches beyond the picture is cut off at its border."""
+    if result.objects is None:
+        return
+    for number, (outline, score) in enumerate(zip(result.objects.outlines(), result.objects.scores, strict=True), 1):
+        ring = [[round(float(x), 3), round(float(y), 3)] for y, x in inside(outline + 0.5, result.labels.shape)]
+        yield {
+            "type": "Feature",
+            "geometry": {"type": "Polygon", "coordinates": [[*ring, ring[0]]]},
+            "properties": {
+                "objectType": "detection",
+                "name": str(number),
+                "measurements": {"score": round(float(score), 4)},
+            },
+        }
+
+
+def inside(corners: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """The part (m, 2) from 0 to `shape` of a polygon (n, 2), which is star-convex about a point in there, and so is the part: all
+    in one piece. One border after the other cuts it (Sutherland and Hodgman 1974)."""
+    for axis, side in enumerate(shape):
+        for sign, border in ((1, 0), (-1, side)):
+            depths = sign * (corners[:, axis] - border)
+            if (depths >= 0).all():
+                continue
+            kept = []
+            for i, depth in enumerate(depths):
+                if (depth < 0) != (depths[i - 1] < 0):
+                    share = depth / (depth - depths[i - 1])
+                    kept.append(corners[i] + share * (corners[i - 1] - corners[i]))
+                if depth >= 0:
+                    kept.append(corners[i])
+            corners = np.stack(kept)
+    return corners.clip(0, shape)
+
+
+def _geojson(result: Segmented, file: TextIO) -> None:
+    """Writes a feature a line: all objects of a large picture as one text would take a multiple of its label map."""
+    file.write('{"type": "FeatureCollection", "features": [')
+    for i, feature in enumerate(features(result)):
+        file.write(f"{',' if i else ''}\n{json.dumps(feature)}")
+    file.write("\n]}\n")

@@ -1,5 +1,9 @@
 """segment.py: files of every image, one sentence for every bad one."""
 
+import csv
+import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,19 +61,39 @@ def test_a_folder(run: Run, weights: Path, images: Path, made: Segmenter, tmp_pa
 
 
 def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
-    options = ("--output", tmp_path / "found", "--only", "csv", "--threshold", 0.99, "--overlap", 0.1)
-    code, out, _ = run("segment", weights, images / "a.png", *options)
+    options = ("--output", tmp_path / "found", "--only", "csv,geojson", "--threshold", 0.99, "--overlap", 0.1)
+    code, out, _ = run("segment", *options, weights, images / "a.png")
     assert (code, out) == (0, f"{images / 'a.png'}: 0 objects\n")
-    assert [path.name for path in (tmp_path / "found").iterdir()] == ["a_objects.csv"]
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.geojson", "a_objects.csv"]
+    assert json.loads((tmp_path / "found/a.geojson").read_text())["features"] == []
+    assert len((tmp_path / "found/a_objects.csv").read_text().splitlines()) == 1
+
+
+def test_a_picture_of_one_pixel(run: Run, weights: Path, tmp_path: Path) -> None:
+    Image.new("L", (1, 1), 7).save(tmp_path / "x.png")
+    code, out, err = run("segment", weights, tmp_path / "x.png", "--output", tmp_path / "found", "--threshold", 0.001)
+    assert (code, err) == (0, "")
+    assert len(list((tmp_path / "found").iterdir())) == 4
+    assert read_labels(tmp_path / "found/x_labels.png").shape == (1, 1)
+    rows = list(csv.DictReader((tmp_path / "found/x_objects.csv").read_text().splitlines()))
+    features = json.loads((tmp_path / "found/x.geojson").read_text())["features"]
+    assert f"{len(rows)} objects" in out
+    assert len(rows) == len(features)
 
 
 def test_classes(run: Run, images: Path, tmp_path: Path) -> None:
-    weights = save_segmenter(Segmenter(task="masks", **SIZES), tmp_path / "classes")
-    assert run("segment", weights, images / "a.png", "--output", tmp_path / "found")[0] == 0
-    assert (tmp_path / "found/a_classes.csv").is_file()
+    weights = save_segmenter(Segmenter(task="masks", num_classes=4, **SIZES), tmp_path / "classes")
+    code, out, _ = run("segment", weights, images / "a.png", "--output", tmp_path / "found")
+    assert code == 0
+    table = list(csv.DictReader((tmp_path / "found/a_classes.csv").read_text().splitlines()))
+    there = ", ".join(row["class"] for row in table if row["pixels"] != "0")
+    assert out == f"{images / 'a.png'}: classes {there}\n"
     code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--threshold", 0.5)
     assert (code, not (tmp_path / "other").exists()) == (2, True)
     assert "--threshold and --overlap are of objects" in err
+    code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--only", "geojson")
+    assert (code, not (tmp_path / "other").exists()) == (2, True)
+    assert "--only geojson is of objects" in err
 
 
 def test_what_cannot_be_read_is_listed_and_the_rest_is_segmented(
@@ -99,6 +123,7 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_segmented(
         (["WEIGHTS", "/dev/null"], "/dev/null is a device or a pipe"),
         (["WEIGHTS", "a.png", "a.tif"], "a.png and a.tif have one name"),
         (["WEIGHTS", "a.png", "--threshold", "1.5"], "1.5 is not a number between 0 and 1"),
+        (["WEIGHTS", "a.png", "--only", "csv,png"], "csv,png is not some of labels,overlay,csv,geojson"),
         (["WEIGHTS", "a.png", "--tile", "0"], "0 is not a whole number from 1 to 65536"),
         (["WEIGHTS", "a.png", "--device", "tpu"], "--device tpu cannot be used here"),
     ],
@@ -123,3 +148,75 @@ def test_the_output_must_be_a_folder(run: Run, weights: Path, images: Path) -> N
     code, _, err = run("segment", weights, images, "--output", images / "notes.txt")
     assert code == 2
     assert "is a file: name a folder" in err
+
+
+def test_the_output_must_take_files(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is tried before anything is read."""
+
+    def refused(*args: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("gcsa.files.tempfile.TemporaryDirectory", refused)
+    code, out, err = run("segment", weights, images, "--output", tmp_path)
+    assert (code, out) == (2, "")
+    assert f"the folder {tmp_path} takes no files" in err
+
+
+def test_images_are_not_overwritten(run: Run, weights: Path, images: Path) -> None:
+    """Neither one that is called like an output, nor, with the same folder, the outputs of an earlier run."""
+    assert run("segment", weights, images, "--output", images)[0] == 0
+    before = {path: path.read_bytes() for path in images.iterdir()}
+    code, out, err = run("segment", weights, images, "--output", images / "../images")
+    assert (code, out) == (2, "")
+    assert "is one of the images, and would be overwritten: name another --output" in err
+    assert before == {path: path.read_bytes() for path in images.iterdir()}
+
+
+def test_too_little_memory_is_of_one_image(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allocated(self: Segmenter, x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr(Segmenter, "forward", allocated)
+    code, out, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[1:] == [
+        f"  {images / name}: not enough memory: choose a smaller --tile, or cut the image"
+        for name in ("a.png", "b.tif")
+    ]
+
+
+def test_interrupted(run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gcsa.dense.written.object_rows", interrupted)
+    code, _, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, err) == (130, "error: interrupted\n")
+    assert {path.name for path in (tmp_path / "found").iterdir()} == {"a_labels.png", "a_overlay.png"}
+
+
+def test_lines_go_to_stdout_while_the_bar_is_shown(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # for rich: stderr is a terminal
+    code, out, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert "100%" in err
+    assert "objects" not in err
+
+
+def test_nobody_reads_on(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The images are segmented all the same."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", encoding="utf-8") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        code, _, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, err) == (0, "")
+    assert len(list((tmp_path / "found").iterdir())) == 8

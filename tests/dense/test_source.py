@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tifffile
+from PIL import Image
 
 from gcsa.data.images import Array
+from gcsa.dense.data.pictures import percentiles
 from gcsa.dense.source import InMemory, TiffFile, open_source
 
 WINDOWS = ((0, 0, 70, 90), (15, 17, 16, 18), (16, 16, 32, 48), (60, 80, 70, 90), (5, 0, 69, 90))
@@ -33,6 +35,8 @@ def written(path: Path, values: Array, **options: Any) -> Path:
         {"tile": (16, 32)},
         {"tile": (32, 16), "compression": "zlib"},
         {"compression": "zlib", "predictor": 2},
+        {"byteorder": ">"},
+        {"byteorder": ">", "bigtiff": True, "tile": (16, 16)},
     ],
     ids=str,
 )
@@ -91,6 +95,73 @@ def test_refused(values: Array, options: dict[str, Any], channels: int, sentence
     with pytest.raises(ValueError, match=sentence) as error, open_source(path, channels, in_memory=1):
         pass
     assert str(path) in str(error.value)
+
+
+def test_what_is_not_compressed_is_read_by_the_pixel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large the strip is in which it lies: many programs write one."""
+    path = written(tmp_path / "x.tif", picture(3), photometric="rgb")
+    with open_source(path, 3, in_memory=1) as source:
+        assert isinstance(source, TiffFile)
+        assert source.size == (70, 90)
+        sizes, read = [], tifffile.FileHandle.read
+        monkeypatch.setattr(tifffile.FileHandle, "read", lambda handle, size: sizes.append(size) or read(handle, size))
+        source.window(5, 7, 9, 17)
+    assert sizes == [30] * 4
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_percentiles_are_counted_in_parts(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gcsa.dense.source.COUNTED", 1000)
+    values = picture(3, dtype)
+    for shares in ((1.0, 99.8), (0.0, 100.0), (50.0, 50.1)):
+        assert InMemory(values).percentiles(*shares) == percentiles(values, *shares)
+    fractions = values / np.float32(7)
+    assert InMemory(fractions).percentiles(1.0, 99.8) == percentiles(fractions)
+
+
+def test_large_parts_that_are_compressed_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gcsa.dense.source.MOST_AT_ONCE", 70 * 90 - 1)
+    path = written(tmp_path / "x.tif", picture(3), photometric="rgb", compression="zlib", rowsperstrip=70)
+    with pytest.raises(ValueError, match=r"x.tif is compressed in parts of 70 x 90 pixels"), open_source(path, 3, 1):
+        pass
+
+
+def test_a_compression_that_needs_a_package(tmp_path: Path) -> None:
+    Image.fromarray(picture(3)).save(tmp_path / "x.tif", compression="tiff_lzw")
+    with open_source(tmp_path / "x.tif", 3) as source:
+        assert np.array_equal(source.window(0, 0, 70, 90), picture(3))
+    try:
+        import imagecodecs  # noqa: F401
+    except ImportError:
+        with (
+            pytest.raises(
+                ValueError, match="is compressed by LZW, which only the package imagecodecs reads here: install it"
+            ),
+            open_source(tmp_path / "x.tif", 3, in_memory=1),
+        ):
+            pass
+
+
+def test_an_orientation_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.tif", picture(3), photometric="rgb", extratags=[(274, "H", 1, 6, True)])
+    with pytest.raises(ValueError, match=r"x.tif is stored turned or mirrored"), open_source(path, 3, in_memory=1):
+        pass
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("damage", ["cut off", "overwritten"])
+def test_damaged_pixels_are_a_sentence(compression: str | None, damage: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.tif", picture(3), photometric="rgb", tile=(16, 16), compression=compression)
+    with tifffile.TiffFile(path) as file:
+        offset = file.pages.first.dataoffsets[20]
+    data = path.read_bytes()
+    path.write_bytes(data[: offset + 5] if damage == "cut off" else data[:offset] + 50 * b"\xff" + data[offset + 50 :])
+    with open_source(path, 3, in_memory=1) as source:
+        if compression is None and damage == "overwritten":  # which are pixels like others
+            source.window(0, 0, 70, 90)
+            return
+        with pytest.raises(ValueError, match=r"x.tif cannot be read as an image \(.*\): remove or replace it"):
+            source.window(0, 0, 70, 90)
 
 
 def test_channels_in_planes_are_refused(tmp_path: Path) -> None:
