@@ -20,14 +20,18 @@ import torch
 
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
 from gcsa.data.files import data_root
-from gcsa.dense import load_segmenter
+from gcsa.dense import Segmenter, load_segmenter
 from gcsa.dense.data.pictures import read_picture
 from gcsa.dense.measure import changes
-from gcsa.dense.source import open_source
-from gcsa.dense.tiles import TILE, segment
+from gcsa.dense.pose import Turned, moved, reading_pose
+from gcsa.dense.source import Source, open_source
+from gcsa.dense.stars import candidates, draw, suppress
+from gcsa.dense.tiles import TILE, Tile, outputs, segment, tiled
 from gcsa.export import fold
 
 PART = 256
+REACH = 256
+"""Pixels around a crossing that are segmented anew."""
 
 
 def mosaic(side: int, file: Path) -> None:
@@ -61,29 +65,29 @@ def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str
     }
 
 
-def differences(segmenter: Any, file: Path, labels: np.ndarray) -> list[tuple[int, int]]:
-    """Pixels and objects that differ around crossings of tiles, from windows of twice the tile's side that have no border there."""
-    found = []
+def differences(segmenter: Segmenter, file: Path, labels: np.ndarray) -> list[tuple[int, int]]:
+    """Pixels and objects that differ around crossings of tiles, from windows that have no border there."""
     with open_source(file, segmenter.in_chans) as source, torch.inference_mode():
         scale = source.percentiles(segmenter.low, segmenter.high)
-        corners = range(TILE, min(source.shape) - TILE // 2, TILE)
-        for corner in list(corners)[:8]:
-            found.append(around(segmenter, source, labels, corner, scale))
-    return found
+        group = segmenter.group
+        g = reading_pose(source, group)
+        read = Turned(source, group, g)
+        cuts = np.array([(tile.bottom, tile.right) for tile in tiled(segmenter, read.shape, None)], float)
+        places = moved(cuts, read.shape, group, int(group.inverse[g])).round().astype(int)
+        within = ((places >= REACH) & (places <= np.array(source.shape) - REACH)).all(1)
+        return [around(segmenter, source, labels, row, column, scale) for row, column in places[within][:8]]
 
 
-def around(segmenter: Any, source: Any, labels: np.ndarray, corner: int, scale: tuple[float, float]) -> tuple[int, int]:
-    """What differs within 64 pixels of the crossing at (corner, corner)."""
-    from gcsa.dense.stars import candidates, draw, suppress
-    from gcsa.dense.tiles import Tile, outputs
-
-    reach = 256
-    tile = Tile(corner - reach, corner - reach, corner + reach, corner + reach)
+def around(
+    segmenter: Segmenter, source: Source, labels: np.ndarray, row: int, column: int, scale: tuple[float, float]
+) -> tuple[int, int]:
+    """What differs within 64 pixels of the crossing there."""
+    tile = Tile(row - REACH, column - REACH, row + REACH, column + REACH)
     maps = outputs(segmenter, source, tile, scale)
-    objects = suppress(candidates(maps, segmenter.threshold), segmenter.overlap, (2 * reach, 2 * reach))
-    drawn = draw(objects, (2 * reach, 2 * reach))
-    inner = slice(reach - 64, reach + 64)
-    return changes(labels[corner - 64 : corner + 64, corner - 64 : corner + 64], drawn[inner, inner])
+    shape = (2 * REACH, 2 * REACH)
+    drawn = draw(suppress(candidates(maps, segmenter.threshold), segmenter.overlap, shape), shape)
+    inner = slice(REACH - 64, REACH + 64)
+    return changes(labels[row - 64 : row + 64, column - 64 : column + 64], drawn[inner, inner])
 
 
 def main() -> None:
