@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -20,6 +21,7 @@ from gcsa.ocr.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
 from gcsa.ocr.data.charset import Charset, describe, display_order
 from gcsa.ocr.data.line_image import Line, fit_line, read_line
 from gcsa.ocr.data.lines import list_lines
+from gcsa.ocr.data.typeset import list_fonts, set_lines
 
 STRIDE = 4
 """Pixels of width a time step of our recognisers, unless `LinesDataModule.pixels_per_step` says otherwise."""
@@ -50,6 +52,7 @@ class LinesDataModule(pl.LightningDataModule):
         short_first: the first epoch goes from short to long lines.
         any_image: read images that a manifest or an XML page names also where they lie outside of the folder.
         augment: arguments of `gcsa.ocr.data.augment.LineAugment`, for training batches only.
+        fonts: a folder of fonts; each training text is also set once in one of them, see `gcsa.ocr.data.typeset`.
 
     Raises:
         ValueError: a bad argument, at once; lines that cannot be read, in `setup`.
@@ -74,6 +77,7 @@ class LinesDataModule(pl.LightningDataModule):
         short_first: bool = True,
         any_image: bool = False,
         augment: Mapping[str, Any] | None = None,
+        fonts: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         check_whole("height", height, 1, MAX_HEIGHT)
@@ -92,6 +96,7 @@ class LinesDataModule(pl.LightningDataModule):
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
         self.limit_train, self.short_first, self.any_image = limit_train, short_first, any_image
         self.augment = None if augment is None else LineAugment.from_config(augment)
+        self.fonts = [] if fonts is None else list_fonts(expanded(fonts))
         self._given = Charset(charset) if isinstance(charset, str) else charset or Charset("")
         self.pixels_per_step: float = STRIDE
         self._splits: dict[str, LineSet] = {}
@@ -99,12 +104,14 @@ class LinesDataModule(pl.LightningDataModule):
     @cached_property
     def charset(self) -> Charset:
         """What the recogniser must be able to write; reads the training texts, not the images."""
-        return self._given.extended(display_order(line.text) for line in self._train_lines)
+        return self._given.extended(display_order(line.text) for line in (*self._train_lines, *self._set))
 
     def setup(self, stage: str | None = None) -> None:
         """Read what `stage` needs: "fit", "validate", "test", or None for all; once only."""
         if stage in ("fit", "validate", None) and "train" not in self._splits:
-            self._splits["train"] = self._alignable(self._read(self._train_lines, self.augment))
+            images = [*map(self._fitted, self._train_lines), *self._set.values()]
+            lines = [*self._train_lines, *self._set]
+            self._splits["train"] = self._alignable(LineSet(images, lines, self.charset, self.augment))
             self._splits["val"] = self._held_out("val")
         if stage in ("test", None) and "test" not in self._splits:
             self._splits["test"] = self._held_out("test")
@@ -145,6 +152,15 @@ class LinesDataModule(pl.LightningDataModule):
         rows = limited(torch.zeros(len(lines), dtype=torch.long), self.limit_train, self.seed)
         return [lines[row] for row in rows.sort().values.tolist()]
 
+    @cached_property
+    def _set(self) -> dict[Line, Tensor]:
+        """The training texts as they are set in `fonts`, and their images."""
+        texts = [line.text for line in self._train_lines] if self.fonts else []
+        return {
+            Line(Path(f"set line {number}"), text, "train"): self._fitted(image)
+            for number, (text, image) in enumerate(set_lines(texts, self.fonts, self.seed), 1)
+        }
+
     def _list(self, split: str) -> list[Line]:
         if self.script is not None and not self.folder.is_dir():
             there = sorted(path.name for path in self.folder.parent.glob("*") if path.is_dir())
@@ -158,10 +174,7 @@ class LinesDataModule(pl.LightningDataModule):
             raise ValueError(f"{self.folder} holds no lines with text in its {split} split")
         return lines
 
-    def _read(self, lines: list[Line], augment: LineAugment | None = None) -> LineSet:
-        return LineSet([self._image(line) for line in lines], lines, self.charset, augment)
-
-    def _image(self, line: Line) -> Tensor:
+    def _fitted(self, line: Line | Image.Image) -> Tensor:
         ink = fit_line(read_line(line, self.height), self.height, self.step, upright=True)
         return ink.mul(255).round_().to(torch.uint8)
 
@@ -189,7 +202,7 @@ class LinesDataModule(pl.LightningDataModule):
         if unknown := self.charset.unknown(line.text for line in lines):
             counts = ", ".join(f"{describe(character)} {count}x" for character, count in unknown.most_common())
             log.warning("%s: the %s split holds characters outside the charset: %s", self.folder, split, counts)
-        return self._read(lines)
+        return LineSet([self._fitted(line) for line in lines], lines, self.charset)
 
     def _loader(self, split: str, *, shuffle: bool = False) -> BatchLoader[LineBatch]:
         lines = self.lines(split)
