@@ -12,7 +12,7 @@ that `timm.create_model("local-dir:FOLDER", pretrained=True)` opens it too; timm
 from gcsa.checkpoints.adapter import Adapter, read_adapter
 from gcsa.checkpoints.files import read_checkpoint
 from gcsa.checkpoints.filling import fill, load_classifier, load_tensors, make_classifier
-from gcsa.checkpoints.reading import Weights, read
+from gcsa.checkpoints.reading import Weights, read, recognizer_weights
 from gcsa.checkpoints.tensors import check_finite, check_tensors
 from gcsa.checkpoints.writing import annotate, save_classifier, save_recognizer, save_segmenter
 
@@ -29,6 +29,7 @@ __all__ = [
     "read",
     "read_adapter",
     "read_checkpoint",
+    "recognizer_weights",
     "save_classifier",
     "save_recognizer",
     "save_segmenter",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,8 +108,7 @@ def _read_folder(folder: Path, source: str) -> Weights:
     tensors = read_tensors(folder / TENSORS)
     about = {key: config.pop(key) for key in ABOUT if key in config}
     if "characters" in config:
-        characters, architecture = config.pop("characters"), config.pop("encoder", None)
-        return _checked(source, architecture, config, tensors, characters, about=about)
+        return recognizer_weights(source, config, tensors, about)
     options = config.get("model_args", {})
     if not isinstance(options, dict) or not isinstance(config.get("pretrained_cfg", {}), dict):
         raise ValueError(f"{folder / CONFIG} is damaged: model_args and pretrained_cfg must be objects")
@@ -117,6 +116,15 @@ def _read_folder(folder: Path, source: str) -> Weights:
     preprocessing = _checked_preprocessing(folder / CONFIG, {**config.get("pretrained_cfg", {}), **labels})
     options = {"num_classes": config.get("num_classes"), **options}
     return _checked(source, config.get("architecture"), options, tensors, preprocessing=preprocessing, about=about)
+
+
+def recognizer_weights(
+    source: str, config: Mapping[str, Any], tensors: dict[str, Any], about: dict[str, Any] | None = None
+) -> Weights:
+    """Those of a recogniser whose config.json says `config`. Raises ValueError as `read`, naming `source`."""
+    options = dict(config)
+    characters, architecture = options.pop("characters", ""), options.pop("encoder", None)
+    return _checked(source, architecture, options, tensors, characters, about=about)
 
 
 def _checked(

@@ -25,15 +25,15 @@ MAX_DEEP_PIXELS = MAX_PIXELS // 2
 Array = np.ndarray[Any, Any]
 
 
-def read_image(path: str | os.PathLike[str], channels: int) -> Image.Image:
+def read_image(path: str | os.PathLike[str], channels: int, *, upright: bool = True) -> Image.Image:
     """A picture in colour (`channels` 3, mode RGB) or grey (1, mode L), 8 bits, as `decode` defines them.
 
-    It stands as its camera held it (EXIF orientation).
+    It stands as its camera held it (EXIF orientation), or without `upright` as it is stored.
 
     Raises:
         ValueError: naming the file: it cannot be opened or decoded, is of another format or has too many pixels.
     """
-    image = _read(Path(path), upright=True)
+    image = _read(Path(path), upright=upright)
     if image.mode == "F":
         image = Image.fromarray(np.asarray(image).round().astype(np.uint8))
     return image.convert("RGB" if channels == 3 else "L")

@@ -20,11 +20,15 @@ def load_recognizer(source: str | Path, adapter: str | Path | None = None) -> CT
 
 def make_recognizer(weights: Weights) -> CTCRecognizer:
     """The recogniser that `weights`, as read, describe. Raises ValueError for those of a classifier of images."""
-    characters = weights.characters
-    if characters is None:
+    return fill(lambda: empty_recognizer(weights), weights)
+
+
+def empty_recognizer(weights: Weights) -> CTCRecognizer:
+    """As `make_recognizer`, with numbers at random."""
+    if weights.characters is None:
         does = "segments" if weights.kind == "segmenter" else "classifies"
         raise ValueError(f"{weights.source} {does} images: name a recogniser of text lines")
-    return fill(lambda: CTCRecognizer(characters, weights.architecture, **weights.options), weights)
+    return CTCRecognizer(weights.characters, weights.architecture, **weights.options)
 
 
 def _adapted(model: CTCRecognizer, folder: str | Path) -> CTCRecognizer:

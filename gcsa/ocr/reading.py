@@ -7,7 +7,9 @@ after. So the set of readings over all frames does not depend on how the line is
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -16,13 +18,54 @@ from gcsa.groups import Group
 ORIENTATIONS = ("upright", "any")
 
 
+TIE = 1e-4
+"""Confidences that differ by less are equal: a turned image is read with other rounding errors."""
+
+
+class Sign(NamedTuple):
+    """A character as it stands in the line: from `start` to `end`, shares of the line's length, and its probability."""
+
+    character: str
+    start: float
+    end: float
+    confidence: float
+
+
 @dataclass(frozen=True)
 class Reading:
-    """What a line says, how certain that is (0 to 1), and by how many degrees, counter-clockwise, the line is turned."""
+    """What a line says, how certain that is (0 to 1), and by how many degrees, counter-clockwise, the line is turned.
+
+    `signs` are its characters from left to right, where the places are known.
+    """
 
     text: str
     confidence: float
     turn: int = 0
+    signs: tuple[Sign, ...] = ()
+
+
+def most_confident(readings: Mapping[int, Reading]) -> Reading:
+    """Of a line's readings, the most confident; of equal ones the first by text, however the line is turned."""
+    best = max(reading.confidence for reading in readings.values())
+    equal = [reading for reading in readings.values() if reading.confidence > best - TIE]
+    return min(equal, key=lambda reading: reading.text)
+
+
+def turn_of_page(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[float]) -> int:
+    """By how many degrees a page is turned, as the readings of its lines say: each counts with its confidence and its length.
+
+    A line that cannot have been read in a frame, as it is too long that way, says nothing for it. Ties go to the turn
+    that comes first in 0, 180, 90, 270.
+    """
+    votes = {
+        turn: sum(
+            length * readings[turn].confidence
+            for readings, length in zip(lines, lengths, strict=True)
+            if turn in readings
+        )
+        for turn in (0, 180, 90, 270)
+    }
+    return max(votes, key=lambda turn: votes[turn])
 
 
 def check_orientation(orientation: str, group: Group) -> None:

@@ -1,37 +1,30 @@
 """Many line images and pages to text, read in batches of one size.
 
-What is read: images of single lines, PAGE-XML and ALTO files, whose lines are cut from the page in the order of the
-file, and folders of either (where a folder holds pages, its images belong to them).
+What is read: images of single lines, images of pages, on which lines are found first, PAGE-XML and ALTO files, whose lines are
+cut from the page in the order of the file, and folders of these (where a folder holds .xml pages, its images belong to them).
 """
 
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
-from torch import Tensor
-
-from gcsa.data.images import SUFFIXES
-from gcsa.ocr.data.line_image import Line, fit_line, read_line
+from gcsa.data.images import SUFFIXES, image_size
+from gcsa.ocr.data.line_image import Line, read_line
 from gcsa.ocr.data.page_xml import list_pages, read_page
+from gcsa.ocr.read_lines import UNREADABLE, read_lines
 from gcsa.ocr.reading import Reading
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 
 CHUNK = 1024
 """Lines that are sorted into batches of one size, and held in memory, at a time: 20 kB each where they are of print."""
-MOST_WORKERS = 8
-"""Batches that are read at a time on a CPU, each of which takes memory of its own: 16 printed lines some 100 MB."""
+PAGE_SIDE = 400
+PAGE_ASPECT = 4
+"""An image of this many pixels on its short side, whose long side is below so many times that, is a page."""
 ADAPTER = "adapter_config.json"
-UNREADABLE = (ValueError, OSError, MemoryError)
-"""What reading a line or a page raises."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +55,21 @@ class Transcript:
             content |= {"line": source.number, "box": [round(side) for side in (min(xs), min(ys), max(xs), max(ys))]}
         if reading is None:
             return content | {"error": self.error}
-        return content | {"text": reading.text, "confidence": round(reading.confidence, 4), "turn": reading.turn}
+        turn = (source.line.turn if source.line is not None else 0) + reading.turn
+        return content | {"text": reading.text, "confidence": round(reading.confidence, 4), "turn": turn % 360}
 
 
-def find_lines(inputs: Iterable[str | Path], any_image: bool = False) -> list[Source]:
+def find_lines(
+    inputs: Iterable[str | Path],
+    any_image: bool = False,
+    find_on: Callable[[Path], list[Line]] | None = None,
+) -> list[Source]:
     """The lines of files and folders, in their order; those of a folder by name. Reads pages, not line images.
 
-    any_image: of `read_page`. A page that cannot be read is a `Source` with an error. Raises FileNotFoundError for what is not there unless it is
+    any_image: of `read_page`; find_on: finds the lines on the image of a page, which without it is refused. A page that cannot be read is a `Source` with an error. Raises FileNotFoundError for what is not there unless it is
     called like an image or a page, and ValueError for a folder without any.
     """
-    return [source for path in map(Path, inputs) for file in _files(path) for source in _lines(file, any_image)]
+    return [source for path in inputs for file in list_files(path) for source in _lines(file, any_image, find_on)]
 
 
 def transcribe(
@@ -87,8 +85,7 @@ def transcribe(
     orientation, beams: of `CTCRecognizer.read`, whose ValueErrors are raised; batch_size: lines of one size that are
     read together; advance: called with the number of lines that are done.
     """
-    remaining = iter(sources)
-    while chunk := list(islice(remaining, CHUNK)):
+    for chunk in _chunks(sources):
         yield from _transcribe_chunk(model, chunk, orientation, beams, batch_size, advance)
 
 
@@ -99,62 +96,35 @@ def _transcribe_chunk(
     beams: int,
     batch_size: int,
     advance: Callable[[int], object],
-) -> list[Transcript]:
-    device = next(model.parameters()).device
-    transcripts = [Transcript(source, error=source.error) for source in sources]
-    autocast = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)  # of this thread
-
-    def read(batch: list[tuple[int, Tensor]]) -> list[Reading]:
-        images = torch.stack([image for _, image in batch]).to(device).float().div_(255)
-        with torch.autocast(device.type, *autocast):
-            return model.read(images, orientation, beams)
-
-    buckets: dict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
-    for i, source in enumerate(sources):
-        if source.line is None:
-            continue
-        try:
-            image = _image(source.line, model, orientation == "upright")
-        except UNREADABLE as error:  # the other lines are read
-            transcripts[i] = Transcript(source, error=_reason(error, source.file))
+) -> Iterator[Transcript]:
+    found = [(source, source.line) for source in sources if source.line is not None]
+    advance(len(sources) - len(found))
+    inks = [partial(read_line, line, model.height) for _, line in found]
+    pages = [source.file if source.number is not None else None for source, _ in found]
+    read = iter(read_lines(model, inks, pages, orientation, beams, batch_size, advance))
+    for source in sources:
+        reading = source.error if source.line is None else next(read)
+        if isinstance(reading, Reading):
+            yield Transcript(source, reading)
         else:
-            buckets[image.shape].append((i, image))
-    advance(len(sources) - sum(map(len, buckets.values())))
-    batches = [
-        bucket[start : start + batch_size] for bucket in buckets.values() for start in range(0, len(bucket), batch_size)
-    ]
-    with _side_by_side(device, len(batches)) as run:
-        for batch, readings in zip(batches, run(read, batches), strict=True):
-            for (i, _), reading in zip(batch, readings, strict=True):
-                transcripts[i] = Transcript(sources[i], reading)
-            advance(len(batch))
-    return transcripts
+            yield Transcript(source, error=reading if isinstance(reading, str) else _reason(reading, source.file))
 
 
-@contextmanager
-def _side_by_side(device: torch.device, batches: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """`map`, or on a CPU one that reads several batches at a time. A batch of lines is so small that torch's threads mostly
-    wait for one another; where each has a batch of its own, they do not."""
-    threads = torch.get_num_threads()
-    workers = min(threads, MOST_WORKERS, batches)
-    if device.type != "cpu" or workers <= 1:
-        yield map
-        return
-    torch.set_num_threads(-(-threads // workers))
-    try:
-        with ThreadPoolExecutor(workers) as pool:
-            yield pool.map
-    finally:
-        torch.set_num_threads(threads)
+def _chunks(sources: Iterable[Source]) -> Iterator[list[Source]]:
+    """At least `CHUNK` lines each, whole pages."""
+    chunk: list[Source] = []
+    for source in sources:
+        if len(chunk) >= CHUNK and (source.number is None or source.file != chunk[-1].file):
+            yield chunk
+            chunk = []
+        chunk.append(source)
+    if chunk:
+        yield chunk
 
 
-def _image(line: Line, model: CTCRecognizer, upright: bool) -> Tensor:
-    """As the training data has it: uint8 (1, height, W), or (1, W, height) where a turned line stays turned."""
-    ink = fit_line(read_line(line, model.height), model.height, model.stride, upright)
-    return ink.mul(255).round_().to(torch.uint8)
-
-
-def _files(path: Path) -> list[Path]:
+def list_files(path: str | Path) -> list[Path]:
+    """The files to read at `path`: itself, or what a folder holds. Raises as `find_lines`."""
+    path = Path(path)
     if not path.is_dir():
         if not path.exists() and path.suffix.lower() not in (*SUFFIXES, ".xml"):
             raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
@@ -173,13 +143,30 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _lines(file: Path, any_image: bool) -> list[Source]:
-    if file.suffix.lower() != ".xml":
-        return [Source(file, Line(file))]
+def _lines(file: Path, any_image: bool, find_on: Callable[[Path], list[Line]] | None) -> list[Source]:
     try:
-        return [Source(file, line, number) for number, line in enumerate(read_page(file, any_image), 1)]
-    except UNREADABLE as error:  # as for images
+        if file.suffix.lower() == ".xml":
+            lines = read_page(file, any_image)
+        elif not is_page(file):
+            return [Source(file, Line(file))]
+        elif find_on is None:
+            raise ValueError(
+                f"{file} is a page, not a line: finding its lines needs kraken: pip install 'gcsa[kraken]'"
+            )
+        else:
+            lines = find_on(file)
+        return [Source(file, line, number) for number, line in enumerate(lines, 1)]
+    except UNREADABLE as error:  # the other files are read
         return [Source(file, error=_reason(error, file))]
+
+
+def is_page(file: Path) -> bool:
+    """Whether an image is too large both ways to be a line; one that cannot be opened is said to be so when it is read."""
+    try:
+        short, long = sorted(image_size(file))
+    except UNREADABLE:
+        return False
+    return short >= PAGE_SIDE and long < PAGE_ASPECT * short
 
 
 def sentence(error: BaseException) -> str:

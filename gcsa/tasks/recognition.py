@@ -14,7 +14,7 @@ from gcsa.evaluation import count_flops
 from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.measure import measure as measure_reading
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.ocr.recognizers.decoding import ctc_loss, greedy
+from gcsa.ocr.recognizers.decoding import ctc_loss
 from gcsa.training.adapt import attach, check_adapter
 from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
@@ -73,7 +73,7 @@ class Recognizer(pl.LightningModule):
     def evaluate_batch(self, batch: Batch, stage: str) -> None:
         images, targets, lengths, texts = batch
         log_probs = self(images)
-        read = [self.model.text(greedy(line)[0]) for line in log_probs.float().cpu()]
+        read = [self.model.reading(line).text for line in log_probs.float().cpu()]
         for name in ("cer", "wer"):
             metric: Any = self.metrics[f"{stage}/{name}"]
             metric.update(read, texts)

@@ -8,7 +8,7 @@ no pixel is padding. Reading and resizing commute with quarter turns.
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -29,15 +29,21 @@ MIN_CONTRAST = 16
 GROWTH = 1.03
 """Of the series of widths: a line is stretched by at most 1.5 %, or half a step where it is short."""
 
+Points = tuple[tuple[float, float], ...]
+
 
 class Line(NamedTuple):
-    """A line of text: a whole image file, or what lies within `polygon` (pixels x, y) on the image of a page."""
+    """A line of text: a whole image file, or what lies within `polygon` (pixels x, y) on the image of a page.
+
+    turn: degrees, counter-clockwise, by which the page is known to be turned; the line is cut from the page turned back.
+    """
 
     image: Path
     text: str = ""
     split: str = ""
     document: str = ""
-    polygon: tuple[tuple[float, float], ...] | None = None
+    polygon: Points | None = None
+    turn: int = 0
 
     @property
     def name(self) -> str:
@@ -56,24 +62,19 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
     Raises:
         ValueError: an image that cannot be read, is below 4 pixels a side, blank, far too large or far too wide.
     """
-    inside = None
     if isinstance(source, Image.Image):
-        name, levels = "the image", levels_of(source)
-    else:
-        line = source if isinstance(source, Line) else Line(Path(source))
-        name = line.name
-        if line.polygon is None:
-            levels = read_levels(line.image)
-        else:
-            levels, inside = cut(_page(line.image), line.polygon)
-    h, w = levels.shape
-    if min(h, w) < MIN_SIDE:
-        raise ValueError(f"{name} is {w} x {h} pixels: a line needs at least {MIN_SIDE} on either side")
-    if h * w > MAX_PIXELS:
-        raise ValueError(f"{name} is {w} x {h} pixels, above {MAX_PIXELS:,}: cut the lines from the page first")
-    if height is not None:
-        check_width(h, w, height, name)
-    return torch.from_numpy(_ink(levels.astype(np.float32), inside, name))[None]
+        return _ink_of(levels_of(source), None, "the image", height)
+    line = source if isinstance(source, Line) else Line(Path(source))
+    if line.polygon is None:
+        return _ink_of(read_levels(line.image), None, line.name, height)
+    page = page_levels(line.image)
+    polygon = turn_points(line.polygon, -line.turn, page.shape)
+    return _ink_of(*cut(np.rot90(page, -line.turn // 90), polygon), line.name, height)
+
+
+def polygon_ink(page: Array, polygon: Sequence[tuple[float, float]], name: str) -> Tensor:
+    """As `read_line`, of what lies within `polygon` on `page` (H, W); `name` is for messages."""
+    return _ink_of(*cut(page, polygon), name)
 
 
 def cut(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
@@ -85,6 +86,14 @@ def cut(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Arr
     if levels.size:
         ImageDraw.Draw(mask).polygon([(x - left, y - top) for x, y in polygon], fill=1)
     return levels, np.asarray(mask, dtype=bool)
+
+
+def turn_points(points: Iterable[tuple[float, float]], turn: int, shape: tuple[int, ...]) -> Points:
+    """Where `points` (x, y) of an image of `shape` (H, W) lie when it is turned counter-clockwise by `turn` degrees."""
+    h, w = shape
+    for _ in range(turn // 90 % 4):
+        points, h, w = [(y, w - 1 - x) for x, y in points], w, h
+    return tuple(points)
 
 
 def check_width(h: int, w: int, height: int, name: str = "the line") -> None:
@@ -143,7 +152,8 @@ def _widths(step: int) -> tuple[int, ...]:
     return tuple(widths)
 
 
-def _page(path: Path) -> Array:
+def page_levels(path: Path) -> Array:
+    """Grey levels (H, W) of the image of a page, as it is stored."""
     status = path.stat()
     return _page_as_of(path, status.st_mtime_ns, status.st_size)
 
@@ -151,6 +161,17 @@ def _page(path: Path) -> Array:
 @lru_cache(maxsize=1)  # the lines of a page come one after the other
 def _page_as_of(path: Path, modified: int, size: int) -> Array:
     return read_levels(path, upright=False)  # coordinates are those of the stored pixels
+
+
+def _ink_of(levels: Array, inside: Array | None, name: str, height: int | None = None) -> Tensor:
+    h, w = levels.shape
+    if min(h, w) < MIN_SIDE:
+        raise ValueError(f"{name} is {w} x {h} pixels: a line needs at least {MIN_SIDE} on either side")
+    if h * w > MAX_PIXELS:
+        raise ValueError(f"{name} is {w} x {h} pixels, above {MAX_PIXELS:,}: cut the lines from the page first")
+    if height is not None:
+        check_width(h, w, height, name)
+    return torch.from_numpy(_ink(levels.astype(np.float32), inside, name))[None]
 
 
 def _ink(levels: Array, inside: Array | None, name: str) -> Array:

@@ -17,7 +17,7 @@ from xml.etree.ElementTree import Element, ParseError
 from gcsa.data.files import confined, read_bounded
 from gcsa.data.images import SUFFIXES, image_size
 from gcsa.ocr.data.charset import normalize
-from gcsa.ocr.data.line_image import Line
+from gcsa.ocr.data.line_image import Line, Points
 
 NOT_PAGES = ("mets", "metadata")
 """What eScriptorium and Transkribus put beside the pages of an export."""
@@ -32,8 +32,6 @@ MAX_COORDINATE = 10_000_000
 """Of a coordinate, a width and a height: a metre in the finest unit of ALTO, 1/1200 inch, is 47,000."""
 MAX_TEXT = 10_000
 """Characters of a line."""
-
-Points = tuple[tuple[float, float], ...]
 
 
 def list_pages(folder: Path) -> list[Path]:

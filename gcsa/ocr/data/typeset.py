@@ -19,7 +19,7 @@ SUFFIXES = (".ttf", ".otf", ".woff", ".woff2")
 SIZE = 44
 """Pixels of the em: a line is some 50 pixels high, and then fitted to the recogniser's height."""
 RARE_LETTERS = "kwKWxyzjqXYZJQHUGVBF"
-MODERN = str.maketrans({"ſ": "s"})
+MODERN = str.maketrans({"\N{LATIN SMALL LETTER LONG S}": "s"})
 HYPHENS = str.maketrans({"¬": "-"})
 """Transcriptions write a word broken at the end of a line with ¬; print has a hyphen there."""
 

@@ -17,7 +17,7 @@ from gcsa.layers.head import from_nchw
 from gcsa.models.backbone import Backbone
 from gcsa.models.create import check_options, is_whole
 from gcsa.ocr.data.charset import Charset, display_order
-from gcsa.ocr.reading import Reading, frames, in_frame
+from gcsa.ocr.reading import Reading, Sign, frames, in_frame, most_confident
 from gcsa.ocr.recognizers.decoding import beam_search, greedy
 from gcsa.ocr.recognizers.encoder import create_encoder
 
@@ -148,7 +148,6 @@ class CTCRecognizer(nn.Module):
         """What classes from left to right say, in logical order."""
         return display_order(self.charset.decode(classes))
 
-    @torch.no_grad()
     def read(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[Reading]:
         """What lines (B, 1, H, W) of one size say, read in every frame that fits if `orientation` is "any".
 
@@ -157,17 +156,28 @@ class CTCRecognizer(nn.Module):
         Raises ValueError for beams below 1, an unknown orientation, one that the group lacks, and lines of another
         height.
         """
+        return [most_confident(readings) for readings in self.read_frames(images, orientation, beams)]
+
+    @torch.no_grad()
+    def read_frames(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[dict[int, Reading]]:
+        """As `read`, all readings of each line: {degrees that the line is turned by: what it says if it is}."""
         if beams < 1:
             raise ValueError(f"beams must be 1 or more, not {beams}")
         turns = frames(self.group, orientation, images.shape[2], images.shape[3], self.height)
         features = self.features(images)
         read = {turn: self.head(in_frame(features, self.group, g)).float().cpu() for turn, g in turns.items()}
-        return [self._best({turn: scores[i] for turn, scores in read.items()}, beams) for i in range(len(images))]
+        return [
+            {turn: self.reading(scores[i], turn, beams) for turn, scores in read.items()} for i in range(len(images))
+        ]
 
-    def _best(self, read: dict[int, Tensor], beams: int) -> Reading:
-        readings = {turn: greedy(log_probs) for turn, log_probs in read.items()}
-        turn = max(readings, key=lambda turn: readings[turn][1])
-        classes, confidence = readings[turn]
+    def reading(self, log_probs: Tensor, turn: int = 0, beams: int = 1) -> Reading:
+        """What the scores (T, classes) of one line say. With `beams` > 1 the characters have no places."""
+        runs, confidence = greedy(log_probs)
         if beams > 1:
-            classes = beam_search(read[turn], beams)
-        return Reading(self.text(classes), confidence, turn)
+            return Reading(self.text(beam_search(log_probs, beams)), confidence, turn)
+        names = self.charset.characters
+        signs = tuple(
+            Sign(names[run.label - 1], run.start / len(log_probs), run.end / len(log_probs), run.probability)
+            for run in runs
+        )
+        return Reading(self.text(run.label for run in runs), confidence, turn, signs)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,19 +26,35 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:
     return F.ctc_loss(log_probs.transpose(0, 1).float(), targets, times, lengths, BLANK, zero_infinity=True)
 
 
-def greedy(log_probs: Tensor) -> tuple[list[int], float]:
-    """The classes of the best path of (T, classes), and its confidence between 0 and 1.
+class Run(NamedTuple):
+    """A character of the best path: its class, the time steps from `start` to before `end`, and its probability."""
+
+    label: int
+    start: int
+    end: int
+    probability: float
+
+
+def greedy(log_probs: Tensor) -> tuple[list[Run], float]:
+    """The characters of the best path of (T, classes), and its confidence between 0 and 1.
 
     The confidence is the geometric mean of two geometric means of the path's probabilities: over all time steps, and
     over those of characters alone. Blanks are easily certain and must not speak for a line by themselves.
     """
     best, path = log_probs.max(-1)
     emits = path != BLANK
-    starts = emits & (path != F.pad(path[:-1], (1, 0), value=BLANK))
-    classes = path[starts].tolist()
-    if not classes:
+    changes = path != F.pad(path[:-1], (1, 0), value=BLANK)
+    changes[:1] = True
+    bounds = [*changes.nonzero().flatten().tolist(), len(path)]
+    labels, certain = path.tolist(), best.exp().tolist()
+    runs = [
+        Run(labels[start], start, end, max(certain[start:end]))
+        for start, end in pairwise(bounds)
+        if labels[start] != BLANK
+    ]
+    if not runs:
         return [], 0.0
-    return classes, math.exp((float(best.mean()) + float(best[emits].mean())) / 2)
+    return runs, math.exp((float(best.mean()) + float(best[emits].mean())) / 2)
 
 
 def beam_search(log_probs: Tensor, beams: int, classes_a_step: int = 12) -> list[int]:

@@ -43,8 +43,9 @@ def test_beam_search_sums_over_paths_where_greedy_takes_one() -> None:
 
 def test_greedy_merges_repeats_and_drops_blanks() -> None:
     path = torch.tensor([0, 1, 1, 0, 1, 2, 2, 0])
-    classes, confidence = greedy(torch.full((8, 3), 0.05).scatter(1, path[:, None], 0.9).log())
-    assert classes == [1, 1, 2]
+    runs, confidence = greedy(torch.full((8, 3), 0.05).scatter(1, path[:, None], 0.9).log())
+    assert [(run.label, run.start, run.end) for run in runs] == [(1, 1, 3), (1, 4, 5), (2, 5, 7)]
+    assert [run.probability for run in runs] == pytest.approx([0.9] * 3)
     assert confidence == pytest.approx(0.9)
 
 
