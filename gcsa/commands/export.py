@@ -15,11 +15,14 @@ from gcsa.commands.errors import Parser, user_errors
 from gcsa.export.formats import FORMATS, check_file, export
 from gcsa.export.images import read_images
 from gcsa.models.create import create_model
+from gcsa.ocr.kraken_file import write_kraken
 from gcsa.ocr.load import make_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.program import program
 from gcsa.published import published
 
+KRAKEN = "kraken"
+"""A format of another kind: the weights of a recogniser, not folded, for kraken's own command (see `gcsa.ocr.kraken`)."""
 LARGEST = 4096
 """Pixels a side: attention over more positions takes minutes and gigabytes where it was a slip of the keyboard."""
 
@@ -48,7 +51,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(prog=program("export"), description="Writes a model in a format that runs elsewhere.")
     what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
     parser.add_argument("model", help=what)
-    parser.add_argument("--format", choices=list(FORMATS), required=True)
+    parser.add_argument("--format", choices=[*FORMATS, KRAKEN], required=True)
     parser.add_argument("--output", required=True, metavar="FILE")
     parser.add_argument("--group", help='such as "c8", for a name in timm')
     parser.add_argument(
@@ -61,6 +64,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="pictures such as the model is to see: onnx-int8 is calibrated on them, other formats are compared",
     )
     args = parser.parse_args(argv)
+    if args.format == KRAKEN and (args.size or args.any_size or args.images):
+        parser.error("--format kraken takes lines of any width: drop --size, --any-size and --images")
     if args.images is not None and args.model.endswith(".ckpt"):
         parser.error("a .ckpt does not hold how its images are normalised: name the weights folder beside it")
     if args.format == "onnx-int8" and args.images is None:
@@ -81,6 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         file = Path(args.output)
         check_file(file, args.format)
         model = open_model(str(published(args.model) or args.model), args.group)
+        if args.format == KRAKEN:
+            if not isinstance(model, CTCRecognizer):
+                raise ValueError(f"--format kraken is for recognisers of text lines, and {args.model} is none")
+            write_kraken(model, file)
+            print(f"{file} (kraken, {file.stat().st_size / 1e6:.1f} MB): kraken ... ocr -m {file}")
+            return 0
         channels, *size = default_size(model)
         height, width = args.size or size
         torch.manual_seed(0)

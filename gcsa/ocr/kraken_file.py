@@ -17,7 +17,10 @@ PREFIX = "gcsa"
 
 
 def write_kraken(model: CTCRecognizer, file: str | Path) -> None:
-    """Writes `model`, not folded, for `kraken ... ocr -m FILE`; whole or not at all."""
+    """Writes `model`, not folded, for `kraken ... ocr -m FILE`; whole or not at all. Raises ValueError for a name
+    that does not end in .safetensors."""
+    if Path(file).suffix != ".safetensors":
+        raise ValueError(f"kraken tells its files by their names, which must end in .safetensors: {file} does not")
     tensors = {f"{PREFIX}.model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
     config = {"characters": model.charset.characters, **model.options}
     about = {"_tasks": ["recognition"], "_model": PLUGIN, "_kraken_min_version": KRAKEN_VERSION, "config": config}

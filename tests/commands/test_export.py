@@ -1,14 +1,17 @@
 """The command that writes a model in another format."""
 
+import json
 import os
 import stat
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 
+from gcsa.checkpoints import fill, recognizer_weights
 from gcsa.commands.export import main
-from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.load import empty_recognizer, load_recognizer
 
 from ..export.small import recognizer
 
@@ -19,6 +22,28 @@ def test_a_recogniser_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
     x = torch.rand(1, 1, 8, 16)
     assert torch.allclose(torch.load(file, weights_only=False)(x), load_recognizer(folder)(x), atol=1e-5)
     assert "differs from the model by" in capsys.readouterr().out
+
+
+def test_a_recogniser_for_kraken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = recognizer().save_pretrained(tmp_path / "lines"), tmp_path / "m.safetensors"
+    assert main([str(folder), "--format", "kraken", "--output", str(file)]) == 0
+    assert f"ocr -m {file}" in capsys.readouterr().out
+    with safe_open(file, "pt") as stored:
+        (about,) = json.loads(stored.metadata()["kraken_meta"]).values()
+        tensors = {name.removeprefix("gcsa.model."): stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    read = fill(lambda: empty_recognizer(weights), weights := recognizer_weights("file", about["config"], tensors))
+    x = torch.rand(1, 1, 8, 16)
+    assert torch.equal(read(x), load_recognizer(folder)(x))
+    refused = {
+        "is for recognisers of text lines": ["gcsa_tiny", "--output", str(tmp_path / "a.safetensors")],
+        "must end in .safetensors": [str(folder), "--output", str(tmp_path / "a.pt")],
+        "drop --size": [str(folder), "--any-size", "--output", str(tmp_path / "a.safetensors")],
+    }
+    for says, arguments in refused.items():
+        with pytest.raises(SystemExit, match="2"):
+            main([*arguments, "--format", "kraken"])
+        assert says in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["lines", "m.safetensors"]
 
 
 def test_published_weights_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

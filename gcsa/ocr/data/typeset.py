@@ -93,4 +93,5 @@ def _letters(path: Path) -> frozenset[str]:
     """The characters of a font; the space needs no glyph."""
     from fontTools.ttLib import TTFont
 
-    return frozenset(map(chr, TTFont(path, lazy=True).getBestCmap())) | {" "}
+    with TTFont(path, lazy=True) as font:
+        return frozenset(map(chr, font.getBestCmap())) | {" "}

@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,18 @@ from gcsa.ocr.data.batches import LineBatch, WidthSampler, steps_needed
 from gcsa.ocr.data.charset import Charset
 from gcsa.ocr.data.datamodule import LinesDataModule
 
-MILD = {"shear": 4, "scale": 0.1, "shift": 0.05, "stroke": 0.5, "blur": 0.5, "contrast": 0.2, "noise": 0.1}
+MILD = {
+    "shear": 4,
+    "scale": 0.1,
+    "shift": 0.05,
+    "stroke": 0.5,
+    "blur": 0.5,
+    "contrast": 0.2,
+    "noise": 0.1,
+    "bend": 0.05,
+    "fade": 0.3,
+    "bleed": 0.3,
+}
 
 
 def write(folder: Path, splits: str = "train " * 12 + "val val test", text: str = "word {}") -> Path:
@@ -232,6 +244,26 @@ def test_augmentation_is_mild_and_a_function_of_its_generator() -> None:
         assert (difference > 0).all(), f"{option} changes every line"
         assert (difference < 0.1).all(), f"{option} leaves it readable"
         assert len(set(difference.tolist())) == 4, f"{option} differs from line to line"
+
+
+def test_texts_are_also_set_in_fonts(tmp_path: Path) -> None:
+    fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    folder = write(tmp_path / "lines", text="word w\u017fe {}")
+    data = LinesDataModule(path=folder, fonts=fonts, seed=3)
+    data.setup("fit")
+    scans, everything = module(folder), data.lines("train")
+    scans.setup("fit")
+    assert len(everything) == 24
+    for image, scan in zip(everything.images, scans.lines("train").images, strict=False):
+        assert torch.equal(image, scan)
+    texts = [line.text for line in everything.lines[12:]]
+    assert all("\u017f" not in text for text in texts), "today's letters"
+    assert sum(text.endswith(f"wse {number}") for number, text in enumerate(texts)) >= 5
+    again = LinesDataModule(path=folder, fonts=fonts, seed=3)
+    assert again.charset == data.charset, "a resumed run has the same classes"
+    assert len(data.lines("val")) == len(scans.lines("val"))
+    with pytest.raises(ValueError, match="holds no fonts"):
+        LinesDataModule(path=folder, fonts=folder)
 
 
 @pytest.mark.parametrize("script", ["la09_12_caroline_manuscript", "ar20_arabic_print"])
