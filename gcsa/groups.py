@@ -2,7 +2,7 @@
 
 An element is an index 0 <= g < order, in escnn's order: first the N rotations by 2 pi g / N (counter-clockwise,
 y axis upwards), then, for D_N, the same rotations after the mirror (x, y) -> (-x, y). A regular field on a
-feature map of shape (B, H, W, N, C) transforms as [g F](x, h) = F(g^-1 x, g^-1 h).
+feature map of shape (B, H, W, N, C) transforms as `[g F](x, h) = F(g^-1 x, g^-1 h)`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Group:
         return tuple(irreps)
 
     def act_on_grid(self, x: Tensor, g: int, dims: tuple[int, int] = (-2, -1)) -> Tensor:
-        """[g f](x) = f(g^-1 x) on the (row, column) axes `dims` of x, for an exact element g.
+        """`[g f](x) = f(g^-1 x)` on the (row, column) axes `dims` of x, for an exact element g.
 
         Raises ValueError where g does not map the grid onto itself.
         """
@@ -141,7 +141,7 @@ class Group:
         return x.index_select(dim, source)
 
     def act(self, x: Tensor, g: int) -> Tensor:
-        """[g F](x, h) = F(g^-1 x, g^-1 h) on a feature map (B, H, W, N, C), for an exact element g."""
+        """`[g F](x, h) = F(g^-1 x, g^-1 h)` on a feature map (B, H, W, N, C), for an exact element g."""
         return self.act_on_fibre(self.act_on_grid(x, g, (1, 2)), g)
 
     def gspace(self) -> GSpace2D:

@@ -149,14 +149,19 @@ def figures(name: str) -> dict[str, str]:
     return values | {"measured at": f"{found['commit'][:8]}, {machine_title(found['machine'])}"}
 
 
-def published() -> str:
-    """All weights and adapters, each with the first figure of its card."""
+def published(card: str = "weights/{name}/README.md") -> str:
+    """All weights and adapters, each with the first figure of its card, which a link opens."""
     rows = []
     for name, about in CARDS.items():
         what, value = next(iter(figures(name).items()))
         size = sum(file.stat().st_size for file in (ROOT / "weights" / name).glob("*.safetensors"))
-        rows.append([f"[`{name}`](weights/{name}/README.md)", about.does, f"{what}: {value}", f"{size / 1e6:.1f} MB"])
+        rows.append([f"[`{name}`]({card.format(name=name)})", about.does, f"{what}: {value}", f"{size / 1e6:.1f} MB"])
     return table(["weights", "what they do", "test set (95 %)", "size"], rows)
+
+
+def published_pages() -> str:
+    """The same for the site, where each card is a page."""
+    return published("models/{name}.md")
 
 
 def card(name: str) -> str:

@@ -15,8 +15,10 @@ START, END = "<!-- results: {name} -->", "<!-- end -->"
 Part = Callable[[], str]
 
 DOCUMENTS: dict[str, tuple[Part, ...]] = {
-    "README.md": (
-        cards.published,
+    "README.md": (cards.published,),
+    "docs/use.md": (cards.published_pages,),
+    "docs/export.md": (exports.deployment, exports.exports),
+    "docs/measured/learning.md": (
         training.training,
         training.learning,
         training.few_labels,
@@ -25,14 +27,11 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         training.shares,
         training.performers,
         training.shifts,
-        dense.nuclei,
-        text.text,
-        text.adapters,
-        text.adapter_step,
-        text.transcription,
-        text.trocr,
-        equivariance.invariance,
-        equivariance.precision,
+    ),
+    "docs/measured/nuclei.md": (dense.nuclei,),
+    "docs/measured/text.md": (text.text, text.adapters, text.adapter_step, text.transcription, text.trocr),
+    "docs/measured/equivariance.md": (equivariance.invariance, equivariance.precision),
+    "docs/measured/speed.md": (
         speed.models,
         speed.layers,
         speed.tax,
@@ -42,9 +41,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         speed.neighbourhood,
         speed.large_images,
         speed.startup,
-        exports.exports,
         exports.fold,
-        exports.deployment,
     ),
     "docs/imagenet.md": (speed.imagenet_costs, speed.imagenet, speed.memory),
 }
