@@ -53,10 +53,10 @@ def test_the_documents_say_what_the_results_say(copy: Path) -> None:
 
 def test_check_names_an_edited_document(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cell = program("training").systems().splitlines()[2].split(" | ")[4]
-    edit(copy / "README.md", f"| {cell} |", "| 99.99 |")
+    edit(copy / "docs/measured/learning.md", f"| {cell} |", "| 99.99 |")
     assert program("documents").main(["--check"]) == 1
-    assert capsys.readouterr().out == "README.md differs from the results: run python docs/report\n"
-    assert "| 99.99 |" in (copy / "README.md").read_text()
+    assert capsys.readouterr().out == "docs/measured/learning.md differs from the results: run python docs/report\n"
+    assert "| 99.99 |" in (copy / "docs/measured/learning.md").read_text()
 
 
 def test_every_published_folder_has_a_card_that_check_compares(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,7 +80,7 @@ def test_check_names_figures_and_tables_of_changed_results(copy: Path, capsys: p
     path.write_text(json.dumps(results))
     assert program("documents").main(["--check"]) == 1
     names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
-    assert names == ["README.md", "docs/results/shifts_mnist.png"]
+    assert names == ["docs/measured/learning.md", "docs/results/shifts_mnist.png"]
 
 
 def test_writing_repairs_what_check_names(copy: Path) -> None:
@@ -146,8 +146,12 @@ def test_a_paired_test_counts_the_images_that_one_of_two_gets_wrong(copy: Path) 
     assert training.paired(ours, ours) == training.paired({}, ours) == ""
 
 
+def test_the_readme_stays_short(copy: Path) -> None:
+    assert len((copy / "README.md").read_text().splitlines()) <= 160
+
+
 def test_a_missing_marker_is_named(copy: Path) -> None:
-    edit(copy / "README.md", "<!-- results: tax -->", "")
+    edit(copy / "docs/measured/speed.md", "<!-- results: tax -->", "")
     with pytest.raises(ValueError, match="'<!-- results: tax -->' once"):
         program("documents").main(["--check"])
 

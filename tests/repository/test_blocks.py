@@ -1,0 +1,112 @@
+"""Every block of code in the README and on the site runs: Python as it stands, commands with small files in the place of a user's.
+
+Trainings and evaluations are composed, not run: what they do is tested elsewhere, and here it is their options that could go stale.
+"""
+
+import re
+import shlex
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import metadata
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pytest
+import timm
+import torch
+from hydra import compose, initialize_config_dir
+from PIL import Image
+
+from gcsa.commands import export, segment, transcribe
+from gcsa.ocr.data.typeset import set_lines
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+SERIF = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
+STAND_INS = {
+    "path/to/model.safetensors": "weights/gcsa_tiny.rotmnist/model.safetensors",
+    "local-dir:outputs/.../weights": "local-dir:weights/gcsa_tiny.rotmnist",
+    "outputs/.../adapter": "weights/gcsa_ocr_tiny.fr17.de19",
+}
+"""What a page names of a user's, and what is at hand."""
+PAGE_XML = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"><Page imageFilename="line.png">
+<TextRegion><TextLine id="a"><Coords points="0,0 {w},0 {w},{h} 0,{h}"/></TextLine></TextRegion></Page></PcGts>"""
+
+Main = Callable[[list[str]], int]
+COMMANDS: dict[str, Main] = {"segment.py": segment.main, "transcribe.py": transcribe.main, "export.py": export.main}
+
+
+def blocks(page: str, *languages: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name, stand_in in STAND_INS.items():
+        text = text.replace(name, stand_in)
+    return [code for language, code in BLOCK.findall(text) if language in languages]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that holds what the pages name: pictures, lines of print, a page, and the published weights."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights").symlink_to(ROOT / "weights")
+    picture = Image.open(ROOT / "tests/weights/nuclei.png").convert("RGB").crop((0, 0, 96, 96))
+    picture.save("image.tif")
+    Path("images").mkdir()
+    picture.save("images/other.png")
+    lines = [image for _, image in set_lines([f"ligne {i}" for i in range(20)], [SERIF], seed=0)]
+    for folder in ("more_lines", "my_lines"):
+        Path(folder).mkdir()
+        for i, image in enumerate(lines):
+            image.save(f"{folder}/{i:05}.png")
+    lines[0].save("line.png")
+    Path("page.xml").write_text(PAGE_XML.format(w=lines[0].width - 1, h=lines[0].height - 1))
+    return tmp_path
+
+
+@pytest.mark.filterwarnings("ignore")  # of other people's libraries, at their own import
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python", "py")])
+@pytest.mark.usefixtures("desk")
+def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # compiling takes a minute
+    known: dict[str, Any] = {
+        "model": timm.create_model("gcsa_tiny", in_chans=3).eval(),
+        "base_model": timm.create_model("gcsa_tiny", in_chans=3),
+        "images": torch.randn(2, 3, 64, 64),
+    }
+    if page.endswith("export.md"):
+        known["images"] = torch.randn(2, 3, 28, 28)
+    for code in blocks(page, "python", "py"):
+        exec(compile(code, page, "exec"), known)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")])
+@pytest.mark.usefixtures("desk")
+def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str]) -> None:
+    extras = metadata("gcsa").get_all("Provides-Extra") or []
+    ours = (ROOT / ".ci/run").read_text()
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            script = next((word for word in words if word.endswith(".py")), "")
+            arguments = words[words.index(script) + 1 :] if script else []
+            if script in COMMANDS:
+                missing = "page.jpg" in arguments  # which kraken reads: tests/kraken
+                assert missing or COMMANDS[script](arguments) == 0, capfd.readouterr().err
+            elif script in ("train.py", "evaluate.py"):
+                options = [word for word in arguments if not word.startswith(("-", "hydra.")) and "sweep=" not in word]
+                if script == "evaluate.py":  # of which the model is a value, not a choice in conf/
+                    options = [word for word in options if not word.startswith("model=")]
+                if "-m" in arguments:
+                    options = [word.partition(",")[0] for word in options]
+                with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+                    compose(script.removesuffix(".py"), options)
+            elif "pytest" in words:
+                assert "uv run pytest" in ours
+            elif words[:2] == ["pip", "install"]:
+                names = set(re.findall(r"gcsa\[(\w+)\]", line))
+                assert names <= set(extras)
+                assert names or "uv" in words or words[2].startswith(("gcsa", "."))
+            else:
+                raise AssertionError(f"{page}: nothing here runs {line!r}")
