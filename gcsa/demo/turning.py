@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gcsa.checkpoints import load_classifier
+from gcsa.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
 from gcsa.dense import Segmenter, load_segmenter
 from gcsa.dense.source import InMemory
 from gcsa.dense.written import overlay
-from gcsa.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
 from gcsa.ocr.data.line_image import fit_line, read_line
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
