@@ -13,6 +13,7 @@ from torch import nn
 from gcsa.checkpoints import make_classifier, read
 from gcsa.commands.errors import Parser, user_errors
 from gcsa.export.formats import FORMATS, check_file, export
+from gcsa.export.hub import write_hub
 from gcsa.export.images import read_images
 from gcsa.models.create import create_model
 from gcsa.ocr.kraken_file import write_kraken
@@ -23,6 +24,7 @@ from gcsa.published import published
 
 KRAKEN = "kraken"
 """A format of another kind: the weights of a recogniser, not folded, for kraken's own command (see `gcsa.ocr.kraken`)."""
+HUB = "hub"
 LARGEST = 4096
 """Pixels a side: attention over more positions takes minutes and gigabytes where it was a slip of the keyboard."""
 
@@ -51,8 +53,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(prog=program("export"), description="Writes a model in a format that runs elsewhere.")
     what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
     parser.add_argument("model", help=what)
-    parser.add_argument("--format", choices=[*FORMATS, KRAKEN], required=True)
-    parser.add_argument("--output", required=True, metavar="FILE")
+    parser.add_argument("--format", choices=[*FORMATS, HUB, KRAKEN], required=True, help="hub: a folder")
+    parser.add_argument("--output", required=True, metavar="FILE", help="of hub: a new folder")
     parser.add_argument("--group", help='such as "c8", for a name in timm')
     parser.add_argument(
         "--size", type=_side, nargs=2, metavar=("H", "W"), help="of the images; default: the model's own"
@@ -66,6 +68,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.format == KRAKEN and (args.size or args.any_size or args.images):
         parser.error("--format kraken takes lines of any width: drop --size, --any-size and --images")
+    if args.format == HUB and (args.group or args.size or args.any_size or args.images):
+        parser.error("a hub folder holds trained weights as they are: leave out --group, --size, --any-size, --images")
     if args.images is not None and args.model.endswith(".ckpt"):
         parser.error("a .ckpt does not hold how its images are normalised: name the weights folder beside it")
     if args.format == "onnx-int8" and args.images is None:
@@ -83,6 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns 0. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
     args = _arguments(argv)
     with user_errors():
+        if args.format == HUB:
+            folder = write_hub(args.model, args.output)
+            size_mb = sum(part.stat().st_size for part in folder.iterdir()) / 1e6
+            print(f"{folder} (hub, {size_mb:.1f} MB) holds the same weights; its README.md says how they are loaded")
+            return 0
         file = Path(args.output)
         check_file(file, args.format)
         model = open_model(str(published(args.model) or args.model), args.group)

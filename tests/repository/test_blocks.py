@@ -19,6 +19,7 @@ from hydra import compose, initialize_config_dir
 from PIL import Image
 
 from gcsa.commands import export, segment, transcribe
+from gcsa.demo import command as demo
 from gcsa.ocr.data.typeset import set_lines
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +103,9 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
                     options = [word.partition(",")[0] for word in options]
                 with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
                     compose(script.removesuffix(".py"), options)
+            elif script == "demo.py":
+                with pytest.raises(SystemExit, match="0"):
+                    demo.main([*arguments, "--help"])
             elif "pytest" in words:
                 assert "uv run pytest" in ours
             elif words[:2] == ["pip", "install"]:

@@ -1,0 +1,137 @@
+"""Weights as a folder for the Hugging Face hub: tensors, timm's config.json, and a card."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gcsa.checkpoints import (
+    Weights,
+    make_classifier,
+    read,
+    save_classifier,
+    save_recognizer,
+    save_segmenter,
+)
+from gcsa.dense.segmenter import make_segmenter
+from gcsa.files import check_writable
+from gcsa.ocr.load import make_recognizer
+from gcsa.published import ADAPTER_CONFIG, list_weights, published
+
+CARD = "README.md"
+PIPELINES = {"classifier": "image-classification", "recognizer": "image-to-text", "segmenter": "image-segmentation"}
+LOADING = {
+    "classifier": 'import gcsa, timm\n\nmodel = timm.create_model("hf-hub:OWNER/NAME", pretrained=True)',
+    "recognizer": 'from gcsa.ocr.load import load_recognizer\n\nmodel = load_recognizer("hf-hub:OWNER/NAME")',
+    "segmenter": 'from gcsa.dense import load_segmenter\n\nmodel = load_segmenter("hf-hub:OWNER/NAME")',
+}
+FRONT = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
+LICENSE = re.compile(r"^license: (\S+)$", re.MULTILINE)
+
+
+def write_hub(source: str, folder: str | Path) -> Path:
+    """Writes the trained weights in `source` (see `gcsa.checkpoints.read`) into `folder`, which appears whole or not at all.
+
+    A classifier's opens by timm's `local-dir:` and `hf-hub:`; a recogniser's and a segmenter's, which are not in timm, by
+    `load_recognizer` and `load_segmenter`. The card of published weights is theirs with its pictures; of others it tells
+    what their config.json does. Raises ValueError for a folder that is there already, for an adapter, and for a classifier
+    that does not tell how its images are normalised; and what `read` and `check_writable` raise.
+    """
+    folder = Path(folder)
+    if folder.exists() or folder.is_symlink():
+        raise ValueError(f"{folder} is there already: name a folder that is not, or remove it first")
+    check_writable(folder)
+    shipped = published(source)
+    if ((shipped or Path(source.removeprefix("local-dir:"))) / ADAPTER_CONFIG).is_file():
+        raise ValueError(f"{source} is an adapter, which the hub takes as PEFT wrote it: name whole weights")
+    weights = read(source)
+    model = _make(weights)
+    card = (shipped / CARD).read_text(encoding="utf-8") if shipped is not None and source in list_weights() else None
+    terms = LICENSE.search(card) if card is not None else None
+    terms_of_use = terms[1] if terms is not None else weights.about.get("license")
+    with tempfile.TemporaryDirectory(prefix=".gcsa-", dir=folder.resolve().parent) as beside:
+        fresh = _save(model, weights, Path(beside) / folder.name, terms_of_use)
+        (fresh / CARD).write_text(_card(weights, folder.name, card, terms_of_use), encoding="utf-8")
+        for picture in sorted(shipped.glob("*.png")) if card is not None and shipped is not None else ():
+            shutil.copyfile(picture, fresh / picture.name)
+        again = read(fresh)
+        if again.kind != weights.kind or not _same(_make(again).state_dict(), model.state_dict()):
+            raise ValueError(f"{folder} was not written: read back, it is not {source}")
+        os.replace(fresh, folder)
+    return folder
+
+
+def _make(weights: Weights) -> Any:
+    if weights.kind == "segmenter":
+        return make_segmenter(weights)
+    if weights.kind == "recognizer":
+        return make_recognizer(weights)
+    if not {"mean", "std", "input_size"} <= weights.preprocessing.keys():
+        raise ValueError(
+            f"{weights.source} does not hold how its images are normalised: name the weights folder that train.py wrote"
+        )
+    return make_classifier(weights)
+
+
+def _save(model: Any, weights: Weights, folder: Path, terms: Any) -> Path:
+    if weights.kind == "segmenter":
+        return save_segmenter(model, folder, weights.about)
+    if weights.kind == "recognizer":
+        return save_recognizer(model, folder, weights.about)
+    # What the model's class says there is the licence of the code, not of what somebody trained.
+    vars(model)["pretrained_cfg"] = {**model.pretrained_cfg, "license": terms if isinstance(terms, str) else None}
+    return save_classifier(model, folder, weights.about, **weights.preprocessing)
+
+
+def _same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def _card(weights: Weights, name: str, card: str | None, terms: Any) -> str:
+    from huggingface_hub import ModelCardData
+
+    front = ModelCardData(
+        license=terms if isinstance(terms, str) else None,
+        library_name="timm" if weights.kind == "classifier" else "gcsa",
+        pipeline_tag=PIPELINES[weights.kind],
+        tags=["gcsa", "rotation-equivariance"],
+    )
+    body = FRONT.sub("", card) if card is not None else f"# {name}\n\n{_told(weights)}"
+    loading = f"## From the hub\n\n```python\n{LOADING[weights.kind]}\n```"
+    if weights.kind != "classifier":
+        loading += "\n\ntimm does not open this folder: its whole model is not one of timm's."
+    return f"---\n{front.to_yaml()}\n---\n\n{body.rstrip()}\n\n{loading}\n"
+
+
+def _told(weights: Weights) -> str:
+    """What the weights say of themselves, in Markdown."""
+    lines = [f"`{weights.architecture}`, a {weights.kind} of gcsa."]
+    if "data" in weights.about:
+        lines.append(f"Data: {_cell(weights.about['data'])}.")
+    lines.append(
+        f"Licence: {_cell(weights.about['license'])}." if "license" in weights.about else "No licence is stated."
+    )
+    rows = [f"| {_cell(key)} | {_cell(value)} |" for key, value in _flat(weights.about.get("results"))]
+    if rows:
+        lines.append("\n".join(["## Results", "", "| measure | value |", "| --- | --- |", *rows]))
+    return "\n\n".join(lines)
+
+
+def _flat(results: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in results.items() if isinstance(results, dict) else ():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}/")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return " ".join(text.split()).replace("|", "\\|")[:200]
