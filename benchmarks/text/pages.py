@@ -1,0 +1,89 @@
+"""How pages are read: `python -m benchmarks.text.pages gcsa_ocr_tiny.print`, in an environment with the extra `kraken`.
+
+A page of French print of about 1800 at its four turns, from image to text, against a transcription made by hand; and lines of scripts
+whose frame is unknown, one by one and as pages of `LINES` that decide together. Only validation lines are read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from gcsa.data.files import data_root
+from gcsa.export import fold
+from gcsa.ocr.data.line_image import Line, read_line
+from gcsa.ocr.data.lines import list_lines
+from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.metrics import text_scores
+from gcsa.ocr.pages import PageFinder
+from gcsa.ocr.read_lines import read_lines
+from gcsa.ocr.reading import Reading
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.ocr.transcribe import find_lines, transcribe
+from gcsa.training.results import git_commit, machine, write_json
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ("fr17_roman_print", "de19_fraktur_print")
+LINES = 25
+"""Of a page."""
+
+
+def page(model: CTCRecognizer, file: Path) -> dict[str, Any]:
+    """Seconds and errors at each turn, and whether all texts are the same."""
+    truth = (ROOT / "tests/ocr/fr_print_page.txt").read_text(encoding="utf-8").strip()
+    upright = np.asarray(Image.open(file).convert("RGB"))
+    texts, found = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        for turn in (0, 90, 180, 270):
+            scan = Path(folder) / f"{turn}.png"
+            Image.fromarray(np.rot90(upright, turn // 90)).save(scan)
+            start = time.perf_counter()
+            read = [t.reading for t in transcribe(model, find_lines([scan], find_on=PageFinder(model, "any")), "any")]
+            texts[turn] = "\n".join(reading.text for reading in read if reading is not None)
+            seconds = round(time.perf_counter() - start, 1)
+            found[turn] = {"lines": len(read), "cer": text_scores([texts[turn]], [truth]).cer, "seconds": seconds}
+    return {"turns": found, "same_text": len(set(texts.values())) == 1, "text": texts[0].splitlines()}
+
+
+def frames(model: CTCRecognizer, script: str) -> dict[str, float]:
+    """Character error rates of the validation lines of a script: frame given, unknown line by line, and unknown page by page."""
+    documents: dict[str, list[Line]] = defaultdict(list)
+    for line in list_lines(data_root(None) / "ocr_lines" / script, ("val",)):
+        documents[line.document].append(line)
+    lines = [line for document in documents.values() for line in document]
+    pages = [(name, i // LINES) for name, document in documents.items() for i in range(len(document))]
+    inks = [partial(read_line, line, model.height) for line in lines]
+    rates: dict[str, float] = {"lines": len(lines)}
+    for name, orientation, of in (("given", "upright", ()), ("each line", "any", ()), ("each page", "any", pages)):
+        readings = read_lines(model, inks, of, orientation)
+        texts = [reading.text if isinstance(reading, Reading) else "" for reading in readings]
+        rates[name] = text_scores(texts, [line.text for line in lines]).cer
+    return rates
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("weights")
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    commit, model = git_commit(), fold(load_recognizer(args.weights))
+    found = {
+        "weights": args.weights,
+        "page": page(model, data_root(None) / "pages/fr_print_page.jpg"),
+        "frames": {script: frames(model, script) for script in SCRIPTS},
+    }
+    print(write_json(ROOT / "docs/results/pages.json", {**found, "commit": commit, "machine": machine()}))
+
+
+if __name__ == "__main__":
+    main()
