@@ -19,6 +19,9 @@ from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from tests.fuzzing import as_json, json_mutations, mutations, sealed
 
+# Groups of other turns are among the variations.
+pytestmark = pytest.mark.filterwarnings("ignore:group=.* is exact on a grid")
+
 TINY: dict[str, Any] = dict(depth=1, fields=4, group="c4")
 FEW, MANY = 30, 500
 

@@ -73,8 +73,7 @@ def key(turn: Fraction, kernel_size: int) -> str:
 def shipped(turn: Fraction, kernel_size: int) -> NDArray[np.float64] | None:
     """`sample`, as the package brings it; None where it does not."""
     with np.load(SHIPPED, allow_pickle=False) as arrays:
-        name = key(turn, kernel_size)
-        return arrays[name] if name in arrays else None
+        return arrays.get(key(turn, kernel_size))
 
 
 @cache
