@@ -102,6 +102,15 @@ class Group:
         """The elements that map a square pixel grid onto itself: quarter turns and mirrors."""
         return tuple(g for g in range(self.order) if 4 * (g % self.rotations) % self.rotations == 0)
 
+    @property
+    def exactness(self) -> str:
+        """What maps a grid of pixels onto itself, in words."""
+        among = math.gcd(self.rotations, 4)
+        turns = {1: [], 2: ["half turns"], 4: ["quarter turns"]}[among]
+        mirrors = {1: "the left-right mirror", 2: "the left-right and up-down mirrors", 4: "mirrors"}[among]
+        words = turns + ([mirrors] if self.mirror else []) or ["nothing but the picture as it stands"]
+        return f"{' and '.join(words)}, {len(self.exact_elements)} of {self.order} elements"
+
     @cached_property
     def irreps(self) -> tuple[NDArray[np.float64], ...]:
         """The real irreducible representations, each as orthogonal matrices (order, d, d); the trivial one is the first.

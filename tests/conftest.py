@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a cache of kernel tables of their own, a fixed seed, and no log files left open."""
+"""Fixtures of all tests: a fixed seed, and no log files left open."""
 
 import logging
 import os
@@ -9,14 +9,6 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:  # processes of several threads each, side by side, slow one another tenfold
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch  # which reads it
-
-
-@pytest.fixture(scope="session", autouse=True)
-def table_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every run builds its tables itself, so that none left behind by older code is tested instead."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GCSA_CACHE", str(tmp_path_factory.mktemp("tables")))
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -169,11 +169,7 @@ def large_images() -> str:
 def startup() -> str:
     """Seconds to create a model in a fresh process."""
     machines = load_timings("startup", lambda content: content["warm"]["median_seconds"])
-    times = "; ".join(
-        f"{results['warm']['median_seconds']:.2f} s warm (escnn is not imported), {results['cold']['seconds']:.1f} s the "
-        f"first time ({machine})"
-        for machine, results in machines.items()
-    )
+    times = "; ".join(f"{results['warm']['median_seconds']:.2f} s ({machine})" for machine, results in machines.items())
     return f'`create_model("gcsa_small_c8")` in a fresh process, beyond importing torch and timm: {times}.'
 
 

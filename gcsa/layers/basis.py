@@ -9,19 +9,13 @@ sampled at the turned points g^-1 x. There are two sets of them:
 - "band": Gaussian rings times circular harmonics, with escnn's widths and cut-off, for any group: what a grid of pixels
   can show of other angles (Weiler & Cesa 2019, arXiv:1911.08251).
 
-Nothing is solved for, so the tables are the same on every machine.
+Nothing is solved for, so the tables are the same on every machine (ADR 2, ADR 24).
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import math
-import os
-import tempfile
-import warnings
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,27 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gcsa.groups import Group
+from gcsa.layers.planar import turned_functions
 
 BASES = ("full", "band")
-_VERSION = 1  # part of each cached file's name: raise it with any change of the functions below
-
-
-def rings(kernel_size: int) -> tuple[list[float], list[float]]:
-    """Radii and widths (in pixels) of the Gaussian rings of a k x k kernel.
-
-    For odd k they are escnn's defaults (0, 1, ..., (k - 1) / 2). For even k no grid point lies at the centre, so
-    the rings are put at 0.5, 1.5, ..., where escnn's own choice loses a function.
-    """
-    radii = [(kernel_size - 1) / 2 - i for i in reversed(range(math.ceil(kernel_size / 2)))]
-    widths = [0.6] * (len(radii) - 1) + [0.4]
-    return radii, [0.005 if radius == 0 else width for radius, width in zip(radii, widths, strict=True)]
-
-
-def max_frequency(radius: float, kernel_size: int) -> float:
-    """The highest circular frequency kept on the ring of this radius: escnn's default, extended to half radii."""
-    if radius == (kernel_size - 1) / 2:
-        return min(2 * radius, 2)
-    return 2 * radius - (1 if radius and radius % 2 == 0 else 0)
 
 
 def check_basis(basis: str, group: Group) -> None:
@@ -67,8 +43,8 @@ def check_basis(basis: str, group: Group) -> None:
 def planar_tables(group: Group, kernel_size: int, basis: str = "band") -> NDArray[np.float64]:
     """Table [g, j] holds b_j(g^-1 x) on the k x k grid: shape (|H|, J, k, k), unit mean energy for each j.
 
-    Those of the band-limited basis are read from the cache folder (`GCSA_CACHE`, else gcsa in the user's cache folder)
-    where escnn need not be imported; a missing or damaged file is built again.
+    Those of the band-limited basis come with the package for the common groups and kernel sizes; for others, escnn makes
+    them. Raises ImportError where it is needed and not installed.
     """
     return _tables(group, kernel_size, basis).copy()
 
@@ -154,93 +130,8 @@ def fill_buffers(model: nn.Module, _: Any = None) -> None:
 
 @cache
 def _planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
-    folder = cache_folder()
-    if folder is None:
-        return _build(group, kernel_size)
-    path = folder / f"tables-v{_VERSION}-{group}-k{kernel_size}"
-    tables = _read(path)
-    if tables is None:
-        with torch.device("cpu"):  # also where a model is created on the meta device, which holds no numbers
-            tables = _build(group, kernel_size)
-        _write(path, tables)
-    return tables
-
-
-def _build(group: Group, kernel_size: int) -> NDArray[np.float64]:
-    offsets = np.arange(kernel_size) - (kernel_size - 1) / 2
-    points = np.stack([np.tile(offsets, kernel_size), -np.repeat(offsets, kernel_size)])
-    exact = group.exact_elements
-    tables: dict[int, NDArray[np.float64]] = {}
-    for g in range(group.order):
-        if g in tables:
-            continue
-        sampled = _planar_functions(group.matrix(int(group.inverse[g])) @ points, kernel_size)
-        image = torch.from_numpy(sampled.reshape(-1, kernel_size, kernel_size))
-        # The rest of g's coset by quarter turns and mirrors of the pixels, so that exact elements stay exact to the
-        # last bit, whatever the precision the tables are rounded to.
-        for t in exact:
-            tables[int(group.cayley[t, g])] = group.act_on_grid(image, t).numpy()
-    stacked = np.stack([tables[g] for g in range(group.order)])
-    return stacked / np.sqrt(np.square(stacked).sum(axis=(2, 3)).mean(axis=0))[None, :, None, None]
-
-
-def _planar_functions(points: NDArray[np.float64], kernel_size: int) -> NDArray[np.float64]:
-    """escnn's functions b_j at points (2, P), x to the right and y upwards: shape (J, P)."""
-    with warnings.catch_warnings():
-        # escnn reports the absence of py3nj, which only its three-dimensional groups use; the first import of its
-        # sources also reports their invalid escape sequences.
-        warnings.filterwarnings("ignore", message=".*py3nj.*")
-        warnings.filterwarnings("ignore", message="invalid escape sequence")
-        from escnn import gspaces
-
-    radii, widths = rings(kernel_size)
-    cut_off = {np.float32(radius): max_frequency(radius, kernel_size) for radius in radii}
-    space = gspaces.trivialOnR2()
-    basis = space.build_kernel_basis(
-        space.trivial_repr,
-        space.trivial_repr,
-        sigma=widths,
-        rings=radii,
-        maximum_frequency=math.ceil(max(cut_off.values())),
-    )
-    keep = [i for i, b in enumerate(basis) if b["irrep:frequency"] <= cut_off[np.float32(b["radius"])]]
-    # escnn shares one basis process-wide and samples it in its own float32, so the precision is put back after use.
-    sampled = basis.double().sample(torch.from_numpy(points.T.copy()))[:, keep, 0, 0].T.numpy()
-    basis.float()
-    return sampled
-
-
-def cache_folder() -> Path | None:
-    """Where the tables are kept: `GCSA_CACHE`, else gcsa in XDG_CACHE_HOME or ~/.cache; None for a user without a home,
-    as in some containers."""
-    if folder := os.environ.get("GCSA_CACHE"):
-        return Path(folder)
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gcsa"
-    except RuntimeError:
-        return None
-
-
-def _read(path: Path) -> NDArray[np.float64] | None:
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return None
-    digest, payload = content[:32], content[32:]
-    if hashlib.sha256(payload).digest() != digest:
-        return None
-    return np.load(io.BytesIO(payload), allow_pickle=False)
-
-
-def _write(path: Path, tables: NDArray[np.float64]) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, tables, allow_pickle=False)
-    payload = buffer.getvalue()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            whole = Path(folder) / path.name
-            whole.write_bytes(hashlib.sha256(payload).digest() + payload)
-            os.replace(whole, path)  # atomic: another process sees the old file or the whole new one
-    except OSError:
-        return  # a read-only home costs the next start a second, and is no reason to fail
+    tables = turned_functions(group.rotations, kernel_size)
+    if group.mirror:
+        # Element N + r, a mirror and then a turn by r, is the turn by -r and then a mirror, which only flips the pixels.
+        tables = np.concatenate([tables, np.flip(tables[-np.arange(group.rotations)], -1)])
+    return tables / np.sqrt(np.square(tables).sum(axis=(2, 3)).mean(axis=0))[None, :, None, None]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from timm.layers import DropPath, LayerScale
 from torch import Tensor, nn
 
-from gcsa.groups import Group
+from gcsa.groups import Group, group as make_group
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.basis import ComputedBuffers
 from gcsa.layers.checks import check_positive, check_rate, check_sequence, check_whole
@@ -26,7 +26,7 @@ class FieldMlp(nn.Module):
         self,
         fields: int,
         hidden_fields: int,
-        group: Group,
+        group: str | Group,
         drop: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -67,7 +67,7 @@ class Block(nn.Module):
         self,
         fields: int,
         heads: int,
-        group: Group,
+        group: str | Group,
         mlp_ratio: float = 4.0,
         drop_path: float = 0.0,
         proj_drop: float = 0.0,
@@ -77,6 +77,7 @@ class Block(nn.Module):
         **attention: Any,
     ) -> None:
         super().__init__()
+        group = make_group(group)
         check_whole(fields=fields)
         hidden_fields = mlp_width(fields, mlp_ratio)
         check_rate(drop_path=drop_path)
@@ -107,7 +108,7 @@ class ResidualBlock(nn.Module):
     def __init__(
         self,
         fields: int,
-        group: Group,
+        group: str | Group,
         kernel_size: int = 3,
         drop_path: float = 0.0,
         proj_drop: float = 0.0,
@@ -117,6 +118,7 @@ class ResidualBlock(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        group = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.norm1 = FieldNorm(fields, group.order, **factory)
         conv = dict(padding_mode=padding_mode, basis=basis, **factory)
@@ -179,7 +181,7 @@ class GroupPooling(nn.Module):
         self,
         fields: int,
         out_fields: int,
-        group: Group,
+        group: str | Group,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -219,7 +221,7 @@ class Stem(nn.Module):
         self,
         in_chans: int,
         fields: int,
-        group: Group,
+        group: str | Group,
         strides: Sequence[int],
         padding_mode: str = "zeros",
         basis: str = "band",
@@ -233,6 +235,7 @@ class Stem(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        group = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_whole(in_chans=in_chans)
         check_sequence(stem_strides=strides)
@@ -286,13 +289,14 @@ class Downsample(nn.Module):
         self,
         fields: int,
         out_fields: int,
-        group: Group,
+        group: str | Group,
         padding_mode: str = "zeros",
         basis: str = "band",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        group = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.norm = FieldNorm(fields, group.order, **factory)
         self.low_pass = LowPass(padding_mode, **factory)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gcsa.groups import Group
+from gcsa.groups import Group, group as make_group
 from gcsa.layers.checks import check_rate, check_whole
 from gcsa.layers.positions import squared_distances
 from gcsa.layers.steerable import SteerableConv2d
@@ -80,7 +80,7 @@ class InvariantHead(nn.Module):
         self,
         fields: int,
         num_classes: int,
-        group: Group,
+        group: str | Group,
         hidden_fields: int = 0,
         pool: str = "avg",
         drop_rate: float = 0.0,
@@ -93,6 +93,7 @@ class InvariantHead(nn.Module):
         check_whole(0, hidden_fields=hidden_fields)
         check_classes(num_classes, pool, POOLS)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        group = make_group(group)
         self.order, self.pool = group.order, pool
         self.num_features = hidden_fields or fields
         expand: nn.Module = nn.Identity()

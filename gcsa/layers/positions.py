@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gcsa.groups import Group
+from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import ComputedBuffers
 
 
@@ -37,12 +37,16 @@ class LearnedPositions(ComputedBuffers):
     inverses: Tensor
 
     def __init__(
-        self, fields: int, group: Group, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+        self,
+        fields: int,
+        group: str | Group,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.group = group
+        self.group = make_group(group)
         self.weight = nn.Parameter(torch.empty(fields, self.KNOTS**2, device=device, dtype=dtype))
-        inverses = torch.empty(group.order, 2, 2, device=device, dtype=dtype)
+        inverses = torch.empty(self.group.order, 2, 2, device=device, dtype=dtype)
         self.register_buffer("inverses", inverses, persistent=False)
         self.init_non_persistent_buffers()
         nn.init.trunc_normal_(self.weight, std=0.2)

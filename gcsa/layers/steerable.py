@@ -381,7 +381,7 @@ def _check_arguments(
 
 
 def group_convolution(
-    in_fields: int, out_fields: int, kernel_size: int, group: Group, separable: bool = False, **conv: Any
+    in_fields: int, out_fields: int, kernel_size: int, group: str | Group, separable: bool = False, **conv: Any
 ) -> nn.Module:
     """A k x k `SteerableConv2d`, or with `separable` a depthwise k x k one and then 1 x 1, as in CvT (Wu et al. 2021,
     arXiv:2103.15808); `conv` are further arguments of the k x k one."""

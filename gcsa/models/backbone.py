@@ -2,7 +2,9 @@
 
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
 import math
+import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,6 +39,17 @@ def check_input(height: int, width: int, multiple: int, name: str) -> None:
 def blocks(stages: nn.Sequential) -> list[nn.Module]:
     """The blocks of all stages: a pyramid's stage is a sequence of them."""
     return [block for stage in stages for block in (stage if isinstance(stage, nn.Sequential) else [stage])]
+
+
+@cache
+def warn_of_turns(group: Group) -> None:
+    """Says, once for each group, that its smallest turns divide no quarter turn, so that a grid of pixels shows few of them."""
+    if group.rotations > 2 and group.rotations % 4:
+        warnings.warn(
+            f"group={group} is exact on a grid of pixels under {group.exactness}; its other elements hold approximately, as "
+            f"far as pixels show them: choose {'d' if group.mirror else 'c'}4 or {'d' if group.mirror else 'c'}8 for quarter turns",
+            stacklevel=2,
+        )
 
 
 class Backbone(nn.Module):
@@ -86,6 +99,7 @@ class Backbone(nn.Module):
         check_rate(drop_rate=drop_rate)
         check_classes(num_classes, global_pool, POOLS)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        warn_of_turns(group)
         self.group = group
         self.group_name = group.name
         self.num_classes, self.in_chans = num_classes, in_chans
@@ -104,6 +118,9 @@ class Backbone(nn.Module):
         self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
         if img_size is not None:
             self.check_input_size(*height_and_width(img_size))
+
+    def extra_repr(self) -> str:
+        return f"group={self.group}, exact on a grid of pixels under {self.group.exactness}"
 
     def check_input_size(self, height: int, width: int) -> None:
         """Raises ValueError, naming the nearest sizes that work, unless quarter turns of such images are exact, and

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, ProgressBar
 
 from gcsa.checkpoints import annotate
+from gcsa.threads import choose_threads
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN
 from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run
@@ -107,8 +108,7 @@ def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
 
 def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_dir: Path, signals: Signals) -> float:
     """`train` without what surrounds it: the folder is this run's own, and signals are handled."""
-    if cfg.threads is not None:
-        torch.set_num_threads(cfg.threads)
+    torch.set_num_threads(choose_threads(cfg.threads))
     torch.set_float32_matmul_precision(cfg.matmul_precision)
     pl.seed_everything(cfg.seed, verbose=False)
     data = task.build_data(config)

@@ -8,7 +8,7 @@ from escnn import nn as enn
 from torch import Tensor
 
 from gcsa.groups import group
-from gcsa.layers.basis import max_frequency, rings
+from gcsa.layers.planar import max_frequency, rings
 from gcsa.layers.steerable import SteerableConv2d, expand_filter
 from gcsa.testing import relative_error
 

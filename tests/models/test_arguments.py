@@ -9,6 +9,7 @@ import timm
 import torch
 
 from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.backbone import warn_of_turns
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 SIZES = [f"gcsa_{family}{size}" for family in ("", "pyramid_") for size in ("tiny", "small", "base")]
@@ -245,3 +246,22 @@ def test_entry_points_can_be_found_in_their_file(name: str) -> None:
     source = Path(inspect.getsourcefile(entry_point)).read_text()
     assert f"@register_model\ndef {name}(pretrained: bool = False, **kwargs: Any)" in source
     assert entry_point.__doc__
+
+
+@pytest.mark.parametrize(
+    ("group", "words"), [("d6", "half turns and the left-right and up-down mirrors"), ("c3", "nothing")]
+)
+def test_few_exact_turns_are_said_once(group: str, words: str) -> None:
+    warn_of_turns.cache_clear()
+    with pytest.warns(
+        UserWarning, match=rf"group={group} is exact on a grid of pixels under {words}.*choose {group[0]}4"
+    ):
+        model = timm.create_model("gcsa_tiny", depth=1, fields=4, group=group)
+    assert f"group={group}, exact on a grid of pixels under {words}" in repr(model)
+    timm.create_model("gcsa_tiny", depth=1, fields=4, group=group)  # where a warning is an error
+
+
+@pytest.mark.parametrize("group", ["c1", "c2", "c4", "c8", "d1", "d2", "d4", "d8"])
+def test_quarter_turns_need_no_warning(group: str) -> None:
+    warn_of_turns.cache_clear()
+    assert "exact on a grid of pixels under" in repr(timm.create_model("gcsa_tiny", depth=1, fields=4, group=group))

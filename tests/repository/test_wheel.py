@@ -12,8 +12,6 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "tests" / "weights"
-NO_PY3NJ = "py3nj ; sys_platform == 'never'\n"
-"""As [tool.uv] in pyproject.toml has it, which an installed wheel does not bring along."""
 NO_HOME = """
 import os, pwd, sys
 def unknown(number):
@@ -40,11 +38,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the commands."""
     folder = tmp_path_factory.mktemp("bare")
-    overrides = folder / "overrides.txt"
-    overrides.write_text(NO_PY3NJ)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     subprocess.run(["uv", "venv", "-q", "--python", version, str(folder / "venv")], cwd=folder, check=True)
-    target = ["--python", str(folder / "venv" / "bin" / "python"), "--overrides", str(overrides)]
+    target = ["--python", str(folder / "venv" / "bin" / "python")]
     subprocess.run(["uv", "pip", "install", "-q", *target, f"gcsa[ocr] @ {wheel.as_uri()}"], cwd=folder, check=True)
     return folder / "venv" / "bin"
 
@@ -65,6 +61,11 @@ def test_what_is_in_the_wheel(wheel: Path) -> None:
     for folder in ("conf", "weights"):
         files = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file()}
         assert {name.removeprefix("gcsa/") for name in names if name.startswith(f"gcsa/{folder}/")} == files
+
+
+def test_escnn_does_not_come_along(installed: Path, tmp_path: Path) -> None:
+    code = "import importlib.util, sys; sys.exit(any(map(importlib.util.find_spec, ('escnn', 'lie_learn', 'py3nj'))))"
+    assert start([installed / "python", "-c", code], tmp_path).returncode == 0
 
 
 def test_train_runs_the_main_job_without_a_home(installed: Path, tmp_path: Path) -> None:

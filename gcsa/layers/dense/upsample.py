@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gcsa.groups import Group
+from gcsa.groups import Group, group as make_group
 from gcsa.layers.checks import check_whole
 from gcsa.layers.norm import FieldNorm
 from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
@@ -94,12 +94,13 @@ class Fusion(nn.Module):
         fields: int,
         skip_fields: int,
         out_fields: int,
-        group: Group,
+        group: str | Group,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        group = make_group(group)
         self.order = group.order
         self.coarse = SteerableConv2d(fields, out_fields, 1, group, bias=False, **factory)
         self.norm = FieldNorm(skip_fields, group.order, **factory)
