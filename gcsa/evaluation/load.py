@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import timm
 import torch
 from torch import nn
 
-from gcsa.checkpoints import load_classifier
+from gcsa.checkpoints import load_classifier, read
 from gcsa.data import GCSADataModule
 from gcsa.models.create import check_name, create_model, in_short
 from gcsa.published import published
@@ -15,16 +19,49 @@ FOLDERS = ("local-dir:", "hf-hub:")
 
 
 def load_model(source: str, data: GCSADataModule) -> tuple[nn.Module, bool]:
-    """The timm model that `source` names, and whether its weights are trained; `data` is asked for its sizes only.
+    """The timm model that `source` names, and whether its weights are trained; `data` is asked for its sizes only, and from
+    now on normalises its images as the weights say.
 
     `source` is a .ckpt of train.py, a folder of weights (local-dir: or hf-hub:), the name of published weights, or another
     name in timm, which gives random weights. Raises FileNotFoundError for a missing file, and ValueError for an unknown
-    name, for a damaged file, for weights that do not fit the architecture, and for a model that `data` does not fit.
+    name, for a damaged file, for weights that do not fit the architecture, and for a model, an image size or class names
+    that `data` does not fit.
     """
     trained = source.startswith(FOLDERS) or source.endswith(".ckpt") or published(source) is not None
     model = load_classifier(source) if trained else create_for(source, data)
     _check_fit(model, source, data)
+    if trained:
+        _adopt(_preprocessing(source), source, data)
     return model, trained
+
+
+def _preprocessing(source: str) -> dict[str, Any]:
+    """How the images were prepared that `source` was trained on; a checkpoint leaves that to the weights of its run."""
+    if not source.endswith(".ckpt"):
+        return read(source).preprocessing
+    weights = Path(source).resolve().parent.parent / "weights"
+    return read(weights).preprocessing if (weights / "config.json").is_file() else {}
+
+
+def _adopt(preprocessing: dict[str, Any], source: str, data: GCSADataModule) -> None:
+    name, sizes = data.name, preprocessing.get("input_size")
+    if sizes is not None and tuple(sizes[1:]) != (data.image_size, data.image_size):
+        raise ValueError(
+            f"{source} was trained on images of {sizes[1]} x {sizes[2]} and data={name} has {data.image_size} x "
+            f"{data.image_size}: set data.image_size={sizes[1]}, or choose other data"
+        )
+    names = tuple(preprocessing.get("label_names", data.class_names))
+    if names != tuple(data.class_names):
+        raise ValueError(
+            f"{source} tells {_listed(names)} apart and data={name} {_listed(data.class_names)}: name the classes alike"
+        )
+    for key in ("mean", "std"):
+        if key in preprocessing:
+            setattr(data, key, tuple(preprocessing[key]))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")
 
 
 def create_for(name: str, data: GCSADataModule) -> nn.Module:

@@ -1,5 +1,10 @@
+import json
+import shutil
+
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from gcsa.checkpoints import load_classifier
 from gcsa.data import create_datamodule
@@ -101,3 +106,60 @@ def test_data_the_model_was_not_made_for(trained):
         load_model(f"{trained}/best.ckpt", create_datamodule("cifar10"))
     with pytest.raises(ValueError, match="does not take the 1 x 28 x 28 images of data=digits"):
         load_model("vgg11", DIGITS)
+
+
+def patches(folder, names=("normal", "tumour")):
+    """A test split only, as people have it who evaluate what others trained."""
+    generator = np.random.default_rng(0)
+    for name in names:
+        (folder / "test" / name).mkdir(parents=True)
+        for i in range(3):
+            levels = generator.integers(0, 255, (96, 96, 3)).astype(np.uint8)
+            Image.fromarray(levels).save(folder / "test" / name / f"{i}.png")
+    return folder
+
+
+def test_images_are_normalised_as_the_weights_say(tmp_path):
+    data = create_datamodule("image_folder", path=patches(tmp_path), image_size=96)
+    of_the_folder = data.mean, data.std
+    model, _ = load_model("gcsa_pooled_small.pcam", data)
+    assert (data.mean, data.std) == (model.pretrained_cfg["mean"], model.pretrained_cfg["std"]) != of_the_folder
+    data.setup("test")
+    images, _ = next(iter(data.test_dataloader()))
+    levels = images * torch.tensor(data.std).view(3, 1, 1) + torch.tensor(data.mean).view(3, 1, 1)
+    assert levels.min() >= -1e-6
+    assert 0.99 < levels.max() <= 1 + 1e-6
+    with torch.no_grad():
+        right = model(images)
+        wrong = model(
+            (levels - torch.tensor(of_the_folder[0]).view(3, 1, 1)) / torch.tensor(of_the_folder[1]).view(3, 1, 1)
+        )
+    assert (right - wrong).abs().max() > 0.1, "the constants of the folder give other answers"
+    with pytest.raises(ValueError, match="holds a test split only: training needs a folder train"):
+        data.setup("fit")
+
+
+def test_a_checkpoint_knows_its_images_from_the_weights_of_its_run(trained, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copy(trained / "best.ckpt", tmp_path / "checkpoints")
+    data = create_datamodule("digits")
+    before = data.mean
+    load_model(str(tmp_path / "checkpoints/best.ckpt"), data)
+    assert data.mean == before
+    shutil.copytree(trained / "weights", tmp_path / "weights")
+    config = json.loads((tmp_path / "weights/config.json").read_text())
+    config["pretrained_cfg"]["mean"] = [0.75]
+    (tmp_path / "weights/config.json").write_text(json.dumps(config))
+    load_model(str(tmp_path / "checkpoints/best.ckpt"), data)
+    assert data.mean == (0.75,)
+
+
+def test_other_sizes_and_classes_are_refused(tmp_path):
+    folder = patches(tmp_path / "a")
+    with pytest.raises(ValueError, match=r"trained on images of 96 x 96 .* 224 x 224: set data.image_size=96"):
+        load_model("gcsa_pooled_small.pcam", create_datamodule("image_folder", path=folder, image_size=224))
+    other = create_datamodule("image_folder", path=patches(tmp_path / "b", ("good", "ill")), image_size=96)
+    with pytest.raises(
+        ValueError, match="tells normal, tumour apart and data=image_folder good, ill: name the classes"
+    ):
+        load_model("gcsa_pooled_small.pcam", other)

@@ -26,7 +26,8 @@ Files = tuple[list[Path], Tensor]
 
 
 class ImageFolder(GCSADataModule):
-    """Images in `<path>/{train,val,test}/<class>/` or, to be split 8 : 1 : 1, in `<path>/<class>/`.
+    """Images in `<path>/{train,val,test}/<class>/` or, to be split 8 : 1 : 1, in `<path>/<class>/`; for an evaluation
+    `<path>/test/<class>/` is enough.
 
     Without `val` (or `valid`, `validation`), a tenth of the training images validates; splits are class-balanced and
     the same in every run. Images are read by `gcsa.data.images.read_image`, cropped at the centre to a square, or
@@ -91,6 +92,8 @@ class ImageFolder(GCSADataModule):
         return self._read("test")
 
     def _read(self, part: str) -> Split:
+        if part not in self._files:
+            raise ValueError(f"{self.path} holds a test split only: training needs a folder train beside it")
         files, labels = self._files[part]
         images = ImageFiles(files, self.image_size, self.in_chans, self.pad)
         source = f"the {part} split of {self.path}"
@@ -132,9 +135,11 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
     folders = {SPLIT_FOLDERS[name]: path / name for name in names}
     if len(folders) < len(names):
         raise ValueError(f"{path} holds {' and '.join(names)}: keep one folder of validation images")
-    if folders and not {"train", "test"} <= set(folders):
-        raise ValueError(f"{path} holds {' and '.join(names)} only: it needs train and test, or neither")
-    train = folders.get("train", path)
+    if (folders and "test" not in folders) or set(folders) == {"val", "test"}:
+        raise ValueError(
+            f"{path} holds {' and '.join(names)} only: it needs train and test, test alone, or none of them"
+        )
+    train = folders.get("train", folders.get("test", path))
     classes = class_folders(train)
     if not classes:
         raise ValueError(f"{train} holds no folders: it needs one folder of images a class")
@@ -144,7 +149,7 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
     if not parts:
         rest, parts["test"] = _divide(list_images(path, classes), 0.1)
         parts["train"], parts["val"] = _divide(rest, 1 / 9)
-    elif "val" not in parts:
+    elif "train" in parts and "val" not in parts:
         parts["train"], parts["val"] = _divide(parts["train"], 0.1)
     if not all(files for files, _ in parts.values()):
         raise ValueError(f"{path} holds too few images to be split: add some, or a folder for each split")
