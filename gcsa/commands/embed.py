@@ -11,6 +11,7 @@ nothing could be read); 2, wrong arguments, before anything is read; 130, interr
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -111,7 +112,7 @@ def _write(path: Path, features: Array, names: Sequence[str], about: dict[str, A
 
     column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), features.shape[1])
     table = pyarrow.table({"file": pyarrow.array(names, pyarrow.string()), "features": column})
-    parquet.write_table(table.replace_schema_metadata({key: str(value) for key, value in about.items()}), path)
+    parquet.write_table(table.replace_schema_metadata({key: json.dumps(value) for key, value in about.items()}), path)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """Embeddings: the numbers that a classifier decides by, of images made ready as the weights themselves say.
 
 Invariance is that of the whole way from the pixels, so images are cropped and resized without preferring a side: margins on
-opposite sides are equal, and the resizing is in floating point, for Pillow's rounds to 8 bits between its two passes.
+opposite sides are equal, and the resizing is in float64, for Pillow's rounds to 8 bits between its two passes.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ class Prepare:
         which `gcsa.data.images.read_image` makes such a picture of."""
         if isinstance(image, Image.Image):
             if image.mode not in ("RGB", "L"):
-                raise ValueError(f"a picture must be of mode RGB or L, not {image.mode}: read it by gcsa.data.images.read_image")
+                raise ValueError(
+                    f"a picture must be of mode RGB or L, not {image.mode}: read it by gcsa.data.images.read_image"
+                )
             image = np.asarray(image.convert("RGB" if len(self.mean) == 3 else "L"))
             image = image.reshape(*image.shape[:2], -1)
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != len(self.mean):
             raise ValueError(
                 f"pixels must be uint8 of shape (height, width, {len(self.mean)}), not {image.dtype} of {image.shape}"
             )
-        pixels = _square(torch.tensor(image).permute(2, 0, 1)).float()
+        pixels = _square(torch.tensor(image).permute(2, 0, 1)).double()
         if pixels.shape[1:] != (self.size, self.size):
             sides = (self.size, self.size)
             pixels = F.interpolate(pixels[None], sides, mode="bicubic", antialias=True)[0].clamp(0, 255)
         mean, std = (torch.tensor(values)[:, None, None] for values in (self.mean, self.std))
-        return (pixels / 255 - mean) / std
+        return (pixels.float() / 255 - mean) / std
 
 
 def _square(pixels: Tensor) -> Tensor:
@@ -76,7 +78,9 @@ class Embedder(nn.Module):
             try:
                 found = self(blank)
             except (RuntimeError, AssertionError) as error:
-                raise ValueError(f"the model does not take images of {tuple(blank.shape)}: {in_short(error)}") from error
+                raise ValueError(
+                    f"the model does not take images of {tuple(blank.shape)}: {in_short(error)}"
+                ) from error
         if found.ndim != 2:
             raise ValueError(f"the model gives a map of {tuple(found.shape[1:])} and no row of numbers: pool it")
         self.features = found.shape[1]

@@ -31,7 +31,9 @@ class LightlyModel(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         if not isinstance(model, Backbone):
-            raise ValueError(f"{type(model).__name__} is no classifier of gcsa: lightly-train takes other models itself")
+            raise ValueError(
+                f"{type(model).__name__} is no classifier of gcsa: lightly-train takes other models itself"
+            )
         if model.head.pool == "":
             raise ValueError('the model has global_pool="" and no row of features: make it with "avg" or "max"')
         self._model = model
