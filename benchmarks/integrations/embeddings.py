@@ -18,7 +18,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -78,20 +77,19 @@ def lightly_train() -> Sides:
 
 def torchgeo() -> Sides:
     """As it is: SimCLR's backbone is right for scalar fields; BYOL listens to the last layer but one, a map."""
-    from torchgeo.trainers import BYOLTask, ClassificationTask, SimCLRTask
+    from torchgeo.trainers import ClassificationTask, SimCLRTask
+    from torchgeo.trainers.byol import BYOL
 
     prepare = load_embedder(WEIGHTS).prepare
-    classifier = ClassificationTask(model=NAME, weights=True, in_channels=3, num_classes=2)
-    simclr = SimCLRTask(model=NAME, weights=True, in_channels=3, size=96)
-    byol = BYOLTask(model=NAME, weights=True, in_channels=3)
-    for task in (classifier, simclr, byol):
-        task.eval()
-    wrapped = byol.model.backbone  # made for 224 pixels
-    return {
-        "ours, classification scores": batched(classifier, prepare),
-        "ours, SimCLR": batched(lambda x: simclr(x)[1], prepare),
-        "default, BYOL": batched(lambda x: (wrapped(x), wrapped._embedding)[1], replace(prepare, size=224)),
+    classifier = ClassificationTask(model=NAME, weights=True, in_channels=3, num_classes=2).eval().model
+    simclr = SimCLRTask(model=NAME, weights=True, in_channels=3, size=96).eval()
+    byol = BYOL(load_classifier(WEIGHTS), image_size=(96, 96)).eval().backbone
+    runs: dict[str, Callable[[Tensor], Tensor]] = {
+        "ours, classification": lambda x: classifier.forward_head(classifier.forward_features(x), pre_logits=True),
+        "ours, SimCLR": lambda x: simclr(x)[1],
+        "default, BYOL": lambda x: (byol(x), byol._embedding)[1],
     }
+    return {name: batched(run, prepare) for name, run in runs.items()}
 
 
 def smp() -> Sides:

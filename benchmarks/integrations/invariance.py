@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.common import arguments
 from benchmarks.integrations.embeddings import WEIGHTS, batched
-from benchmarks.integrations.patches import PATCHES, RESULTS, Features, elements, patches
+from benchmarks.integrations.patches import RESULTS, Features, elements, patches
 from gcsa.data.images import Array
 from gcsa.integrations import Embedder, load_embedder
 from gcsa.testing import randomize
@@ -51,7 +51,7 @@ def changes(features: Features, pictures: Array) -> dict[str, float]:
 
 
 def main() -> None:
-    args = arguments(__doc__, lambda parser: parser.add_argument("--patches", type=int, default=PATCHES))
+    args = arguments(__doc__, lambda parser: parser.add_argument("--patches", type=int, default=100))
     pictures = patches(args.patches)
     trained = load_embedder(WEIGHTS)
     embedders = {WEIGHTS: trained}
