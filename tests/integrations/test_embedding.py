@@ -143,5 +143,5 @@ def test_configs_that_do_not_do(change: dict[str, Any], named: str, tmp_path: Pa
 
 
 def test_weights_of_something_else() -> None:
-    with pytest.raises(ValueError, match="reads text lines: give it to transcribe.py"):
+    with pytest.raises(ValueError, match="reads text lines"):
         load_embedder("gcsa_ocr_tiny.fr17")
