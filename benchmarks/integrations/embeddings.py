@@ -83,7 +83,7 @@ def torchgeo() -> Sides:
     prepare = load_embedder(WEIGHTS).prepare
     classifier = ClassificationTask(model=NAME, weights=True, in_channels=3, num_classes=2).eval().model
     simclr = SimCLRTask(model=NAME, weights=True, in_channels=3, size=96).eval()
-    byol = BYOL(load_classifier(WEIGHTS), image_size=(96, 96)).eval().backbone
+    byol = BYOL(load_classifier(WEIGHTS), in_channels=3, image_size=(96, 96)).eval().backbone
     runs: dict[str, Callable[[Tensor], Tensor]] = {
         "ours, classification": lambda x: classifier.forward_head(classifier.forward_features(x), pre_logits=True),
         "ours, SimCLR": lambda x: simclr(x)[1],

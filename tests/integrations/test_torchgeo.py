@@ -41,6 +41,6 @@ def test_simclr() -> None:
 def test_byol_listens_to_a_map() -> None:
     """To the last layer but one, which here is the one before the pooling."""
     byol = pytest.importorskip("torchgeo.trainers.byol")
-    wrapped = byol.BYOL(load_classifier(WEIGHTS), image_size=(96, 96)).eval().backbone
+    wrapped = byol.BYOL(load_classifier(WEIGHTS), in_channels=3, image_size=(96, 96)).eval().backbone
     wrapped(torch.randn(1, 3, 96, 96))
     assert wrapped._embedding.shape == (1, 12 * 12 * 96)
