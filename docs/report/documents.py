@@ -46,6 +46,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         exports.fold,
         exports.deployment,
     ),
+    "docs/site/integrations.md": (equivariance.integrations, equivariance.backbones),
     "docs/imagenet.md": (speed.imagenet_costs, speed.imagenet, speed.memory),
 }
 
