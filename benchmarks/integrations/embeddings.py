@@ -1,9 +1,9 @@
-"""Embeddings of 400 patches at four turns through other people's frameworks, by our files and by their own way to a model of timm:
+"""Embeddings of 400 patches at four turns through other people's frameworks, by our files and by their own way:
 `python -m benchmarks.integrations.embeddings lightly_train torchgeo smp trident`.
 
-Writes docs/results/integrations/FRAMEWORK.json. The weights are gcsa_pooled_small.pcam; where it says "regular fields", a
-gcsa_small with random weights, norms and biases (seed 0). TIAToolbox asks for NumPy 2, which escnn does not take, so it runs in an
-environment without escnn, for which the tables of kernels must lie in the cache:
+Writes docs/results/integrations/FRAMEWORK.json. The weights are gcsa_pooled_small.pcam; where it says "regular fields",
+a gcsa_small with random weights, norms and biases (seed 0). TIAToolbox asks for NumPy 2, which escnn does not take, so it runs in
+an environment without escnn, for which the tables of kernels must lie in the cache:
 
     uv venv ENV && uv pip install --python ENV/bin/python "tiatoolbox>=2.1" pytorch-lightning torchmetrics hydra-core h5py
     ENV/bin/python -m benchmarks.integrations.embeddings tiatoolbox

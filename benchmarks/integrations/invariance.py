@@ -37,8 +37,8 @@ OURS = ("gcsa_small", "gcsa_pooled_small", "gcsa_pyramid_tiny")
 
 
 def changes(features: Features, pictures: Array) -> dict[str, float]:
-    """The largest over the quarter turns, and over the mirror images, of the change relative to the spread over pictures, and the
-    share of copies whose nearest picture is their own."""
+    """The largest over the quarter turns, and over the mirror images, of the change relative to the spread over pictures, and
+    the share of copies whose nearest picture is their own."""
     upright = features(pictures)
     spread = np.linalg.norm(upright - upright.mean(0))
     found, turns, mirrors = [], [0.0], [0.0]

@@ -1,5 +1,5 @@
-"""What the commands that Hydra starts share: where its configurations are, and `user_errors` for them: its errors in one sentence,
-and its folder removed again."""
+"""What the commands that Hydra starts share: where its configurations are, and `user_errors` for them: its errors in one
+sentence, and its folder removed again."""
 
 from __future__ import annotations
 
