@@ -43,6 +43,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         speed.startup,
         exports.fold,
     ),
+    "docs/integrations.md": (equivariance.integrations, equivariance.backbones),
     "docs/imagenet.md": (speed.imagenet_costs, speed.imagenet, speed.memory),
 }
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
+
+from gcsa.data.images import SUFFIXES
 
 
 def count(most: int) -> Callable[[str], int]:
@@ -38,3 +41,27 @@ def device(name: str) -> torch.device:
         return on_device.device
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"--device {name} cannot be used here: {' '.join(str(error).split())[:100]}") from error
+
+
+def find_images(inputs: Sequence[str]) -> list[Path]:
+    """The images that are named, and those in folders, by name, each once. Raises FileNotFoundError and ValueError, naming the
+    input, for one that is not there and for a folder without images."""
+    found: list[Path] = []
+    for name in inputs:
+        path = Path(name)
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if _is_image(file))
+            if not inside:
+                raise ValueError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        elif path.exists():
+            raise ValueError(f"{name} is a device or a pipe: give images, or folders of them")
+        else:
+            raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
+    return list(dict.fromkeys(found))
+
+
+def _is_image(path: Path) -> bool:
+    return path.is_file() and path.suffix.lower() in SUFFIXES and not path.name.startswith(".")

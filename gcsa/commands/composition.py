@@ -1,4 +1,5 @@
-"""`user_errors` for the commands that Hydra starts: its errors in one sentence, and its folder removed again."""
+"""What the commands that Hydra starts share: where its configurations are, and `user_errors` for them: its errors in one
+sentence, and its folder removed again."""
 
 from __future__ import annotations
 
@@ -16,9 +17,18 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from gcsa.commands.errors import FULL_ERROR, USERS, Parser, one_sentence, user_errors
 from gcsa.commands.leftovers import remove_leftovers
+from gcsa.published import shipped
 
 UNKNOWN_CHOICE = re.compile(r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?)( Config search path.*)?$")
 HYDRA_USERS = (*USERS, HydraException, OmegaConfBaseException, MisconfigurationException)
+
+
+def conf_folder() -> Path:
+    """The folder of train.yaml. Raises FileNotFoundError where there is none, as in a broken installation."""
+    folder = shipped("conf")
+    if not (folder / "train.yaml").is_file():
+        raise FileNotFoundError(f"there is no {folder / 'train.yaml'}: install gcsa again")
+    return folder
 
 
 def explain(error: BaseException) -> str:

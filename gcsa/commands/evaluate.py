@@ -8,8 +8,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from gcsa.commands.composition import composition_errors, task_errors
-from gcsa.commands.conf import conf_folder
+from gcsa.commands.composition import composition_errors, conf_folder, task_errors
 from gcsa.commands.memory import keep_freed_memory
 
 

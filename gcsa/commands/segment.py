@@ -20,10 +20,9 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from gcsa.commands.arguments import count, device, share
+from gcsa.commands.arguments import count, device, find_images, share
 from gcsa.commands.errors import Parser, user_errors
 from gcsa.commands.memory import keep_freed_memory
-from gcsa.data.images import SUFFIXES
 from gcsa.dense import Segmenter, load_segmenter
 from gcsa.dense.source import open_source
 from gcsa.dense.stars import check_installed
@@ -76,36 +75,15 @@ def _kinds(text: str) -> list[str]:
     return kinds
 
 
-def find_images(inputs: Sequence[str]) -> list[Path]:
-    """The images that are named, and those in folders, by name. Raises FileNotFoundError and ValueError, naming the input, for one
-    that is not there, for a folder without images, and for two images of one name, whose files would be the same."""
-    found: list[Path] = []
-    for name in inputs:
-        path = Path(name)
-        if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if _is_image(file))
-            if not inside:
-                raise ValueError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
-            found += inside
-        elif path.is_file():
-            found.append(path)
-        elif path.exists():
-            raise ValueError(f"{name} is a device or a pipe: give images, or folders of them")
-        else:
-            raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
-    found = list(dict.fromkeys(found))
+def _check_names(images: Sequence[Path]) -> None:
+    """Raises ValueError for two images of one name, whose files would be the same."""
     by_stem: dict[str, Path] = {}
-    for path in found:
+    for path in images:
         other = by_stem.setdefault(path.stem.casefold(), path)
         if other != path:
             raise ValueError(
                 f"{other} and {path} have one name, and so would their files: segment them into folders of their own"
             )
-    return found
-
-
-def _is_image(path: Path) -> bool:
-    return path.is_file() and path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
 def _check_folder(name: str, images: Sequence[Path], kinds: Sequence[str]) -> Path:
@@ -187,6 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.threads is not None:
             torch.set_num_threads(args.threads)
         images = find_images(args.inputs)
+        _check_names(images)
         segmenter = _segmenter(args)
         folder = _check_folder(args.output, images, args.only)
         logging.getLogger("tifffile").setLevel(

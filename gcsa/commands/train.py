@@ -6,8 +6,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gcsa.commands.composition import composition_errors, task_errors
-from gcsa.commands.conf import conf_folder
+from gcsa.commands.composition import composition_errors, conf_folder, task_errors
 from gcsa.commands.memory import keep_freed_memory
 
 

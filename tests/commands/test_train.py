@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gcsa.commands import leftovers
-from gcsa.commands.conf import conf_folder
+from gcsa.commands.composition import conf_folder
 from gcsa.commands.leftovers import remember, remove_leftovers
 
 from .conftest import Run

@@ -1,0 +1,52 @@
+"""Real patches, turned and mirrored as files would be, and how much features of them change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from gcsa.data.files import data_root
+from gcsa.data.images import Array
+
+RESULTS = Path(__file__).parents[2] / "docs/results/integrations"
+PATCHES = 400
+Features = Callable[[Array], Array]
+"""Of pictures uint8 (N, H, W, 3), in rows."""
+
+
+def patches(count: int = PATCHES) -> Array:
+    """The first patches uint8 (count, 96, 96, 3) of PatchCamelyon's validation split, or of the subset at hand."""
+    with h5py.File(data_root(None) / "pcam/camelyonpatch_level_2_split_valid_x.h5") as file:
+        found = file["x"][:count]
+    if len(found) < count:
+        raise ValueError(f"the validation split has {len(found)} patches, fewer than {count}")
+    return found
+
+
+def elements(mirrors: bool = True) -> dict[str, Callable[[Array], Array]]:
+    """The quarter turns and mirror images but the identity, each as a function of pictures (N, H, W, C)."""
+    moves: dict[str, Callable[[Array], Array]] = {}
+    for mirror in (False, True) if mirrors else (False,):
+        for quarters in range(not mirror, 4):
+            name = f"{'mirror, ' if mirror else ''}{90 * quarters} deg"
+            moves[name] = lambda x, m=mirror, q=quarters: np.ascontiguousarray(
+                np.rot90(x[:, :, ::-1] if m else x, q, (1, 2))
+            )
+    return moves
+
+
+def largest_changes(features: Features, pictures: Array, mirrors: bool = True) -> dict[str, Any]:
+    """How far rows move with their pictures, |f(gx) - f(x)| / |f(x)|: the largest over elements and pictures, and the median
+    over pictures of the largest over elements."""
+    upright = features(pictures)
+    changes = [_change(features(move(pictures)), upright) for move in elements(mirrors).values()]
+    worst = np.max(changes, axis=0)
+    return {"numbers": upright.shape[1], "largest": float(worst.max()), "median": float(np.median(worst))}
+
+
+def _change(turned: Array, upright: Array) -> Array:
+    return np.linalg.norm(turned - upright, axis=1) / np.linalg.norm(upright, axis=1)

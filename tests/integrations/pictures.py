@@ -1,0 +1,39 @@
+"""Pictures to turn: patches of tissue where GCSA_DATA is, else noise."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gcsa.integrations import Prepare
+
+FILE = Path(os.environ.get("GCSA_DATA", "data")) / "pcam/camelyonpatch_level_2_split_valid_x.h5"
+Array = np.ndarray[Any, Any]
+
+
+def patches(count: int = 6) -> Array:
+    """uint8 (count, 96, 96, 3)."""
+    if not FILE.is_file():
+        return np.random.default_rng(0).integers(0, 256, (count, 96, 96, 3), dtype=np.uint8)
+    with h5py.File(FILE) as file:
+        return file["x"][:count]
+
+
+def poses(pixels: Array) -> list[Array]:
+    """The four turns of pixels (H, W, C), and of their mirror image."""
+    return [np.rot90(x, k).copy() for x in (pixels, pixels[:, ::-1]) for k in range(4)]
+
+
+def largest_change(run: Callable[[Tensor], Tensor] | nn.Module, prepare: Prepare, pictures: Array) -> float:
+    """|f(gx) - f(x)| / |f(x)|, the largest over pictures and poses."""
+    worst = 0.0
+    with torch.no_grad():
+        for pixels in pictures:
+            rows = run(torch.stack([prepare(pose) for pose in poses(pixels)])).flatten(1)
+            worst = max(worst, ((rows - rows[0]).norm(dim=1) / rows[0].norm()).max().item())
+    return worst
