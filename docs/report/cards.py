@@ -54,6 +54,16 @@ CARDS = {
         limits=LINES + "The transcription is diplomatic: long s, and a sign for a hyphen at the line's end.",
         adapt=ADAPT_LINES,
     ),
+    "gcsa_ocr_tiny.print": Card(
+        run="ocr_print/gcsa_ocr_tiny",
+        does="Reads lines and pages of French print of the 17th to the 19th century, at any quarter turn.",
+        data="The training lines of `gcsa_ocr_tiny.fr17`, from whose weights it went on (Gabay et al. 2020; CC-BY 4.0), and their texts set "
+        "in 25 fonts of the SIL Open Font License, among them Old Standard, GFS Didot, IM Fell, Libre Bodoni and EB Garamond; "
+        "slanted, bent, faded and with print that shines through. The figures are of the 450 test lines of the scans.",
+        limits=LINES + "On a page of about 1800, of another printer, 8 % of the characters are wrong: small type and worn letters most. The "
+        "transcription is diplomatic: long s, and a sign for a hyphen at the line's end.",
+        adapt=ADAPT_LINES,
+    ),
     "gcsa_ocr_tiny.fr17.de19": Card(
         run="ocr/de19_fraktur_print/adapter",
         does="Adapts `gcsa_ocr_tiny.fr17` to German Fraktur of the 19th century.",

@@ -33,8 +33,9 @@ VOTERS = 12
 """Lines, the longest, that are read to tell a page from one that stands on its head."""
 PROFILE_SIDE = 1000
 STRIPS = 8
-SHOWS_THROUGH = 0.5
-"""A line with less than this share of the contrast that is usual on its page is print on the back that shines through."""
+LEAST_PRINT = 0.4
+"""Of the share of dark pixels that is usual in the lines of a page: a line with less is print on the back that shines through, or a rule."""
+RULE = 0.8
 
 
 def has_kraken() -> bool:
@@ -142,21 +143,22 @@ def _record(line: Any, reading: Reading | None) -> Any:
 
 
 def printed(segmentation: Any, page: Array) -> Any:
-    """A segmentation of `page` (H, W) without the lines that shine through from the back."""
-    contrasts = [_contrast(page, line.boundary) for line in segmentation.lines]
-    usual = float(np.median(contrasts)) if contrasts else 0.0
-    kept = [
-        line for line, contrast in zip(segmentation.lines, contrasts, strict=True) if contrast >= SHOWS_THROUGH * usual
-    ]
+    """A segmentation of `page` (H, W) without lines that are no print on it: what shines through from the back, and rules."""
+    levels = [(levels, inside) for levels, inside in (cut(page, line.boundary) for line in segmentation.lines)]
+    usual = np.median(
+        [np.percentile(levels[inside], (1, 95)) for levels, inside in levels if inside.any()] or [[0, 0]], axis=0
+    )
+    print_shares = [_print_share(levels < usual.mean(), inside) for levels, inside in levels]
+    least = LEAST_PRINT * np.median(print_shares) if print_shares else 0
+    kept = [line for line, share in zip(segmentation.lines, print_shares, strict=True) if share >= least]
     return replace(segmentation, lines=kept, line_orders=[])
 
 
-def _contrast(page: Array, polygon: Sequence[tuple[float, float]]) -> float:
-    levels, inside = cut(page, polygon)
-    if not inside.any():
-        return 0.0
-    black, paper = np.percentile(levels[inside], (1, 95))
-    return float(paper - black)
+def _print_share(dark: Array, inside: Array) -> float:
+    """The share of the pixels `inside` a polygon (h, w) that are dark, without rows that are dark from end to end."""
+    dark = dark & inside
+    rules = dark.sum(1) > RULE * inside.sum(1)
+    return float(dark[~rules].sum() / max(1, inside.sum()))
 
 
 def _length(line: Line) -> float:

@@ -2,7 +2,8 @@
 
 A line by itself may look alike upside down: a number, a title in capitals, an ornament. So the lines of a page decide
 together how it lies (`turn_of_page`), and all of them are then read in that frame; only a line that stands across the
-others, at least `ACROSS` times as long in its own direction, keeps its own.
+others, at least `ACROSS` times as long in its own direction, keeps its own. A line of a page is cut out by a polygon, which
+leaves much paper or little: it is read with and without its margins, and the more confident reading counts.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gcsa.ocr.data.line_image import fit_line
+from gcsa.ocr.data.line_image import fit_line, without_margins
 from gcsa.ocr.reading import Reading, most_confident, turn_of_page
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 
@@ -27,6 +29,20 @@ UNREADABLE = (ValueError, OSError, MemoryError)
 """What reading a line or a page raises."""
 
 Frames = dict[int, Reading]
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What gives the ink of a line that is turned by `turn` degrees, and whether it was cut from a page by a polygon."""
+
+    ink: Callable[[], Tensor]
+    turn: int = 0
+    cut: bool = False
+
+    def crops(self) -> list[Tensor]:
+        whole = torch.rot90(self.ink(), -self.turn // 90, (1, 2))
+        inner = without_margins(whole) if self.cut else whole
+        return [whole] if inner.shape == whole.shape else [whole, inner]
 
 
 def read_lines(
@@ -44,12 +60,13 @@ def read_lines(
     is by itself, or () if all are; orientation, beams: of `CTCRecognizer.read`, whose ValueErrors are raised;
     batch_size: lines of one size that are read together; advance: called with the number of lines that are done.
     """
-    everything = {i: (ink, 0) for i, ink in enumerate(inks)}
+    of_page = {i for i, page in enumerate(pages) if page is not None}
+    everything = {i: _Line(ink, cut=i in of_page) for i, ink in enumerate(inks)}
     found = _read_frames(model, everything, orientation, beams, batch_size, advance)
     result: list[Any] = [
         most_confident(frames) if isinstance(frames, dict) else frames for _, frames in sorted(found.items())
     ]
-    again: dict[int, tuple[Callable[[], Tensor], int]] = {}
+    again: dict[int, _Line] = {}
     for lines in _by_page(pages, found):
         known = {i: frames for i in lines if isinstance(frames := found[i], dict)}
         turn = _turn([*known.values()])
@@ -57,17 +74,17 @@ def read_lines(
             if turn in frames:
                 result[i] = frames[turn]
             elif _is_compact(inks[i]()):
-                again[i] = (inks[i], turn)
+                again[i] = _Line(inks[i], turn, cut=True)
     for i, frames in _read_frames(model, again, "upright", beams, batch_size).items():
         if isinstance(frames, dict):
             upright = frames[0]
-            result[i] = Reading(upright.text, upright.confidence, again[i][1], upright.signs)
+            result[i] = Reading(upright.text, upright.confidence, again[i].turn, upright.signs)
     return result
 
 
 def lines_turn(model: CTCRecognizer, inks: Sequence[Callable[[], Tensor]]) -> int:
     """By how many degrees the lines of a page are turned, as `read_lines` decides."""
-    found = _read_frames(model, {i: (ink, 0) for i, ink in enumerate(inks)}, "any", 1, 16)
+    found = _read_frames(model, {i: _Line(ink, cut=True) for i, ink in enumerate(inks)}, "any", 1, 16)
     return _turn([frames for frames in found.values() if isinstance(frames, dict)])
 
 
@@ -91,13 +108,13 @@ def _is_compact(ink: Tensor) -> bool:
 
 def _read_frames(
     model: CTCRecognizer,
-    lines: dict[int, tuple[Callable[[], Tensor], int]],
+    lines: dict[int, _Line],
     orientation: str,
     beams: int,
     batch_size: int,
     advance: Callable[[int], object] = lambda count: None,
 ) -> dict[int, Frames | BaseException]:
-    """The readings of `lines`, {number: (its ink, the degrees by which it is turned)}, in every frame that fits."""
+    """The readings of `lines` by their numbers, in every frame that fits."""
     device = next(model.parameters()).device
     autocast = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)  # of this thread
 
@@ -108,26 +125,40 @@ def _read_frames(
 
     found: dict[int, Frames | BaseException] = {}
     buckets: dict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
-    for i, (ink, turn) in lines.items():
+    for i, line in lines.items():
         try:
-            # As the training data has it: uint8 (1, height, W), or (1, W, height) where a turned line stays turned.
-            image = fit_line(
-                torch.rot90(ink(), -turn // 90, (1, 2)), model.height, model.stride, orientation == "upright"
-            )
+            images = [_fitted(model, crop, orientation) for crop in line.crops()]
         except UNREADABLE as error:  # the other lines are read
             found[i] = error
         else:
-            image = image.mul(255).round_().to(torch.uint8)
-            buckets[image.shape].append((i, image))
+            for image in images:
+                buckets[image.shape].append((i, image))
     advance(len(found))
     batches = [
         bucket[start : start + batch_size] for bucket in buckets.values() for start in range(0, len(bucket), batch_size)
     ]
     with _side_by_side(device, len(batches)) as run:
         for batch, readings in zip(batches, run(read, batches), strict=True):
-            found |= {i: frames for (i, _), frames in zip(batch, readings, strict=True)}
-            advance(len(batch))
+            known = len(found)
+            for (i, _), frames in zip(batch, readings, strict=True):
+                found[i] = _better(found.get(i), frames)
+            advance(len(found) - known)
     return found
+
+
+def _fitted(model: CTCRecognizer, ink: Tensor, orientation: str) -> Tensor:
+    """As the training data has it: uint8 (1, height, W), or (1, W, height) where a turned line stays turned."""
+    return fit_line(ink, model.height, model.stride, orientation == "upright").mul(255).round_().to(torch.uint8)
+
+
+def _better(known: Frames | BaseException | None, frames: Frames) -> Frames:
+    """Of two readings in a frame the more confident."""
+    if not isinstance(known, dict):
+        return frames
+    return {
+        turn: most_confident({0: known[turn], 1: reading}) if turn in known else reading
+        for turn, reading in frames.items()
+    }
 
 
 @contextmanager

@@ -26,6 +26,11 @@ MIN_SIDE = 4
 MAX_PIXELS = 1 << 25
 """Of a line as it lies on the page: a fifth of what a page may have."""
 MIN_CONTRAST = 16
+DARK = 0.5
+"""Ink of a letter, not of one that shines through."""
+TAIL = 0.005
+MARGIN = 0.1
+LINE_ASPECT = 1.5
 GROWTH = 1.03
 """Of the series of widths: a line is stretched by at most 1.5 %, or half a step where it is short."""
 
@@ -69,12 +74,34 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
         return _ink_of(read_levels(line.image), None, line.name, height)
     page = page_levels(line.image)
     polygon = turn_points(line.polygon, -line.turn, page.shape)
-    return _ink_of(*cut(np.rot90(page, -line.turn // 90), polygon), line.name, height)
+    return polygon_ink(np.rot90(page, -line.turn // 90), polygon, line.name, height)
 
 
-def polygon_ink(page: Array, polygon: Sequence[tuple[float, float]], name: str) -> Tensor:
+def polygon_ink(page: Array, polygon: Sequence[tuple[float, float]], name: str, height: int | None = None) -> Tensor:
     """As `read_line`, of what lies within `polygon` on `page` (H, W); `name` is for messages."""
-    return _ink_of(*cut(page, polygon), name)
+    return _ink_of(*cut(page, polygon), name, height)
+
+
+def without_margins(ink: Tensor) -> Tensor:
+    """A line (1, h, w) without the paper above and below it, and of one that stands, beside it: small type in a wide polygon then
+    fills the height as other type does. Commutes with quarter turns.
+
+    The line is what holds all but `TAIL` at either side of the dark ink, and a margin. What is not clearly longer than high
+    comes back as it is.
+    """
+    h, w = ink.shape[1:]
+    short = min(h, w)
+    if max(h, w) < LINE_ASPECT * short:
+        return ink
+    rows = (ink[0] > DARK).double().sum(1 if h <= w else 0)
+    total = float(rows.sum())
+    first = int((rows.cumsum(0) <= TAIL * total).sum())
+    last = short - int((rows.flip(0).cumsum(0) <= TAIL * total).sum())
+    if last - first < MIN_SIDE:
+        return ink
+    margin = round(MARGIN * (last - first))
+    first, last = max(0, first - margin), min(short, last + margin)
+    return ink.narrow(1 if h <= w else 2, first, last - first)
 
 
 def cut(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
