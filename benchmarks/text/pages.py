@@ -79,6 +79,7 @@ def main() -> None:
     commit, model = git_commit(), fold(load_recognizer(args.weights))
     found = {
         "weights": args.weights,
+        "lines_of_a_page": LINES,
         "page": page(model, data_root(None) / "pages/fr_print_page.jpg"),
         "frames": {script: frames(model, script) for script in SCRIPTS},
     }

@@ -60,7 +60,8 @@ CARDS = {
         data="The training lines of `gcsa_ocr_tiny.fr17`, from whose weights it went on (Gabay et al. 2020; CC-BY 4.0), and their texts set "
         "in 25 fonts of the SIL Open Font License, among them Old Standard, GFS Didot, IM Fell, Libre Bodoni and EB Garamond; "
         "slanted, bent, faded and with print that shines through. The figures are of the 450 test lines of the scans.",
-        limits=LINES + "On a page of about 1800, of another printer, 8 % of the characters are wrong: small type and worn letters most. The "
+        limits=LINES
+        + "On a page of about 1800, of another printer, 8 % of the characters are wrong: small type and worn letters most. The "
         "transcription is diplomatic: long s, and a sign for a hyphen at the line's end.",
         adapt=ADAPT_LINES,
     ),

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from report.results import BUDGET, ROOT, Run, budget_cells, load_benchmark, load_runs, load_timings, table, thousands
+import json
+
+from report.results import (
+    BUDGET,
+    ROOT,
+    Run,
+    budget_cells,
+    load_benchmark,
+    load_runs,
+    load_timings,
+    machine_title,
+    table,
+    thousands,
+)
 
 
 def error_rate(run: Run, rate: str) -> str:
@@ -110,4 +123,27 @@ def trocr() -> str:
         f"loss {results['loss']['first epoch']:.1f} to {results['loss']['last epoch']:.4f}, character error rate "
         f"{results['cer']['greedy']:.1%} by `generate` in a fresh process, the same text for "
         f"{min(results['turned_lines_that_read_the_same'].values())} of the lines at every quarter turn."
+    )
+
+
+def pages() -> str:
+    """A page at its four turns, and lines whose frame is unknown, one by one and as pages."""
+    results = json.loads((ROOT / "docs/results/pages.json").read_text())
+    turns = results["page"]["turns"]
+    first = turns["0"]
+    found = f"{first['lines']} lines, CER {100 * first['cer']:.1f} %"
+    same = (
+        "the same text at 0, 90, 180 and 270 degrees"
+        if results["page"]["same_text"]
+        else "not the same text at every turn"
+    )
+    seconds = ", ".join(f"{turn['seconds']:.0f}" for turn in turns.values())
+    header = ["validation lines", "frame given", "each line by itself", f"pages of {results['lines_of_a_page']} lines"]
+    rows = [
+        [f"{script}, {rates['lines']:.0f}", *(f"{100 * rates[way]:.2f}" for way in ("given", "each line", "each page"))]
+        for script, rates in results["frames"].items()
+    ]
+    return (
+        f"`{results['weights']}` on the page: {found}, {same}, in {seconds} s ({machine_title(results['machine'])}; commit "
+        f"{results['commit'][:8]}).\n\nCharacter error rates in %:\n\n{table(header, rows)}"
     )

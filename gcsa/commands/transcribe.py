@@ -254,8 +254,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 _write_pages(kept, finder, args.format, args.output)
         except BrokenPipeError:  # the reader, such as head, has seen enough
             return 1
-        if doubt := _doubt(counted):
-            print(doubt, file=sys.stderr)
         if failed:
             print(f"{len(failed)} of {len(sources)} could not be read:", *failed, sep="\n  ", file=sys.stderr)
+        if doubt := _doubt(counted):
+            print(doubt, file=sys.stderr)
     return 1 if failed else 0

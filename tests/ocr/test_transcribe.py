@@ -20,7 +20,7 @@ from gcsa.adapters import lora_config
 from gcsa.commands import transcribe as command
 from gcsa.commands.transcribe import main
 from gcsa.export import FoldedConv2d
-from gcsa.ocr import transcribe as reader
+from gcsa.ocr import read_lines, transcribe as reader
 from gcsa.ocr.data.line_image import fit_line, read_line
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
@@ -103,7 +103,7 @@ def test_batches_side_by_side(
     with pytest.raises(ValueError, match="beams must be 1 or more"):
         texts(model, folder, beams=0)
     assert torch.get_num_threads() == 3
-    monkeypatch.setattr(reader, "MOST_WORKERS", 1)
+    monkeypatch.setattr(read_lines, "MOST_WORKERS", 1)
     seen.clear()
     assert texts(model, folder, batch_size=1) == alone
     assert {entry[:2] for entry in seen} == {(threading.get_ident(), 3)}
@@ -161,7 +161,8 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
     out, err = capsys.readouterr()
     expected = texts(load_recognizer(weights), folder, orientation="any")[:2]
     assert out.split("\n") == [expected[0], *[""] * 7, expected[1], ""], "line n of the output is image n"
-    header, *listed = err.splitlines()
+    header, *listed, doubt = err.splitlines()
+    assert doubt.startswith("The text was read with a confidence of 0."), "these weights are random"
     assert header == "7 of 9 could not be read:"
     for name, line in zip(bad, listed, strict=True):
         assert str(tmp_path / name) in line
@@ -327,4 +328,4 @@ def test_in_a_process_of_its_own(weights: Path, folder: Path, tmp_path: Path) ->
     assert done.stdout.splitlines() == ["", *texts(load_recognizer(weights), folder, orientation="any")]
     assert done.stderr.startswith("1 of 8 could not be read:\n  ")
     assert "bad.png cannot be read as an image" in done.stderr
-    assert done.stderr.count("\n") == 2, "no progress where nobody watches"
+    assert done.stderr.count("\n") == 3, "no progress where nobody watches, and a sentence on the random weights"
