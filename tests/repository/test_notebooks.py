@@ -13,4 +13,6 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path: Path, tmp_path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
+    shown = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
+    assert shown, "a code host and the site show the outputs that are stored: run it, and keep them"
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
