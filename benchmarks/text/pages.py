@@ -83,7 +83,9 @@ def main() -> None:
         "page": page(model, data_root(None) / "pages/fr_print_page.jpg"),
         "frames": {script: frames(model, script) for script in SCRIPTS},
     }
-    print(write_json(ROOT / "docs/results/pages.json", {**found, "commit": commit, "machine": machine()}))
+    print(
+        write_json(ROOT / f"docs/results/pages/{args.weights}.json", {**found, "commit": commit, "machine": machine()})
+    )
 
 
 if __name__ == "__main__":

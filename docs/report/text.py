@@ -128,7 +128,7 @@ def trocr() -> str:
 
 def pages() -> str:
     """A page at its four turns, and lines whose frame is unknown, one by one and as pages."""
-    results = json.loads((ROOT / "docs/results/pages.json").read_text())
+    results = json.loads((ROOT / "docs/results/pages/gcsa_ocr_tiny.print.json").read_text())
     turns = results["page"]["turns"]
     first = turns["0"]
     found = f"{first['lines']} lines, CER {100 * first['cer']:.1f} %"
