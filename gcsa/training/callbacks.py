@@ -4,6 +4,7 @@ import random
 import sys
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -142,22 +143,46 @@ def check_finite(state: Mapping[str, Tensor], step: int) -> None:
 
 
 class EpochLines(ProgressBar):
-    """Prints one line an epoch, for logs and pipes where a moving bar would be noise."""
+    """Prints one line an epoch, for logs and pipes where a moving bar would be noise, and within epochs of more than `every`
+    seconds how far the run is and when it will end."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: float = 30.0) -> None:
         super().__init__()
-        self._since = time.monotonic()
+        self.every = every
+        self._since = self._printed = time.monotonic()
+        self._start: tuple[float, int] | None = None  # when the first batch of this process ended, and its number
         self._enabled = True
 
     def disable(self) -> None:
         """Lightning asks for this in all processes but the first."""
         self._enabled = False
 
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        now, done = time.monotonic(), trainer.fit_loop.total_batch_idx + 1
+        if self._start is None:
+            self._start = now, done
+        elif self._enabled and now - self._printed >= self.every:
+            self._printed = now
+            left = self._left(trainer, (now - self._start[0]) / (done - self._start[1]), done)
+            place = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  batch {batch_idx + 1}/{trainer.num_training_batches}"
+            print(f"{place}  {left}", flush=True)
+
+    def _left(self, trainer: pl.Trainer, seconds_a_batch: float, done: int) -> str:
+        if trainer.max_epochs in (None, -1):
+            return f"{seconds_a_batch:.2f} s a batch"
+        batches = max(0, trainer.max_epochs * int(trainer.num_training_batches) - done)
+        if trainer.max_steps > 0:
+            batches = min(batches, (trainer.max_steps - trainer.global_step) * trainer.accumulate_grad_batches)
+        return f"about {timedelta(seconds=round(batches * seconds_a_batch))} left"
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._enabled:
             shown = (n for n in sorted(trainer.callback_metrics) if n == "train/loss" or n.startswith("val/"))
             values = "  ".join(f"{name} {float(trainer.callback_metrics[name]):.4f}" for name in shown)
             since, self._since = self._since, time.monotonic()
+            self._printed = self._since
             seconds = self._since - since
             print(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  {seconds:.1f} s  {values}", flush=True)
 

@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 
 from gcsa.tasks.classification import Classifier
-from gcsa.training import EMA, run
+from gcsa.training import EMA, callbacks, run
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from tests.runs import TINY, composed, train
 
@@ -130,3 +131,28 @@ def test_a_failed_write_keeps_the_old_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         AtomicCheckpointIO().save_checkpoint({"step": lambda: 2}, path)
     assert torch.load(path, weights_only=True) == {"step": 1}
+
+
+def test_a_long_epoch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Four batches an epoch of 20 s each: at 40 s, 80 s and so on a line, and the time that is left."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    trainer = SimpleNamespace(
+        current_epoch=0, max_epochs=2, max_steps=-1, num_training_batches=4, fit_loop=SimpleNamespace(total_batch_idx=0)
+    )
+    trainer.callback_metrics = {"train/loss": 0.5}
+    lines = callbacks.EpochLines(every=30)
+    for batch in range(4):
+        clock.now += 20
+        trainer.fit_loop.total_batch_idx = batch
+        lines.on_train_batch_end(trainer, None, None, None, batch)  # type: ignore[arg-type]
+    lines.on_train_epoch_end(trainer, None)  # type: ignore[arg-type]
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch 1/2  batch 2/4  about 0:02:00 left",
+        "epoch 1/2  batch 4/4  about 0:01:20 left",
+        "epoch 1/2  80.0 s  train/loss 0.5000",
+    ]
+    lines.disable()
+    clock.now += 100
+    lines.on_train_batch_end(trainer, None, None, None, 0)  # type: ignore[arg-type]
+    assert capsys.readouterr().out == ""

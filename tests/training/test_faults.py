@@ -24,7 +24,9 @@ COMMAND = (sys.executable, "train.py", *TINY, "data.limit_train=null")
 
 def start(folder: Path, *more: str, **options: Any) -> "subprocess.Popen[str]":
     command = [*COMMAND, f"output_dir={folder}", *more]
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT} | options
+    # A shell that starts the tests in the background ignores SIGINT, and its children would.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT} | heard | options
     return subprocess.Popen(command, **options)
 
 
@@ -258,7 +260,7 @@ def test_systems_without_user_signals(tmp_path: Path, monkeypatch: pytest.Monkey
     """As Windows is."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.delattr(signal, "SIGUSR1", raising=False)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a script
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # it is ignored in the background of a script
     try:
         with pytest.raises(Interrupted), interruptible(tmp_path):
             signal.raise_signal(signal.SIGINT)

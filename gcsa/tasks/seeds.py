@@ -1,0 +1,82 @@
+"""What several seeds reached together: mean, standard deviation and interval, at the end of `train.py -m seed=1,2,3`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import t as student
+
+from gcsa.training.results import write_json
+
+OWN = ("seed", "output_dir")
+"""What differs between the runs of one configuration."""
+FILE = "seeds.json"
+
+
+class Seeds(Callback):
+    """Hydra's callback; conf/train.yaml names it. Any launcher will do, since the runs' own results are read."""
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        folder = Path(config.hydra.sweep.dir)
+        if rows := over_seeds(folder):
+            Console().print(_table(rows))
+            print(write_json(folder / FILE, {"runs": rows}))
+
+
+def over_seeds(folder: Path) -> list[dict[str, Any]]:
+    """Of each configuration in `folder`/*/results.json that ran with two seeds or more: what sets it apart from the others,
+    its seeds, and for each metric mean, standard deviation and the 95 % interval of the mean (Student's t)."""
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/results.json"))]
+    flat = [_flat(run["config"]) for run in runs]
+    varied = sorted(
+        key
+        for key in {key for config in flat for key in config}
+        if key not in OWN and len({json.dumps(config.get(key)) for config in flat}) > 1
+    )
+    groups: dict[str, list[int]] = defaultdict(list)
+    for i, config in enumerate(flat):
+        groups[", ".join(f"{key}={config.get(key)}" for key in varied)].append(i)
+    return [
+        {"of": name, "seeds": [runs[i]["seed"] for i in members], "metrics": _metrics([runs[i] for i in members])}
+        for name, members in groups.items()
+        if len(members) > 1
+    ]
+
+
+def _metrics(runs: list[dict[str, Any]]) -> dict[str, dict[str, float | list[float]]]:
+    found: dict[str, dict[str, float | list[float]]] = {}
+    for name, first in runs[0]["results"].items():
+        values = [run["results"].get(name) for run in runs]
+        if isinstance(first, bool) or not all(isinstance(value, int | float) for value in values):
+            continue
+        mean = math.fsum(values) / len(values)
+        deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+        half = float(student.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
+        found[name] = {"mean": mean, "deviation": deviation, "interval": [mean - half, mean + half]}
+    return found
+
+
+def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table("runs", "seeds", "metric", "mean", "deviation", "95 %", title="over seeds")
+    for row in rows:
+        for name, metric in row["metrics"].items():
+            low, high = metric["interval"]
+            seeds = ", ".join(map(str, row["seeds"]))
+            numbers = f"{metric['mean']:.4f}", f"{metric['deviation']:.4f}", f"{low:.4f} to {high:.4f}"
+            table.add_row(row["of"], seeds, name, *numbers)
+    return table
