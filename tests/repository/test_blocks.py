@@ -105,7 +105,7 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
             script = next((word for word in words if word.endswith(".py")), "")
             arguments = words[words.index(script) + 1 :] if script else []
             if script in COMMANDS:
-                missing = "page.jpg" in arguments  # which kraken reads: tests/kraken
+                missing = "page.jpg" in arguments  # which kraken reads: tests/ocr/test_kraken.py
                 assert missing or COMMANDS[script](arguments) == 0, capfd.readouterr().err
             elif script in ("train.py", "evaluate.py"):
                 options = [word for word in arguments if not word.startswith(("-", "hydra.")) and "sweep=" not in word]
@@ -116,7 +116,7 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
                 with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
                     compose(script.removesuffix(".py"), options)
             elif words[0] == "kraken":
-                assert "ocr" in words, "tests/kraken runs it"
+                assert "ocr" in words, "tests/ocr/test_kraken.py runs it"
             elif script == "demo.py":
                 with pytest.raises(SystemExit, match="0"):
                     demo.main([*arguments, "--help"])

@@ -260,7 +260,7 @@ def test_systems_without_user_signals(tmp_path: Path, monkeypatch: pytest.Monkey
     """As Windows is."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.delattr(signal, "SIGUSR1", raising=False)
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # it is ignored in the background of a script
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a script
     try:
         with pytest.raises(Interrupted), interruptible(tmp_path):
             signal.raise_signal(signal.SIGINT)

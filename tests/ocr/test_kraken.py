@@ -91,7 +91,8 @@ def test_xml_is_valid_and_says_where_each_character_is(file: Path, kind: str, sc
     lines = read_page(out.rename(out.with_suffix(f".{kind}.xml")))
     assert [line.text for line in lines] == read(file.parent, 0, "text").read_text(encoding="utf-8").splitlines()
     glyphs = [e for e in etree.parse(out.with_suffix(f".{kind}.xml")).iter("{*}Glyph")]
-    assert len(glyphs) == sum(len(line.text) for line in lines)
+    spaces = sum(line.text.count(" ") for line in lines) if kind == "alto" else 0  # which are no glyphs in ALTO
+    assert len(glyphs) == sum(len(line.text) for line in lines) - spaces
     assert all(len(line.polygon or ()) >= 3 for line in lines)
     assert XMLPage(out.with_suffix(f".{kind}.xml")).to_container().lines, "kraken opens it too"
 
