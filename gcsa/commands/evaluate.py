@@ -23,11 +23,11 @@ def offer_configs(folder: Path) -> None:
 def run(cfg: DictConfig) -> None:
     output_dir = Path(HydraConfig.get().runtime.output_dir)
     with task_errors(output_dir):
-        from gcsa.evaluation.run import evaluate
+        from gcsa.tasks import task_of
         from gcsa.training.results import git_commit, machine, write_json
 
         config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-        content = evaluate(config, output_dir)
+        content = task_of(config["data"]["name"]).evaluate(config, output_dir)
         content |= {"commit": git_commit(), "machine": machine(), "config": config}
         print(write_json(output_dir / "evaluation.json", content))
 

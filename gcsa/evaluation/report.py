@@ -129,15 +129,16 @@ def _with_interval(scores: Scores) -> str:
 
 
 def summarize(
-    model: nn.Module, datamodule: GCSADataModule, output_dir: str | Path, seconds: float = 6.0
+    model: nn.Module, datamodule: GCSADataModule, output_dir: str | Path, seconds: float = 30.0
 ) -> dict[str, Any]:
-    """Invariance error and polar turn figure on validation images only, as many (8 to 256) as fit in about `seconds`.
+    """Invariance error and polar turn figure on the validation set: all of it, or, where that takes longer than about
+    `seconds`, as many of its images as fit, but at least 64.
 
     Returns `invariance_error`, a float, and `figure`, the path of turns.png in `output_dir`. Raises OSError where
     that cannot be written.
     """
     images = first_images(draw_sample(datamodule, "val"), AUDIT_IMAGES)
     count = int(images_per_second(model, images, repeats=3) * seconds / len(ANGLES))
-    curve = turn_curve(model, draw_sample(datamodule, "val", max(8, min(256, count))))
-    figure = polar_figure({"validation images": curve})
+    curve = turn_curve(model, draw_sample(datamodule, "val", max(64, count)))
+    figure = polar_figure({f"{curve.images} validation images": curve})
     return {"invariance_error": invariance_error(model, images), "figure": save(figure, Path(output_dir) / "turns.png")}

@@ -14,6 +14,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, Mul
 from gcsa.checkpoints import save_classifier
 from gcsa.data import create_datamodule
 from gcsa.evaluation import count_flops, summarize
+from gcsa.evaluation.run import evaluate
 from gcsa.models.create import SEGMENTERS, create_model
 from gcsa.training.adapt import attach
 from gcsa.training.checks import is_number
@@ -152,6 +153,12 @@ class Classification:
         preprocessing = dict(input_size=(data.in_chans, side, side), mean=tuple(data.mean), std=tuple(data.std))
         written = save_classifier(classifier.model, folder, about, label_names=data.class_names, **preprocessing)
         return f"local-dir:{written}"
+
+    def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
+        """Accuracy, calibration, turns, shifts and cost of a classifier, see `gcsa.evaluation.run.evaluate`."""
+        if config["adapter"] is not None:
+            raise ValueError("evaluate.py takes adapters of recognisers: name the merged weights of the run instead")
+        return evaluate(config, output_dir)
 
     def count_flops(self, classifier: Classifier, data: Any) -> int:
         """FLOPs of one image."""

@@ -15,6 +15,7 @@ from gcsa.ocr.data.datamodule import LinesDataModule
 from gcsa.ocr.measure import measure as measure_reading
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.ocr.recognizers.decoding import ctc_loss
+from gcsa.tasks.evaluate import evaluate_lines
 from gcsa.training.adapt import attach, check_adapter
 from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
@@ -125,6 +126,10 @@ class Recognition:
     def export(self, recognizer: Recognizer, data: LinesDataModule, folder: Path) -> str:
         """Writes the weights into `folder`, for transcribe.py; returns it."""
         return str(save_recognizer(recognizer.model, folder, {"data": data.script or data.name}))
+
+    def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
+        """How a recogniser reads lines, see `evaluate_lines`."""
+        return evaluate_lines(config, self.build_data({**config, "adapter": None}))
 
     def count_flops(self, recognizer: Recognizer, data: LinesDataModule) -> int:
         """FLOPs of a line of `COUNTED_WIDTH` pixels."""

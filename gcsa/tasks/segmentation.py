@@ -17,6 +17,7 @@ from gcsa.dense.segmenter import Segmenter
 from gcsa.dense.stars import check_installed
 from gcsa.dense.thresholds import choose_thresholds
 from gcsa.evaluation import count_flops
+from gcsa.tasks.evaluate import evaluate_masks
 from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
@@ -163,6 +164,10 @@ class SegmentationTask:
                 module.model.eval(), ((image[0], labels[0].numpy()) for image, labels in data.val_dataloader())
             )
         return str(save_segmenter(module.model, folder, {"data": data.name}))
+
+    def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
+        """How right the label maps of a segmenter are, see `evaluate_masks`."""
+        return evaluate_masks(config, self.build_data(config))
 
     def count_flops(self, module: Segmentation, data: MasksDataModule) -> int:
         """FLOPs of an image of `COUNTED_SIDE` pixels a side."""

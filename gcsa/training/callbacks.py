@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ProgressBar, RichProgressBar, WeightAveraging
+from pytorch_lightning.callbacks import ProgressBar, RichProgressBar, Timer, WeightAveraging
 from torch import Tensor, nn
 
 
@@ -142,6 +142,36 @@ def check_finite(state: Mapping[str, Tensor], step: int) -> None:
         )
 
 
+class TimeLimit(Timer):
+    """Ends the fit with a validation after `duration` ("DD:HH:MM:SS"), that before a resume counted.
+
+    `share` is how much of it was over after the latest batch, the same number in all processes, which the learning rate
+    follows: replicas with rates of their own would drift apart.
+    """
+
+    def __init__(self, duration: str) -> None:
+        super().__init__(duration, verbose=False)
+        self._seconds = self.time_elapsed() + (self.time_remaining() or 0)
+        self.share = 0.0
+
+    def on_fit_start(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
+        self._look(trainer)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
+        self._look(trainer)
+
+    def _look(self, trainer: pl.Trainer) -> None:
+        self.share = trainer.strategy.broadcast(min(1.0, self.time_elapsed() / self._seconds))
+        if self.share == 1:
+            trainer.should_stop = True
+            trainer.check_val_every_n_epoch = 1  # the last weights, which the whole schedule led to, are candidates too
+
+
+def time_limit(trainer: pl.Trainer) -> TimeLimit | None:
+    """The one of `trainer`, if it has one."""
+    return next((callback for callback in trainer.callbacks if isinstance(callback, TimeLimit)), None)  # type: ignore[attr-defined]
+
+
 class EpochLines(ProgressBar):
     """Prints one line an epoch, for logs and pipes where a moving bar would be noise, and within epochs of more than `every`
     seconds how far the run is and when it will end."""
@@ -175,7 +205,10 @@ class EpochLines(ProgressBar):
         batches = max(0, trainer.max_epochs * int(trainer.num_training_batches) - done)
         if trainer.max_steps > 0:
             batches = min(batches, (trainer.max_steps - trainer.global_step) * trainer.accumulate_grad_batches)
-        return f"about {timedelta(seconds=round(batches * seconds_a_batch))} left"
+        seconds, limit = batches * seconds_a_batch, time_limit(trainer)
+        if limit is not None:
+            seconds = min(seconds, max(0.0, limit.time_remaining() or 0.0))
+        return f"about {timedelta(seconds=round(seconds))} left"
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._enabled:

@@ -22,7 +22,7 @@ MAY_CHANGE = (
     *("compile", "checkpoint_activations", "matmul_precision"),
     *("data.root", "data.path", "data.num_workers", "data.download", "data.max_memory_gb"),
     *("trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy*"),
-    *("trainer.max_epochs", "trainer.max_steps", "trainer.log_every_n_steps", "trainer.enable_*"),
+    *("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.log_every_n_steps", "trainer.enable_*"),
     *("callbacks.last*", "callbacks.learning_rate*", "callbacks.progress*"),
 )
 """What a resumed run may do otherwise: how long, where, and what it shows; conf/train.yaml says so at `ckpt_path`."""

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,9 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
         positive_int(f"trainer.{key}", trainer[key])
     if trainer["max_steps"] != -1:
         positive_int("trainer.max_steps", trainer["max_steps"])
+    limit = trainer["max_time"]
+    if limit is not None and not (re.fullmatch(r"\d+:\d\d:\d\d:\d\d", str(limit)) and int(str(limit).replace(":", ""))):
+        raise ValueError(f"trainer.max_time is days:hours:minutes:seconds, such as 00:01:30:00, got {limit!r}")
     if trainer["gradient_clip_val"] is not None:
         not_negative("trainer.gradient_clip_val", trainer["gradient_clip_val"])
     for key in ("limit_train_batches", "limit_val_batches"):

@@ -10,6 +10,7 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from timm.optim import create_optimizer_v2, list_optimizers
 from torch import nn
 
+from gcsa.training.callbacks import time_limit
 from gcsa.training.checks import is_number, not_negative
 from gcsa.training.schedule import make_schedule
 
@@ -52,8 +53,16 @@ def optimizer_steps(trainer: pl.Trainer) -> int:
 
 
 def optimizer_and_schedule(module: pl.LightningModule) -> OptimizerLRScheduler:
-    """For `configure_optimizers`, from the hyperparameters `optimizer` and `schedule`; the rate changes every step."""
+    """For `configure_optimizers`, from the hyperparameters `optimizer` and `schedule`; the rate changes every step.
+
+    With `trainer.max_time` the schedule is as far as the steps or the time are, whichever is further.
+    """
     optimizer = make_optimizer(module.model, module.hparams["optimizer"])  # type: ignore[arg-type]
-    factor = make_schedule(total=optimizer_steps(module.trainer), **module.hparams["schedule"])
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+    total, limit = optimizer_steps(module.trainer), time_limit(module.trainer)
+    factor = make_schedule(total=total, **module.hparams["schedule"])
+
+    def in_time(step: int) -> float:
+        return factor(step if limit is None else max(step, round(limit.share * total)))
+
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, in_time)
     return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

@@ -15,7 +15,7 @@ from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, Pr
 from gcsa.checkpoints import annotate
 from gcsa.threads import choose_threads
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
-from gcsa.training.callbacks import StepSeed, StopOnNaN
+from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit
 from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run
 from gcsa.training.checks import check_config, resolve_checkpoint
 from gcsa.training.distributed import leave_group
@@ -25,8 +25,11 @@ from gcsa.training.task import Task
 
 
 def quiet_lightning() -> None:
-    """Leaves out Lightning's advertisements and warnings that ask nothing of the user."""
-    for name in ("pytorch_lightning", "lightning_fabric"):
+    """Leaves out Lightning's advertisements and warnings that ask nothing of the user.
+
+    Where the package `lightning` is imported as well (lightly-train does so), this one speaks through its logger.
+    """
+    for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
         ".*LeafSpec",
@@ -54,6 +57,8 @@ def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = N
     # An experiment may set an option of a callback, such as ema.decay, that callbacks=no_ema then leaves out.
     callbacks = [instantiate(node) for node in cfg.callbacks.values() if node is not None and "_target_" in node]
     callbacks += [StepSeed(cfg.seed), StopOnNaN(cfg.trainer.log_every_n_steps), RunConfig(recorded(cfg))]
+    if cfg.trainer.max_time is not None:
+        callbacks.append(TimeLimit(cfg.trainer.max_time))
     for callback in callbacks:
         if isinstance(callback, LastCheckpoint):
             callback.signals = signals
@@ -63,6 +68,7 @@ def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = N
         callbacks = [callback for callback in callbacks if not isinstance(callback, ProgressBar)]
     return instantiate(
         cfg.trainer,
+        max_time=None,  # TimeLimit's, not Lightning's, which the schedule could not see
         callbacks=callbacks,
         logger=loggers or False,
         plugins=[AtomicCheckpointIO()],

@@ -26,6 +26,10 @@ class Task(Protocol):
     def export(self, module: Any, data: Any, folder: Path) -> str:
         """Writes the weights into `folder`; returns how they are named to evaluate.py, transcribe.py and timm."""
 
+    def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
+        """What evaluate.py measures: `config` is conf/evaluate.yaml as plain values. Prints a table, writes figures into
+        `output_dir` where it draws some, and returns JSON-ready values. Raises as `build_data`, and for models."""
+
     def count_flops(self, module: Any, data: Any) -> int:
         """Floating-point operations of one image, or of one line."""
 

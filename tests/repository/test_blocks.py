@@ -109,8 +109,8 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
                 assert missing or COMMANDS[script](arguments) == 0, capfd.readouterr().err
             elif script in ("train.py", "evaluate.py"):
                 options = [word for word in arguments if not word.startswith(("-", "hydra.")) and "sweep=" not in word]
-                if script == "evaluate.py":  # of which the model is a value, not a choice in conf/
-                    options = [word for word in options if not word.startswith("model=")]
+                if script == "evaluate.py":  # of which these are values, not choices in conf/
+                    options = [word for word in options if not word.startswith(("model=", "adapter="))]
                 if "-m" in arguments:
                     options = [word.partition(",")[0] for word in options]
                 with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):

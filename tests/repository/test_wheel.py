@@ -4,8 +4,8 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,15 +34,24 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the commands."""
+@pytest.fixture(scope="module", params=["uv 3.10", "uv 3.12", "pip 3.10", "pip 3.12"])
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """The folder of the commands, in an environment that is removed afterwards."""
+    tool, version = request.param.split()
     folder = tmp_path_factory.mktemp("bare")
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    subprocess.run(["uv", "venv", "-q", "--python", version, str(folder / "venv")], cwd=folder, check=True)
-    target = ["--python", str(folder / "venv" / "bin" / "python")]
-    subprocess.run(["uv", "pip", "install", "-q", *target, f"gcsa[ocr] @ {wheel.as_uri()}"], cwd=folder, check=True)
-    return folder / "venv" / "bin"
+    found = subprocess.run(["uv", "python", "find", version], cwd=folder, capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip(f"no Python {version}: uv python install {version}")
+    python = folder / "venv" / "bin" / "python"
+    if tool == "uv":
+        commands = [["uv", "venv", "--python", version, "venv"], ["uv", "pip", "install", "--python", str(python)]]
+    else:
+        commands = [[found.stdout.strip(), "-m", "venv", "venv"], [str(python), "-m", "pip", "install"]]
+    commands[1].append(f"gcsa[ocr] @ {wheel.as_uri()}")
+    for command in commands:
+        subprocess.run([*command, "-q"], cwd=folder, check=True)
+    yield python.parent
+    shutil.rmtree(folder)
 
 
 def start(command: list[str | Path], cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,7 @@
 """Averaging, stopping on NaN, and checkpoints that a kill leaves whole."""
 
 import errno
+import itertools
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import timer
 
 from gcsa.tasks.classification import Classifier
 from gcsa.training import EMA, callbacks, run
@@ -133,12 +135,33 @@ def test_a_failed_write_keeps_the_old_checkpoint(tmp_path: Path) -> None:
     assert torch.load(path, weights_only=True) == {"step": 1}
 
 
+def test_the_schedule_ends_with_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run far from its last epoch: its rate is the last one, its last weights are validated, and it can go on.
+
+    The clock moves by 20 ms whenever it is looked at."""
+    clock = itertools.count()
+    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: next(clock) / 50))
+    own = [*TINY, "trainer.max_epochs=100000", "trainer.check_val_every_n_epoch=100000", "data.limit_train=32"]
+    train(composed(tmp_path, *own, "trainer.max_time=00:00:00:02"), tmp_path)
+    ended = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
+    (rate,) = {group["lr"] / group["initial_lr"] for group in ended["optimizer_states"][0]["param_groups"]}
+    assert ended["hyper_parameters"]["schedule"]["final"] <= rate < 0.05
+    assert (tmp_path / "results.json").is_file(), "a best epoch"
+    train(composed(tmp_path, *own, "trainer.max_time=00:00:00:04", "ckpt_path=last"), tmp_path)
+    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > ended["global_step"]
+
+
 def test_a_long_epoch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Four batches an epoch of 20 s each: at 40 s, 80 s and so on a line, and the time that is left."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: clock.now))
     trainer = SimpleNamespace(
-        current_epoch=0, max_epochs=2, max_steps=-1, num_training_batches=4, fit_loop=SimpleNamespace(total_batch_idx=0)
+        current_epoch=0,
+        max_epochs=2,
+        max_steps=-1,
+        num_training_batches=4,
+        callbacks=[],
+        fit_loop=SimpleNamespace(total_batch_idx=0),
     )
     trainer.callback_metrics = {"train/loss": 0.5}
     lines = callbacks.EpochLines(every=30)

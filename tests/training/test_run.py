@@ -1,17 +1,20 @@
 """A whole run: what it writes, and that timm and Lightning open it again."""
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
 import timm
 import torch
+from lightning_utilities.core import rank_zero
 from PIL import Image
 
 from gcsa.checkpoints import save_classifier
 from gcsa.data import create_datamodule
 from gcsa.tasks.classification import Classifier, scores
+from gcsa.training import run
 from tests.runs import TINY, composed, train
 
 
@@ -71,6 +74,15 @@ def test_other_choices_train(tmp_path: Path, overrides: list[str]) -> None:
     cfg = composed(tmp_path, *TINY, "trainer.max_epochs=1", "data.limit_train=64", *overrides)
     assert train(cfg, tmp_path) > 0
     assert (tmp_path / "weights/model.safetensors").is_file()
+
+
+def test_lightning_is_quiet_by_either_name() -> None:
+    """Of the two packages of Lightning, the one imported last speaks for both."""
+    pytest.importorskip("lightning.pytorch")
+    run.quiet_lightning()
+    speaker = rank_zero.log
+    assert speaker.name.startswith(("lightning.", "pytorch_lightning."))
+    assert not speaker.isEnabledFor(logging.INFO)
 
 
 def test_scores() -> None:

@@ -29,6 +29,7 @@ class LineAugment:
         bend: the base line bent up or down in its middle, share of the height.
         fade: ink lost in patches, share of it.
         bleed: ink of another line shining through from the back of the page, mirrored and blurred, share of it.
+        upside_down: share of the lines that are turned by 180 degrees, for networks without a group.
 
     Raises:
         ValueError: an amount that is not a number, negative or not below 1 (shear: not below 45 degrees).
@@ -44,6 +45,7 @@ class LineAugment:
     bend: float = 0.0
     fade: float = 0.0
     bleed: float = 0.0
+    upside_down: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -64,6 +66,7 @@ class LineAugment:
         noise = torch.randn(lines.shape, generator=generator)
         more = torch.rand(4, batch, 1, 1, 1, generator=generator)
         patches = torch.rand(batch, 1, 3, max(2, width // height + 1), generator=generator)
+        turned = torch.rand(batch, 1, 1, 1, generator=generator) < self.upside_down
         slant, size, offset, thickness = (2 * draws[:4] - 1).unbind()
         if self.shear or self.scale or self.shift or self.bend:
             # affine_grid maps an output position to the input position it shows, in units of half the image.
@@ -90,4 +93,4 @@ class LineAugment:
             back = back.roll((across, height // 2 if more[3, 0] < 0.5 else 0), (3, 2))
             lines = torch.maximum(lines, self.bleed * more[2] * back)
         lines = lines * (1 - self.contrast * draws[5]) + self.noise * draws[6] * noise
-        return lines.clamp(0, 1)
+        return torch.where(turned, lines.flip(2, 3), lines).clamp(0, 1)

@@ -119,12 +119,26 @@ class LinesDataModule(pl.LightningDataModule):
     def check_test(self) -> None:
         """Opens the transcriptions and, as far as their headers, the images of the test split, so that a long training
         does not end on a damaged one. Raises as `setup`."""
-        for image in {line.image for line in self._list("test")}:
+        for image in {line.image for line in self.listed("test")}:
             try:
                 with Image.open(image):
                     pass
             except (OSError, SyntaxError, ValueError) as error:
                 raise ValueError(f"{image} cannot be read as an image ({error}): remove or replace it") from error
+
+    def listed(self, *splits: str) -> list[Line]:
+        """The lines of `splits` with their texts; reads no image. Raises as `setup`."""
+        if self.script is not None and not self.folder.is_dir():
+            there = sorted(path.name for path in self.folder.parent.glob("*") if path.is_dir())
+            if not there:
+                raise FileNotFoundError(f"{self.folder} not found: point data.root or GCSA_DATA to its data sets")
+            raise ValueError(
+                f"unknown script {self.script!r} in {self.folder.parent}: choose one of {', '.join(there)}"
+            )
+        lines = list_lines(self.folder, splits, self.any_image)
+        if not lines:
+            raise ValueError(f"{self.folder} holds no lines with text in its {', '.join(splits)} split")
+        return lines
 
     def lines(self, split: str) -> LineSet:
         """The split "train", "val" or "test", after `setup`."""
@@ -146,7 +160,7 @@ class LinesDataModule(pl.LightningDataModule):
 
     @cached_property
     def _train_lines(self) -> list[Line]:
-        lines = self._list("train")
+        lines = self.listed("train")
         if self.limit_train is None:
             return lines
         rows = limited(torch.zeros(len(lines), dtype=torch.long), self.limit_train, self.seed)
@@ -160,19 +174,6 @@ class LinesDataModule(pl.LightningDataModule):
             Line(Path(f"set line {number}"), text, "train"): self._fitted(image)
             for number, (text, image) in enumerate(set_lines(texts, self.fonts, self.seed), 1)
         }
-
-    def _list(self, split: str) -> list[Line]:
-        if self.script is not None and not self.folder.is_dir():
-            there = sorted(path.name for path in self.folder.parent.glob("*") if path.is_dir())
-            if not there:
-                raise FileNotFoundError(f"{self.folder} not found: point data.root or GCSA_DATA to its data sets")
-            raise ValueError(
-                f"unknown script {self.script!r} in {self.folder.parent}: choose one of {', '.join(there)}"
-            )
-        lines = list_lines(self.folder, (split,), self.any_image)
-        if not lines:
-            raise ValueError(f"{self.folder} holds no lines with text in its {split} split")
-        return lines
 
     def _fitted(self, line: Line | Image.Image) -> Tensor:
         ink = fit_line(read_line(line, self.height), self.height, self.step, upright=True)
@@ -198,7 +199,7 @@ class LinesDataModule(pl.LightningDataModule):
         return LineSet(images, lines, self.charset, whole.augment)
 
     def _held_out(self, split: str) -> LineSet:
-        lines = self._list(split)
+        lines = self.listed(split)
         if unknown := self.charset.unknown(line.text for line in lines):
             counts = ", ".join(f"{describe(character)} {count}x" for character, count in unknown.most_common())
             log.warning("%s: the %s split holds characters outside the charset: %s", self.folder, split, counts)

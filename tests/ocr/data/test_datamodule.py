@@ -246,6 +246,17 @@ def test_augmentation_is_mild_and_a_function_of_its_generator() -> None:
         assert len(set(difference.tolist())) == 4, f"{option} differs from line to line"
 
 
+def test_some_lines_upside_down() -> None:
+    lines = torch.rand(64, 1, 8, 24)
+    turned = LineAugment(upside_down=0.5)(lines, torch.Generator().manual_seed(0))
+    kinds = [
+        (torch.equal(new, old), torch.equal(new, torch.rot90(old, 2, (1, 2))))
+        for new, old in zip(turned, lines, strict=True)
+    ]
+    assert {(True, False), (False, True)} == set(kinds)
+    assert 20 < sum(upright for upright, _ in kinds) < 44
+
+
 def test_texts_are_also_set_in_fonts(tmp_path: Path) -> None:
     fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     folder = write(tmp_path / "lines", text="word w\u017fe {}")

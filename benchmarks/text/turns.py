@@ -1,0 +1,127 @@
+"""Three answers to lines scanned at any quarter turn: `python -m benchmarks.text.turns NAME=WEIGHTS...`.
+
+WEIGHTS are folders of recognisers, or published names. One with a group reads any turn by itself. A plain one lays every line on
+its long side, always turning it the same way, and then reads it once ("as it lies", for one that was trained with lines upside
+down) and, in another row, in both poses, of which the more confident counts ("turned copies"). Error rates are of validation
+lines at 0, 90, 180 and 270 degrees, and of test lines, which nothing here chooses. `--speed` times them instead, sides in turn,
+on validation lines in memory. Needs GCSA_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.common import CPU, alternate, save
+from gcsa.commands.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa.data.files import data_root
+from gcsa.export import fold
+from gcsa.groups import group
+from gcsa.ocr.data.line_image import read_line
+from gcsa.ocr.data.lines import list_lines
+from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.metrics import text_scores
+from gcsa.ocr.read_lines import read_lines
+from gcsa.ocr.reading import Reading, frames
+from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.training.results import git_commit, machine, write_json
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "fr17_roman_print"
+TURNS = (0, 90, 180, 270)
+
+
+class Laid(nn.Module):
+    """A plain recogniser that is asked for any turn: it lays a line on its long side and reads it there, in one pose or in
+    both (`copies`)."""
+
+    def __init__(self, model: CTCRecognizer, copies: bool) -> None:
+        super().__init__()
+        self.model, self.copies = model, copies
+        self.height, self.stride = model.height, model.stride
+
+    def read_frames(self, images: Tensor, orientation: str, beams: int = 1) -> list[dict[int, Reading]]:
+        """As of `CTCRecognizer`."""
+        turns = [*frames(group("c4"), orientation, images.shape[2], images.shape[3], self.height)]
+        read = {
+            turn: self.model.read_frames(torch.rot90(images, -turn // 90, (2, 3)), "upright", beams)
+            for turn in (turns if self.copies else turns[:1])
+        }
+        return [{turn: lines[i][0] for turn, lines in read.items()} for i in range(len(images))]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to read lines, whatever their turn."""
+
+    model: Any
+    parameters: int
+
+    def read(self, inks: list[Tensor]) -> list[str]:
+        readings = read_lines(self.model, [partial(torch.clone, ink) for ink in inks], (), "any")
+        return [reading.text if isinstance(reading, Reading) else "" for reading in readings]
+
+    def errors(self, inks: list[Tensor], meant: list[str]) -> dict[str, Any]:
+        texts = {turn: self.read([torch.rot90(ink, turn // 90, (1, 2)) for ink in inks]) for turn in TURNS}
+        cer = {turn: text_scores(read, meant).cer for turn, read in texts.items()}
+        same = mean(len(set(line)) == 1 for line in zip(*texts.values(), strict=True))
+        return {"cer": cer, "mean_cer": mean(cer.values()), "same_when_turned": same}
+
+
+def sides(named: list[str]) -> dict[str, Side]:
+    """The rows of `named` weights, NAME=WEIGHTS each."""
+    found = {}
+    for name, _, weights in (entry.partition("=") for entry in named):
+        model = fold(load_recognizer(weights))
+        parameters = sum(p.numel() for p in load_recognizer(weights).parameters())
+        if model.group.rotations % 4 == 0:
+            found[name] = Side(model, parameters)
+        else:
+            found[f"{name}, as it lies"] = Side(Laid(model, copies=False), parameters)
+            found[f"{name}, turned copies"] = Side(Laid(model, copies=True), parameters)
+    return found
+
+
+def lines(split: str, height: int) -> tuple[list[Tensor], list[str]]:
+    """The lines of a split as ink, and what they say."""
+    listed = list_lines(data_root(None) / "ocr_lines" / SCRIPT, (split,))
+    return [read_line(line, height) for line in listed], [line.text for line in listed]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("weights", nargs="+", metavar="NAME=WEIGHTS")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
+    parser.add_argument("--speed", action="store_true", help="time the rows instead, three times each")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    keep_freed_memory()
+    keep_compiled_kernels()
+    commit, rows = git_commit(), sides(args.weights)
+    content: dict[str, Any] = {name: {"parameters": side.parameters} for name, side in rows.items()}
+    height = next(iter(rows.values())).model.height
+    if args.speed:
+        inks, _ = lines("val", height)
+        timings = alternate({name: partial(side.read, inks) for name, side in rows.items()}, repeats=3, warm_up=1)
+        for name, times in timings.items():
+            content[name] |= {**times, "lines_per_second": len(inks) / times["median_ms"] * 1e3}
+        save("turns", {"lines": len(inks), "threads": args.threads, **content}, CPU)
+        return
+    for split in ("val", "test"):
+        inks, meant = lines(split, height)
+        for name, side in rows.items():
+            content[name][split] = {"lines": len(inks), **side.errors(inks, meant)}
+            print(name, split, content[name][split], flush=True)
+    about = {"script": SCRIPT, "commit": commit, "machine": machine()}
+    print(write_json(ROOT / "docs/results/pages/turns.json", {"rows": content, **about}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""evaluate.py of recognisers and segmenters: on the texts and labels that the model itself finds, everything is right."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tifffile
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from gcsa.dense import load_segmenter
+from gcsa.dense.data.pictures import read_picture
+from gcsa.tasks import task_of
+
+ROOT = Path(__file__).parents[2]
+IMAGES = ROOT / "tests" / "weights"
+READER, SEGMENTER = "gcsa_ocr_tiny.fr17", "gcsa_unet_tiny.nuclei"
+
+
+def evaluated(folder: Path, model: str, *overrides: str, adapter: str | None = None) -> dict[str, Any]:
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        composed = compose("evaluate", ["threads=1", *overrides, f"data.path={folder}"])
+        config: Any = OmegaConf.to_container(composed)
+    content = task_of(config["data"]["name"]).evaluate(config | {"model": model, "adapter": adapter}, folder)
+    return json.loads(json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three lines, without splits."""
+    folder = tmp_path_factory.mktemp("lines")
+    read = json.loads((IMAGES / "expected.json").read_text(encoding="utf-8"))[READER]
+    for name in ("fr17_1.png", "fr17_2.png", "fr17_3.png"):
+        source = name if name in read else "fr17_1.png"
+        shutil.copy(IMAGES / source, folder / name)
+        (folder / name).with_suffix(".gt.txt").write_text(read[source]["text"], encoding="utf-8")
+    return folder
+
+
+def test_lines(lines: Path) -> None:
+    found = evaluated(lines, READER, "data=lines", "split=all")
+    rates = found["results"]
+    assert (found["lines"], rates["cer"], rates["wer"], rates["cer_any"], rates["same_when_turned"]) == (3, 0, 0, 0, 1)
+    assert evaluated(lines, READER, "data=lines")["lines"] == 1, "a tenth tests where nothing says which"
+    assert evaluated(lines, READER, "data=lines", "split=all", "limit=2")["lines"] == 2
+    (lines / "fr17_1.gt.txt").write_text("x" * 50)
+    assert evaluated(lines, READER, "data=lines", "split=all")["results"]["cer"] > 0.3
+
+
+def test_masks(tmp_path: Path) -> None:
+    pytest.importorskip("stardist")
+    labels = load_segmenter(SEGMENTER).segment(read_picture(IMAGES / "tissue.png", 3))
+    for split in ("train", "valid", "test"):
+        for kind in ("images", "masks"):
+            (tmp_path / split / kind).mkdir(parents=True)
+        shutil.copy(IMAGES / "tissue.png", tmp_path / split / "images")
+        tifffile.imwrite(tmp_path / split / "masks" / "tissue.tif", labels)
+    found = evaluated(tmp_path, SEGMENTER, "data=mask_folder")
+    assert found["pictures"] == 1
+    assert {found["results"][name] for name in ("dice", "iou", "ap50", "ap90", "pq")} == {1.0}
+    assert (found["turned"]["pixels"], found["turned"]["objects"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "overrides", "message"),
+    [
+        (READER, ["data=lines", "copies=8"], "copies is for images with classes: leave it out with data=lines"),
+        (READER, ["data=lines", "split=some"], "split=some is not for data=lines: choose one of train, val, test, all"),
+        (READER, ["data=lines", "limit=0"], "limit must be a whole number, 1 or more, not 0"),
+        (SEGMENTER, ["data=lines"], "segments images: name a recogniser of text lines"),
+        (
+            SEGMENTER,
+            ["data=mask_folder", "split=train"],
+            "split=train is not for data=mask_folder: choose one of val, test",
+        ),
+        (READER, ["data=mask_folder"], "segments no images: name the weights of a gcsa_unet"),
+        (SEGMENTER, ["data=mask_folder", "data.in_chans=1"], "set data.in_chans=3"),
+    ],
+)
+def test_what_cannot_be_measured(lines: Path, model: str, overrides: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluated(lines, model, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [("mask_folder", "a segmenter takes no adapter"), ("image_folder", "evaluate.py takes adapters of recognisers")],
+)
+def test_adapters_are_of_recognisers(lines: Path, data: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluated(lines, SEGMENTER, f"data={data}", adapter="some")
