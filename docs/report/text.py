@@ -126,6 +126,24 @@ def trocr() -> str:
     )
 
 
+def turns() -> str:
+    """Lines scanned at any quarter turn: an encoder with a group, and a plain recogniser in three ways."""
+    content = json.loads((ROOT / "docs/results/pages/turns.json").read_text())
+    timed = load_timings("turns", str)
+    rows = []
+    for name, side in content["rows"].items():
+        cells = [f"`{name}`", thousands(side["parameters"])]
+        for split in ("val", "test"):
+            errors = side[split]
+            cells += [f"{100 * errors['cer']['0']:.2f}", f"{100 * errors['mean_cer']:.2f}"]
+        speeds = [f"{results[name]['lines_per_second']:.0f}" for results in timed.values()]
+        rows.append([*cells, f"{side['test']['same_when_turned']:.1%}", *speeds])
+    header = ["recogniser", "parameters", "validation CER %, upright", "mean over four turns", "test CER %, upright"]
+    header += ["mean over four turns", "same text at all four"]
+    header += [f"lines a second ({machine}, {results['threads']} threads)" for machine, results in timed.items()]
+    return f"{table(header, rows)}\n\nCommit {content['commit'][:8]}, seed 0."
+
+
 def pages() -> str:
     """A page at its four turns, and lines whose frame is unknown, one by one and as pages."""
     results = json.loads((ROOT / "docs/results/pages/gcsa_ocr_tiny.print.json").read_text())

@@ -16,7 +16,7 @@ from gcsa.export.formats import FORMATS, check_file, export
 from gcsa.export.hub import write_hub
 from gcsa.export.images import read_images
 from gcsa.models.create import create_model
-from gcsa.ocr.kraken_file import write_kraken
+from gcsa.ocr.kraken.file import write_kraken
 from gcsa.ocr.load import make_recognizer
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
 from gcsa.program import program

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ import pytest
 pytest.importorskip("kraken")
 import numpy as np
 import torch
+from click.testing import CliRunner
 from kraken.configs import RecognitionInferenceConfig
 from kraken.containers import BBoxLine, Segmentation
+from kraken.ketos import cli
 from kraken.lib.xml import XMLPage
 from kraken.models import load_models
 from lxml import etree
@@ -24,7 +27,7 @@ from safetensors.torch import save_file
 from gcsa.commands import export, transcribe
 from gcsa.ocr import pages
 from gcsa.ocr.data.page_xml import read_page
-from gcsa.ocr.kraken import GCSARecognizer
+from gcsa.ocr.kraken.plugin import GCSARecognizer
 from gcsa.ocr.load import load_recognizer
 from gcsa.ocr.metrics import text_scores
 
@@ -147,3 +150,62 @@ def test_boxes_and_lines_that_cannot_be_read_give_records_too(file: Path) -> Non
     first, second = model.predict(sheet, found)
     assert len(first.prediction) == len(first.cuts) == len(first.confidences)
     assert (second.prediction, first.id, second.id) == ("", "a", "b")
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> list[str]:
+    """Six lines with their texts, one of them with a character that the published weights do not know."""
+    read = json.loads((ROOT / "tests/weights/expected.json").read_text(encoding="utf-8"))[MODEL]
+    for number in range(6):
+        source = f"fr17_{1 + number % 2}.png"
+        shutil.copy(ROOT / "tests/weights" / source, tmp_path / f"{number}.png")
+        (tmp_path / f"{number}.gt.txt").write_text(read[source]["text"] + "\u2042" * (number == 0), encoding="utf-8")
+    return sorted(map(str, tmp_path.glob("*.png")))
+
+
+def ketos(*words: str) -> Any:
+    return CliRunner().invoke(cli, ["-d", "cpu", "--threads", "1", "train", *words], catch_exceptions=False)
+
+
+def trained(folder: Path) -> GCSARecognizer:
+    """The recogniser in the file that ketos wrote."""
+    (weights,) = folder.glob("best_*.safetensors")
+    (model,) = load_models(weights, tasks=["recognition"])
+    assert isinstance(model, GCSARecognizer)
+    return model
+
+
+def test_ketos_trains_a_new_recogniser(lines: list[str], tmp_path: Path) -> None:
+    done = ketos("--arch", "gcsa", "-f", "path", "-N", "1", "-p", "0.8", "-o", str(tmp_path / "new"), *lines)
+    assert done.exit_code == 0, done.output
+    model = trained(tmp_path / "new").model
+    assert model.options["encoder"] == "gcsa_ocr_tiny"
+    assert "\u2042" in model.charset.characters
+    assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
+
+
+def test_ketos_goes_on_and_resumes(file: Path, lines: list[str], tmp_path: Path) -> None:
+    """From published weights, which know all characters but one: they read the lines as before."""
+    out = tmp_path / "more"
+    few = ("--load", str(file), "-f", "path", "-N", "1", "-r", "0.00001", "-o", str(out))
+    assert ketos(*few, "--resize", "fail", *lines).exit_code != 0
+    done = ketos(*few, "-e", manifest(lines[1:]), *lines)
+    assert done.exit_code == 0, done.output
+    assert trained(out).model.charset.characters == load_recognizer(MODEL).charset.characters + "\u2042"
+    best = float(next(out.glob("best_*")).stem.removeprefix("best_"))
+    assert best > 0.97
+    (checkpoint,) = out.glob("checkpoint_0*.ckpt")
+    assert ketos("--resume", str(checkpoint), "-N", "2").exit_code == 0
+    assert len(list(out.glob("checkpoint_0*.ckpt"))) == 2
+
+
+def manifest(lines: list[str]) -> str:
+    """A file that names them, as `-e` of ketos wants."""
+    file = Path(lines[0]).parent / "manifest.txt"
+    file.write_text("\n".join(lines))
+    return str(file)
+
+
+def test_ketos_has_no_binary_data_for_us(lines: list[str], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not binary data sets"):
+        ketos("--arch", "gcsa", "-f", "binary", "-o", str(tmp_path / "new"), *lines)

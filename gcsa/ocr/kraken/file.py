@@ -1,4 +1,4 @@
-"""A recogniser as one file for kraken (7.0 and later), which `gcsa.ocr.kraken` opens there."""
+"""A recogniser as one file for kraken (7.0 and later), which `gcsa.ocr.kraken.plugin` opens there."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from torch import nn
 from gcsa.checkpoints import recognizer_weights
 from gcsa.data.images import levels
 from gcsa.ocr.data.line_image import polygon_ink
-from gcsa.ocr.kraken_file import KRAKEN_VERSION
+from gcsa.ocr.kraken.file import KRAKEN_VERSION
 from gcsa.ocr.load import empty_recognizer
 from gcsa.ocr.pages import printed, records
 from gcsa.ocr.read_lines import read_lines
