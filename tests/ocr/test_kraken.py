@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -163,8 +164,8 @@ def lines(tmp_path: Path) -> list[str]:
     return sorted(map(str, tmp_path.glob("*.png")))
 
 
-def ketos(*words: str) -> Any:
-    return CliRunner().invoke(cli, ["-d", "cpu", "--threads", "1", "train", *words], catch_exceptions=False)
+def ketos(*words: str, command: str = "train") -> Any:
+    return CliRunner().invoke(cli, ["-d", "cpu", "--threads", "1", command, *words], catch_exceptions=False)
 
 
 def trained(folder: Path) -> GCSARecognizer:
@@ -204,6 +205,14 @@ def manifest(lines: list[str]) -> str:
     file = Path(lines[0]).parent / "manifest.txt"
     file.write_text("\n".join(lines))
     return str(file)
+
+
+def test_ketos_measures(file: Path, lines: list[str]) -> None:
+    done = ketos("-m", str(file), "-f", "path", *lines, command="test")
+    assert done.exit_code == 0, done.output
+    texts = [Path(line).with_suffix(".gt.txt").read_text(encoding="utf-8") for line in lines]
+    assert re.search(rf"{sum(map(len, texts))}\s+Characters", done.output)
+    assert re.search(r"\b1\s+Errors", done.output), "the character that the published weights do not know"
 
 
 def test_ketos_has_no_binary_data_for_us(lines: list[str], tmp_path: Path) -> None:

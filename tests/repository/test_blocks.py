@@ -116,7 +116,7 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
                 with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
                     compose(script.removesuffix(".py"), options)
             elif words[:1] in (["kraken"], ["ketos"]):
-                assert {"ocr", "train"} & set(words), "tests/ocr/test_kraken.py runs it"
+                assert {"ocr", "train", "test"} & set(words), "tests/ocr/test_kraken.py runs it"
             elif script == "demo.py":
                 with pytest.raises(SystemExit, match="0"):
                     demo.main([*arguments, "--help"])

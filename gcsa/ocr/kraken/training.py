@@ -1,4 +1,4 @@
-"""`ketos train --arch gcsa`: kraken's own training command, with its options, trains and continues the recognisers of this library.
+"""`ketos train --arch gcsa` and `ketos test`: kraken's own commands, with their options, train, continue and measure our recognisers.
 
 Registered under the entry points "kraken.archs.recognition", "kraken.lightning_modules" and "kraken.configs". A new recogniser is
 a `gcsa_ocr_tiny`; one in a file of `export.py --format kraken` goes on with `--load`. kraken refuses its options of other networks
@@ -17,6 +17,7 @@ import lightning
 import torch
 from kraken.configs.base import TrainingConfig
 from kraken.configs.vgsl import VGSLRecognitionTrainingDataConfig
+from kraken.lib.dataset import global_align
 from kraken.train.base import KrakenTrainerModule
 from kraken.train.vgsl import VGSLRecognitionModel
 from torch import Tensor
@@ -73,18 +74,22 @@ def list_lines(files: Iterable[str | Path], kind: str) -> list[Line]:
 
 
 class GCSALines(lightning.LightningDataModule):
-    """The lines of a run: a list for training and one for validation; `load` makes batches of them for a recogniser.
+    """The lines of a run, those of training and of validation, or those of a test; `load` makes batches of them for a recogniser.
 
-    Where no evaluation data are given, 1 - `partition` of the lines are held out, the same in every run.
+    Where no evaluation data are given, 1 - `partition` of the training lines are held out, the same in every run.
     """
 
     def __init__(self, data_config: GCSADataConfig) -> None:
         super().__init__()
         self.save_hyperparameters()
-        lines = list_lines(data_config.training_data or (), data_config.format_type)
-        if data_config.evaluation_data:
-            self.lines = {"train": lines, "val": list_lines(data_config.evaluation_data, data_config.format_type)}
-        else:
+        files = {
+            "train": data_config.training_data,
+            "val": data_config.evaluation_data,
+            "test": data_config.test_data,
+        }
+        self.lines = {split: list_lines(given, data_config.format_type) for split, given in files.items() if given}
+        if "test" not in self.lines and "val" not in self.lines:
+            lines = self.lines.get("train", [])
             random.Random(0).shuffle(lines)
             held_out = max(1, round(len(lines) * (1 - data_config.partition)))
             self.lines = {"train": lines[held_out:], "val": lines[:held_out]}
@@ -93,7 +98,7 @@ class GCSALines(lightning.LightningDataModule):
                 raise ValueError(f"there are no lines with text for the {split} split: give more files")
 
     def load(self, model: CTCRecognizer, batch_size: int) -> None:
-        """Reads the images of both splits in the height of `model`, in batches of `batch_size`."""
+        """Reads the images of all splits in the height of `model`, in batches of `batch_size`."""
         config = self.hparams["data_config"]
         self._loaders = {}
         for split, lines in self.lines.items():
@@ -119,6 +124,10 @@ class GCSALines(lightning.LightningDataModule):
         """From narrow to wide."""
         return self._loaders["val"]
 
+    def test_dataloader(self) -> BatchLoader[LineBatch]:
+        """From narrow to wide."""
+        return self._loaders["test"]
+
 
 class GCSATraining(KrakenTrainerModule):
     """Trains the recogniser in `net`; kraken keeps the checkpoint of the best `val_metric`, 1 - CER.
@@ -137,6 +146,8 @@ class GCSATraining(KrakenTrainerModule):
     configure_callbacks = VGSLRecognitionModel.configure_callbacks
     optimizer_step = VGSLRecognitionModel.optimizer_step
     lr_scheduler_step = VGSLRecognitionModel.lr_scheduler_step
+    on_test_epoch_start = VGSLRecognitionModel.on_test_epoch_start
+    on_test_epoch_end = VGSLRecognitionModel.on_test_epoch_end
 
     def __init__(self, config: GCSATrainingConfig, model: GCSARecognizer | None = None) -> None:
         super().__init__()
@@ -145,10 +156,18 @@ class GCSATraining(KrakenTrainerModule):
         self.scores = torch.nn.ModuleDict({"cer": CharErrorRate(), "wer": WordErrorRate()})
 
     def setup(self, stage: str | None = None) -> None:
-        """Makes the recogniser for the characters of the training lines, or gives one that was loaded those that it lacks."""
+        """For training, makes the recogniser for the characters of its lines, or gives one that was loaded those that it lacks."""
         data: Any = self.trainer.datamodule
+        if stage == "test":
+            VGSLRecognitionModel.setup(self, stage)  # makes the metrics that kraken reports
+        else:
+            self._know(data.lines["train"])
+        assert self.net is not None
+        data.load(self.net.model, self.hparams["config"].batch_size)
+
+    def _know(self, lines: list[Line]) -> None:
         known = self.net.model.charset if self.net is not None else Charset("")
-        charset = known.extended(display_order(line.text) for line in data.lines["train"])
+        charset = known.extended(display_order(line.text) for line in lines)
         if self.net is None:
             self.net = GCSARecognizer(options(CTCRecognizer(charset.characters, ENCODER)))
         elif charset.characters != known.characters:
@@ -159,7 +178,6 @@ class GCSATraining(KrakenTrainerModule):
                 )
             self.net.model.extend(charset.characters)
             self.net.user_metadata["config"] = options(self.net.model)
-        data.load(self.net.model, self.hparams["config"].batch_size)
 
     def training_step(self, batch: LineBatch, batch_idx: int) -> Tensor:
         assert self.net is not None
@@ -181,6 +199,21 @@ class GCSATraining(KrakenTrainerModule):
         self.log("val_metric", shown["val_accuracy"])
         for metric in self.scores.values():
             metric.reset()  # type: ignore[operator]
+
+    def test_step(self, batch: LineBatch, batch_idx: int) -> None:
+        """Counts as kraken does for its own networks."""
+        assert self.net is not None
+        model = self.net.model
+        for scores, text in zip(model(batch.images).float().cpu(), batch.texts, strict=True):
+            read = model.reading(scores).text
+            errors, meant, said = global_align(text, read)
+            self.errors += errors
+            self.characters.update(text)
+            self.algn_gt.extend(meant)
+            self.algn_pred.extend(said)
+            self.test_cer.update(read, text)
+            self.test_cer_case_insensitive.update(read.lower(), text.lower())
+            self.test_wer.update(read, text)
 
     def configure_optimizers(self) -> Any:
         """As kraken's options say."""
