@@ -29,7 +29,15 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         training.shifts,
     ),
     "docs/measured/nuclei.md": (dense.nuclei,),
-    "docs/measured/text.md": (text.text, text.adapters, text.adapter_step, text.transcription, text.pages, text.trocr),
+    "docs/measured/text.md": (
+        text.text,
+        text.adapters,
+        text.adapter_step,
+        text.transcription,
+        text.turns,
+        text.pages,
+        text.trocr,
+    ),
     "docs/measured/equivariance.md": (equivariance.invariance, equivariance.precision),
     "docs/measured/speed.md": (
         speed.models,

@@ -129,7 +129,7 @@ def trocr() -> str:
 def turns() -> str:
     """Lines scanned at any quarter turn: an encoder with a group, and a plain recogniser in three ways."""
     content = json.loads((ROOT / "docs/results/pages/turns.json").read_text())
-    timed = load_timings("turns", str)
+    timed = load_timings("turns", lambda results: -results["lines"])
     rows = []
     for name, side in content["rows"].items():
         cells = [f"`{name}`", thousands(side["parameters"])]

@@ -29,7 +29,8 @@ class LineAugment:
         bend: the base line bent up or down in its middle, share of the height.
         fade: ink lost in patches, share of it.
         bleed: ink of another line shining through from the back of the page, mirrored and blurred, share of it.
-        upside_down: share of the lines that are turned by 180 degrees, for networks without a group.
+        upside_down: share of the lines that are turned by 180 degrees, for comparisons: CTC writes from left to right, so a
+            network without a group does not learn to read them.
 
     Raises:
         ValueError: an amount that is not a number, negative or not below 1 (shear: not below 45 degrees).
