@@ -138,9 +138,9 @@ def turns() -> str:
             cells += [f"{100 * errors['cer']['0']:.2f}", f"{100 * errors['mean_cer']:.2f}"]
         speeds = [f"{results[name]['lines_per_second']:.0f}" for results in timed.values()]
         rows.append([*cells, f"{side['test']['same_when_turned']:.1%}", *speeds])
-    header = ["recogniser", "parameters", "validation CER %, upright", "mean over four turns", "test CER %, upright"]
-    header += ["mean over four turns", "same text at all four"]
-    header += [f"lines a second ({machine}, {results['threads']} threads)" for machine, results in timed.items()]
+    header = ["recogniser", "parameters", "validation CER %, scanned upright", "mean over four turns"]
+    header += ["test CER %, scanned upright", "mean over four turns", "same text at all four"]
+    header += [f"lines a second ({machine})" for machine in timed]
     return f"{table(header, rows)}\n\nCommit {content['commit'][:8]}, seed 0."
 
 
