@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -26,6 +28,12 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             if title in section:
                 section[title] = [*section[title], *names]
     return config
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Links to weights as the repository has them, to their pages here."""
+    cards = re.sub(r"\]\(\.\./weights/([^/)]+)/README\.md\)", r"](models/\1.md)", markdown)
+    return cards.replace("](../weights/", "](models/")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -42,7 +42,15 @@ def replacing(path: str | Path) -> Iterator[Path]:
             if error.errno not in FULL:
                 raise
             raise OSError(error.errno, error.strerror, str(path)) from error
+        give_usual_mode(part)
         os.replace(part, target)
+
+
+def give_usual_mode(file: Path) -> None:
+    """The mode that the process gives every new file: safetensors closes its files to everybody else."""
+    mask = os.umask(0)
+    os.umask(mask)
+    file.chmod(0o666 & ~mask)
 
 
 def _target(path: str | Path) -> Path:

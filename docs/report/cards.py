@@ -172,7 +172,7 @@ def published(card: str = "weights/{name}/README.md") -> str:
 
 def published_pages() -> str:
     """The same for the site, where each card is a page."""
-    return published("models/{name}.md")
+    return published("../weights/{name}/README.md")
 
 
 def card(name: str) -> str:

@@ -22,7 +22,7 @@ from gcsa.checkpoints.files import (
 )
 from gcsa.checkpoints.tensors import check_finite
 from gcsa.models.create import SEGMENTERS, check_name, check_options, is_number, is_whole
-from gcsa.published import list_weights, published
+from gcsa.published import ADAPTER_CONFIG, list_weights, published
 
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
@@ -98,6 +98,8 @@ def _read_checkpoint(path: Path) -> Weights:
 
 
 def _read_folder(folder: Path, source: str) -> Weights:
+    if (folder / ADAPTER_CONFIG).is_file():
+        raise ValueError(f"{source} is an adapter: name its base, whole weights, where a model is wanted")
     for file in (CONFIG, TENSORS):
         if not (folder / file).is_file():
             names = ", ".join(list_weights())

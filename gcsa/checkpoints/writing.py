@@ -16,6 +16,7 @@ from torch import nn
 
 from gcsa.checkpoints.files import CONFIG, TENSORS
 from gcsa.checkpoints.tensors import check_finite
+from gcsa.files import give_usual_mode
 from gcsa.models.create import check_options
 
 
@@ -81,6 +82,8 @@ def _write_folder(
         write(fresh)
         if about:
             annotate(fresh, **about)
+        for file in fresh.iterdir():
+            give_usual_mode(file)
         fresh.chmod(0o755)  # temporary folders are closed to everybody else
         if folder.exists():
             shutil.rmtree(folder)

@@ -13,8 +13,8 @@ ABOUT_PLAIN = (
     "Left: `gcsa_tiny.rotmnist`, trained on turned digits of MNIST. Right: a plain network of two convolutions, trained when "
     f"this page started, on upright scans of scikit-learn's digits alone; it names {{share:.1%}} of {HELD_OUT} others rightly "
     "while they are upright. It is there to show what turning does to a network that was not made for it, not as a fair rival: "
-    "it saw no turned digit. Ours, in turn, saw no scan of this kind: of eight sevens it named four rightly, and the example is "
-    "one of those. Quarter turns leave our scores as they are; other angles resample the picture, and move them a little."
+    "it saw no turned digit. Ours, in turn, saw no scan of this kind: it named four of eight sevens rightly, and the example is "
+    "one of the four. Quarter turns leave our scores as they are; other angles resample the picture, and move them a little."
 )
 
 

@@ -23,7 +23,7 @@ from gcsa.checkpoints import (
 from gcsa.dense.segmenter import make_segmenter
 from gcsa.files import check_writable
 from gcsa.ocr.load import make_recognizer
-from gcsa.published import ADAPTER_CONFIG, list_weights, published
+from gcsa.published import ADAPTER_CONFIG, published
 
 CARD = "README.md"
 PIPELINES = {"classifier": "image-classification", "recognizer": "image-to-text", "segmenter": "image-segmentation"}
@@ -40,7 +40,7 @@ def write_hub(source: str, folder: str | Path) -> Path:
     """Writes the trained weights in `source` (see `gcsa.checkpoints.read`) into `folder`, which appears whole or not at all.
 
     A classifier's opens by timm's `local-dir:` and `hf-hub:`; a recogniser's and a segmenter's, which are not in timm, by
-    `load_recognizer` and `load_segmenter`. The card of published weights is theirs with its pictures; of others it tells
+    `load_recognizer` and `load_segmenter`. A card that stands in `source` comes along with its pictures; of others it tells
     what their config.json does. Raises ValueError for a folder that is there already, for an adapter, and for a classifier
     that does not tell how its images are normalised; and what `read` and `check_writable` raise.
     """
@@ -48,18 +48,18 @@ def write_hub(source: str, folder: str | Path) -> Path:
     if folder.exists() or folder.is_symlink():
         raise ValueError(f"{folder} is there already: name a folder that is not, or remove it first")
     check_writable(folder)
-    shipped = published(source)
-    if ((shipped or Path(source.removeprefix("local-dir:"))) / ADAPTER_CONFIG).is_file():
+    given = published(source) or Path(source.removeprefix("local-dir:"))
+    if (given / ADAPTER_CONFIG).is_file():
         raise ValueError(f"{source} is an adapter, which the hub takes as PEFT wrote it: name whole weights")
     weights = read(source)
     model = _make(weights)
-    card = (shipped / CARD).read_text(encoding="utf-8") if shipped is not None and source in list_weights() else None
+    card = (given / CARD).read_text(encoding="utf-8") if (given / CARD).is_file() else None
     terms = LICENSE.search(card) if card is not None else None
     terms_of_use = terms[1] if terms is not None else weights.about.get("license")
     with tempfile.TemporaryDirectory(prefix=".gcsa-", dir=folder.resolve().parent) as beside:
         fresh = _save(model, weights, Path(beside) / folder.name, terms_of_use)
         (fresh / CARD).write_text(_card(weights, folder.name, card, terms_of_use), encoding="utf-8")
-        for picture in sorted(shipped.glob("*.png")) if card is not None and shipped is not None else ():
+        for picture in sorted(given.glob("*.png")) if card is not None else ():
             shutil.copyfile(picture, fresh / picture.name)
         again = read(fresh)
         if again.kind != weights.kind or not _same(_make(again).state_dict(), model.state_dict()):

@@ -40,6 +40,11 @@ def _adapted(model: CTCRecognizer, folder: str | Path) -> CTCRecognizer:
         raise FileNotFoundError(
             f"there is no {Path(folder) / 'charset.txt'}: name the adapter folder of a run on text lines"
         )
-    model.extend(characters)
+    try:
+        model.extend(characters)
+    except ValueError as error:
+        raise ValueError(
+            f"the adapter {folder} is of another recogniser, which knows other characters: name its base"
+        ) from error
     merged: CTCRecognizer = load(model, folder).merge_and_unload()
     return merged.eval()

@@ -35,10 +35,10 @@ ROWS = {
     "same_when_turned": "same text at 0, 90, 180 and 270 degrees",
     "cer_upside_down": "CER, lines upside down",
     **{f"ap{share}": f"average precision at IoU 0.{share // 10}" for share in range(50, 100, 10)},
-    "ap50_by_image": "  at 0.5, mean over pictures",
+    "ap50_by_image": "average precision at IoU 0.5, mean over pictures",
     "pq": "panoptic quality",
-    "dice": "Dice",
-    "iou": "IoU",
+    "dice": "Dice of all objects against the background",
+    "iou": "IoU of all objects against the background",
 }
 """What the results are called on the screen."""
 
@@ -121,7 +121,7 @@ def _device(config: dict[str, Any]) -> str:
 
 
 def _spread(things: list[T], limit: int | None) -> list[T]:
-    """So many of them, evenly from first to last."""
+    """So many of them, evenly spread."""
     count = len(things) if limit is None else min(limit, len(things))
     return [things[i * len(things) // count] for i in range(count)]
 

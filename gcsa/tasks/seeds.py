@@ -41,11 +41,11 @@ def over_seeds(folder: Path) -> list[dict[str, Any]]:
         for key in {key for config in flat for key in config}
         if key not in OWN and len({json.dumps(config.get(key)) for config in flat}) > 1
     )
-    groups: dict[str, list[int]] = defaultdict(list)
-    for i, config in enumerate(flat):
-        groups[", ".join(f"{key}={config.get(key)}" for key in varied)].append(i)
+    groups: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)  # a seed that ran twice counts once
+    for run, config in zip(runs, flat, strict=True):
+        groups[", ".join(f"{key}={config.get(key)}" for key in varied)][run["seed"]] = run
     return [
-        {"of": name, "seeds": [runs[i]["seed"] for i in members], "metrics": _metrics([runs[i] for i in members])}
+        {"of": name, "seeds": [*members], "metrics": _metrics([*members.values()])}
         for name, members in groups.items()
         if len(members) > 1
     ]
@@ -77,6 +77,6 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         for name, metric in row["metrics"].items():
             low, high = metric["interval"]
             seeds = ", ".join(map(str, row["seeds"]))
-            numbers = f"{metric['mean']:.4f}", f"{metric['deviation']:.4f}", f"{low:.4f} to {high:.4f}"
+            numbers = f"{metric['mean']:.4g}", f"{metric['deviation']:.2g}", f"{low:.4g} to {high:.4g}"
             table.add_row(row["of"], seeds, name, *numbers)
     return table

@@ -11,6 +11,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ProgressBar, RichProgressBar, Timer, WeightAveraging
+from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
 
@@ -156,6 +157,8 @@ class TimeLimit(Timer):
 
     def on_fit_start(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
         self._look(trainer)
+        if self.share == 1:
+            rank_zero_only(print)("trainer.max_time is used up, so nothing more is trained: give more to go on")
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
         self._look(trainer)
@@ -200,9 +203,7 @@ class EpochLines(ProgressBar):
             print(f"{place}  {left}", flush=True)
 
     def _left(self, trainer: pl.Trainer, seconds_a_batch: float, done: int) -> str:
-        if trainer.max_epochs in (None, -1):
-            return f"{seconds_a_batch:.2f} s a batch"
-        batches = max(0, trainer.max_epochs * int(trainer.num_training_batches) - done)
+        batches = max(0, (trainer.max_epochs or 0) * int(trainer.num_training_batches) - done)
         if trainer.max_steps > 0:
             batches = min(batches, (trainer.max_steps - trainer.global_step) * trainer.accumulate_grad_batches)
         seconds, limit = batches * seconds_a_batch, time_limit(trainer)

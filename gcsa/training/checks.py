@@ -118,7 +118,7 @@ def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
     if cfg["monitor"]["metric"] not in monitored:
         raise ValueError(
             f"monitor.metric={cfg['monitor']['metric']} is not measured with data={cfg['data']['name']}: choose one of "
-            f"{', '.join(monitored)}"
+            f"{', '.join(monitored)}, or take an experiment for such data (conf/experiment)"
         )
     one_of("monitor.mode", cfg["monitor"]["mode"], ("max", "min"))
 

@@ -143,7 +143,7 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     if not best:
         raise ValueError(
             f"the run ended before its first validation, so no epoch is the best: train on from {output_dir}/checkpoints"
-            "/last.ckpt with ckpt_path=last"
+            "/last.ckpt with ckpt_path=last, for longer"
         )
     if leave_group(trainer):
         report(task, recorded(cfg), best, data, output_dir, seconds)

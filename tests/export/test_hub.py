@@ -74,8 +74,18 @@ def test_our_loaders_open_the_others(fake_hub: Path) -> None:
         assert "timm does not open this folder" in card.text
 
 
+def test_a_card_comes_along_with_its_pictures_by_name_and_by_path(tmp_path: Path) -> None:
+    shipped = published("gcsa_ocr_tiny.print")
+    assert shipped is not None
+    for source in ("gcsa_ocr_tiny.print", str(shipped)):
+        folder = write_hub(source, tmp_path / source.replace("/", "-"))
+        assert ModelCard.load(folder / "README.md").data.license == "apache-2.0"
+        assert {path.name for path in folder.glob("*.png")} == {path.name for path in shipped.glob("*.png")}
+
+
 def test_weights_of_ones_own_get_a_card_without_a_licence(tmp_path: Path) -> None:
     own = shutil.copytree(published("gcsa_tiny.rotmnist") or "", tmp_path / "own")
+    (own / "README.md").unlink()
     config = json.loads((own / "config.json").read_text())
     config |= {"data": "my | digits", "results": {"test/accuracy": 0.98765, "turned": {"accuracy": 0.5}}}
     (own / "config.json").write_text(json.dumps(config))

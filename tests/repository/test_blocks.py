@@ -123,7 +123,7 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
             elif "pytest" in words:
                 assert "uv run pytest" in ours
             elif words[:2] == ["pip", "install"]:
-                names = set(re.findall(r"gcsa\[(\w+)\]", line))
+                names = set(re.findall(r"\.\[(\w+)\]", line))
                 assert names <= set(extras)
                 assert names or "uv" in words or words[2].startswith(("gcsa", "."))
             else:

@@ -34,7 +34,7 @@ def test_seeds_of_a_configuration_are_averaged(tmp_path: Path) -> None:
 
 
 def test_one_seed_each_has_no_mean(tmp_path: Path) -> None:
-    for number, lr in enumerate((0.1, 0.2)):
+    for number, lr in enumerate((0.1, 0.2, 0.2)):
         write(tmp_path, number, 0, lr, 0.5)
     assert over_seeds(tmp_path) == over_seeds(tmp_path / "nothing") == []
 

@@ -135,7 +135,9 @@ def test_a_failed_write_keeps_the_old_checkpoint(tmp_path: Path) -> None:
     assert torch.load(path, weights_only=True) == {"step": 1}
 
 
-def test_the_schedule_ends_with_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_schedule_ends_with_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A run far from its last epoch: its rate is the last one, its last weights are validated, and it can go on.
 
     The clock moves by 20 ms whenever it is looked at."""
@@ -147,6 +149,9 @@ def test_the_schedule_ends_with_the_time(tmp_path: Path, monkeypatch: pytest.Mon
     (rate,) = {group["lr"] / group["initial_lr"] for group in ended["optimizer_states"][0]["param_groups"]}
     assert ended["hyper_parameters"]["schedule"]["final"] <= rate < 0.05
     assert (tmp_path / "results.json").is_file(), "a best epoch"
+    capsys.readouterr()
+    train(composed(tmp_path, *own, "trainer.max_time=00:00:00:02", "ckpt_path=last"), tmp_path)
+    assert "trainer.max_time is used up, so nothing more is trained" in capsys.readouterr().out
     train(composed(tmp_path, *own, "trainer.max_time=00:00:00:04", "ckpt_path=last"), tmp_path)
     assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > ended["global_step"]
 

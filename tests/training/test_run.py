@@ -39,6 +39,12 @@ def test_results_say_what_was_run(finished: Path) -> None:
     assert (finished / "csv/version_0/metrics.csv").is_file()
 
 
+def test_weights_are_as_open_as_other_files(finished: Path) -> None:
+    (finished / "other").touch()
+    modes = {path.stat().st_mode for path in [finished / "other", *(finished / "weights").iterdir()]}
+    assert len(modes) == 1
+
+
 def test_checkpoint_loads_with_weights_only(finished: Path) -> None:
     for name in ("best", "last"):
         stored = torch.load(finished / f"checkpoints/{name}.ckpt", weights_only=True)
