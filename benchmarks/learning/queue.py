@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -28,6 +29,8 @@ from gcsa.training.results import git_commit, write_json
 
 ROOT = Path(__file__).parents[2]
 LISTS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.yaml"))}
+EPOCH = re.compile(r"^epoch (\d+)/\d+  ([\d.]+) s", re.MULTILINE)
+"""What train.py prints of an epoch: its number and its seconds."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,11 @@ def curve(output: Path) -> dict[str, list[float]]:
     return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
 
 
+def fit_seconds(output: Path) -> float:
+    """What the epochs of all starts took together; of an epoch that was done twice, the last time."""
+    return round(sum({epoch: float(took) for epoch, took in EPOCH.findall((output / "log.txt").read_text())}.values()), 1)
+
+
 def train(run: Listed, threads: int) -> int:
     """Starts or resumes the run; returns the exit status."""
     command = [sys.executable, "train.py", *run.overrides, f"threads={threads}", f"output_dir='{run.output}'"]
@@ -96,6 +104,7 @@ def collect(run: Listed) -> str:
     for key in ("root", "path"):  # where the data lie on this machine
         if content["config"]["data"].get(key):
             content["config"]["data"][key] = Path(content["config"]["data"][key]).name
+    content["fit_seconds"] = fit_seconds(run.output)
     content["commit"] = " ".join(dict.fromkeys((run.output / "commits.txt").read_text().split()))
     run.result.parent.mkdir(parents=True, exist_ok=True)
     write_json(run.result, {"overrides": run.overrides, **content, "curve": curve(run.output)})
