@@ -83,7 +83,9 @@ def curve(output: Path) -> dict[str, list[float]]:
 
 def fit_seconds(output: Path) -> float:
     """What the epochs of all starts took together; of an epoch that was done twice, the last time."""
-    return round(sum({epoch: float(took) for epoch, took in EPOCH.findall((output / "log.txt").read_text())}.values()), 1)
+    return round(
+        sum({epoch: float(took) for epoch, took in EPOCH.findall((output / "log.txt").read_text())}.values()), 1
+    )
 
 
 def train(run: Listed, threads: int) -> int:
