@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from report.results import Run, budget_cells, table, thousands
+from typing import Any
+
+from report.results import Run, budget_cells, load_runs, table, thousands
 from report.training import load_seeds
 
 SHARES = {"": "all", "_30": "30 %", "_10": "10 %"}
@@ -16,6 +18,7 @@ def nuclei() -> str:
     for suffix, share in SHARES.items():
         for name, runs in load_seeds(f"learning/nuclei{suffix}").items():
             rows += [[f"`{name}`", share, *_cells(run)] for run in runs]
+    rows += [_of_stardist(run) for run in load_runs("stardist").values()]
     header = ["system", "training images", "parameters", "FLOPs, 256 x 256", "validation AP50 %"]
     header += ["AP50 %", "60", "70", "80", "90", "PQ %", "Dice %"]
     header += [
@@ -35,10 +38,22 @@ def _cells(run: Run) -> list[str]:
     results, turned = run["results"], run["results"].get("turned")
     cells = [thousands(run["parameters"]), f"{run['flops'] / 1e9:.1f}G", f"{100 * results['val/ap50']:.1f}"]
     cells += [f"{100 * results[f'test/{name}']:.1f}" if f"test/{name}" in results else "" for name in SCORES]
-    if turned is None:
-        cells += ["", "", ""]
-    else:
-        cells.append(f"{100 * turned['ap50']:.1f}")
-        cells += [f"{turned[kind]:,} of {turned[f'of_{kind}']:,}" for kind in ("pixels", "objects")]
+    cells += ["", "", ""] if turned is None else _turned_cells(turned)
     minutes, *rest = budget_cells(run)
     return [*cells, minutes, str(run["machine"]["threads"]), *rest]
+
+
+def _turned_cells(turned: dict[str, Any]) -> list[str]:
+    changed = (f"{turned[kind]:,} of {turned[f'of_{kind}']:,}" for kind in ("pixels", "objects"))
+    return [f"{100 * turned['ap50']:.1f}", *changed]
+
+
+def _of_stardist(run: Run) -> list[str]:
+    """The row of StarDist's own package, from benchmarks.dense.stardist_peer."""
+    upright = run["results"]["upright"]
+    scores = [f"{100 * upright[name]:.1f}" if name in upright else "" for name in SCORES]
+    share = "all" if run["share"] == 1 else f"{run['share']:.0%}"
+    cells = ["StarDist's package", share, thousands(run["parameters"]), "", "", *scores]
+    cells += _turned_cells(run["results"]["turned"])
+    minutes, commit = f"{run['fit_seconds'] / 60:.0f}", run["commit"][:8]
+    return [*cells, minutes, str(run["threads"]), str(run["epochs"]), str(run["seed"]), commit]

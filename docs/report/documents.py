@@ -32,6 +32,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/measured/text.md": (
         text.text,
         text.adapters,
+        text.adapter_trials,
         text.adapter_step,
         text.transcription,
         text.turns,

@@ -57,6 +57,17 @@ def adapters() -> str:
     return table([*header, *BUDGET], rows)
 
 
+def adapter_trials() -> str:
+    """What was tried to bring adapters nearer to training the whole base, by validation lines."""
+    rows = []
+    for name, run in load_runs("learning/ocr_adapters/seed0").items():
+        adapter = run["config"]["adapter"]
+        base = adapter["base"].rpartition("/")[2]
+        cells = [name, f"`{base}`", str(adapter.get("rank", "")), f"{run['trainable'] / run['parameters']:.1%}"]
+        rows.append([*cells, f"{100 * min(run['curve']['val/cer']):.2f}", *budget_cells(run)])
+    return table(["trial", "base", "rank", "of the parameters", "validation CER %", *BUDGET], rows)
+
+
 def share_of_time(results: Run, side: str) -> float:
     """The time of a step of `side` over that of the whole model."""
     whole = next(iter(results["step"]))
