@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from report.results import Run, budget_cells, load_runs, table, thousands
+from report.results import Run, budget_cells, load_runs, load_timings, table, thousands
 from report.training import load_seeds
 
 SHARES = {"": "all", "_30": "30 %", "_10": "10 %"}
@@ -57,3 +57,35 @@ def _of_stardist(run: Run) -> list[str]:
     cells += _turned_cells(run["results"]["turned"])
     minutes, commit = f"{run['fit_seconds'] / 60:.0f}", run["commit"][:8]
     return [*cells, minutes, str(run["threads"]), str(run["epochs"]), str(run["seed"]), commit]
+
+
+def networks() -> str:
+    """Time of an image and of a training step of each network of instances."""
+    rows = []
+    for machine, content in load_timings("dense_images", lambda content: _against(content, "image")).items():
+        for name, about in content["about"].items():
+            image, step = (content[kind][name]["median_ms"] for kind in ("image", "step"))
+            cells = [f"`{name}`", machine, thousands(about["parameters"]), f"{about['flops'] / 1e9:.1f}G"]
+            rows.append([*cells, f"{image:.0f}", f"{step:.0f}", f"{_against(content, 'image', name):.2f}"])
+    header = ["network", "machine", "parameters", "FLOPs", "ms an image of 256 x 256, folded"]
+    return table([*header, "ms a training step of four crops of 128 x 128", "time of an image against smp"], rows)
+
+
+def _against(content: dict[str, Any], kind: str, name: str = "gcsa_unet_tiny") -> float:
+    """The time of a network over that of the U-Net of segmentation_models_pytorch."""
+    times = content[kind]
+    return float(times[name]["median_ms"] / times["smp_unet_resnet18"]["median_ms"])
+
+
+def mosaic() -> str:
+    """A large picture in tiles."""
+    sentences = []
+    for machine, content in load_timings("mosaic_8192", lambda content: content["megabytes"]).items():
+        side, places = content["side"], content["differences"]
+        pixels, objects = (sum(counts) for counts in zip(*places, strict=True))
+        sentences.append(
+            f"`{content['weights']}` finds {content['objects']:,} objects in {side:,} x {side:,} pixels in "
+            f"{content['seconds'] / 60:.1f} minutes with {content['megabytes']:,.0f} MB beyond the model ({machine}); around "
+            f"{len(places)} crossings of tiles, {pixels} pixels and {objects} objects differ from a window of that place alone."
+        )
+    return "\n\n".join(sentences)

@@ -28,7 +28,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         training.performers,
         training.shifts,
     ),
-    "docs/measured/nuclei.md": (dense.nuclei,),
+    "docs/measured/nuclei.md": (dense.nuclei, dense.networks, dense.mosaic),
     "docs/measured/text.md": (
         text.text,
         text.adapters,
