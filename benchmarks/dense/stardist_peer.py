@@ -190,25 +190,18 @@ def run(args: argparse.Namespace, data: Path) -> None:
 
 
 def measure(folder: Path, data: Path) -> dict[str, Any]:
-    """Scores of the upright label maps and those of the other poses; of the latter also how many pixels and objects differ from
-    upright, of how many, as `gcsa.dense.measure.measure_turned` counts them."""
-    from gcsa.dense.measure import InstanceScores, changes
+    """Scores of the upright label maps and those of the other poses; of the latter also how much differs from upright."""
+    from gcsa.dense.measure import InstanceScores, TurnedScores
 
-    scores = {"upright": InstanceScores(), "turned": InstanceScores()}
-    count = dict.fromkeys(("pixels", "of_pixels", "objects", "of_objects"), 0)
+    scores, turned_scores = InstanceScores(), TurnedScores()
     for name in names(data, "test"):
         drawn = read_labels(data / "test" / "masks" / f"{name}.png")
         first, *others = (read_labels(folder / f"{name}_{pose}.png") for pose in POSES)
-        scores["upright"].update(first, drawn)
+        scores.update(first, drawn)
         for other in others:
-            scores["turned"].update(other, drawn)
-            pixels, objects = changes(first, other)
-            count["pixels"] += pixels
-            count["of_pixels"] += first.size
-            count["objects"] += objects
-            count["of_objects"] += sum(len(np.unique(labels[labels > 0])) for labels in (first, other))
-    values = {key: {name: float(value) for name, value in metric.compute().items()} for key, metric in scores.items()}
-    return {"upright": values["upright"], "turned": {**count, **values["turned"]}}
+            turned_scores.update(first, other, drawn)
+    upright_scores = {name: float(value) for name, value in scores.compute().items()}
+    return {"upright": upright_scores, "turned": turned_scores.compute()}
 
 
 def main() -> None:

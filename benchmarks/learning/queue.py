@@ -6,7 +6,7 @@ A list is a YAML file in this folder: `folder`, below docs/results/, for the res
 runs; `runs`, a name for each with its own overrides; and `once`, the names of those that run with the first seed alone. The
 lowest seed of all runs comes before the next of any. A run is `python train.py` with these overrides in outputs/queue/FOLDER/seedN/NAME, from
 where a run that was stopped is resumed. Its result, FOLDER/seedN/NAME.json, is results.json, the commit of every start, and the
-curve: the training loss and each validation metric by epoch. `fit_seconds` are those since the last start.
+curve: the training loss and each validation metric by epoch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -29,8 +28,6 @@ from gcsa.training.results import git_commit, write_json
 
 ROOT = Path(__file__).parents[2]
 LISTS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.yaml"))}
-EPOCH = re.compile(r"^epoch (\d+)/\d+  ([\d.]+) s", re.MULTILINE)
-"""What train.py prints of an epoch: its number and its seconds."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +78,6 @@ def curve(output: Path) -> dict[str, list[float]]:
     return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
 
 
-def fit_seconds(output: Path) -> float:
-    """What the epochs of all starts took together; of an epoch that was done twice, the last time."""
-    return round(
-        sum({epoch: float(took) for epoch, took in EPOCH.findall((output / "log.txt").read_text())}.values()), 1
-    )
-
-
 def train(run: Listed, threads: int) -> int:
     """Starts or resumes the run; returns the exit status."""
     command = [sys.executable, "train.py", *run.overrides, f"threads={threads}", f"output_dir='{run.output}'"]
@@ -106,7 +96,6 @@ def collect(run: Listed) -> str:
     for key in ("root", "path"):  # where the data lie on this machine
         if content["config"]["data"].get(key):
             content["config"]["data"][key] = Path(content["config"]["data"][key]).name
-    content["fit_seconds"] = fit_seconds(run.output)
     content["commit"] = " ".join(dict.fromkeys((run.output / "commits.txt").read_text().split()))
     run.result.parent.mkdir(parents=True, exist_ok=True)
     write_json(run.result, {"overrides": run.overrides, **content, "curve": curve(run.output)})

@@ -1,7 +1,7 @@
 """A training step of low-rank adapters against one of the whole model: `python -m benchmarks.text.adapters`.
 
-Forward, CTC loss, backward and AdamW on 8 lines of 480 pixels, for the recogniser and, last, the adapter of
-conf/experiment/ocr_adapter.yaml. Peak memory is that of three steps in a fresh process each, beyond what the process
+Forward, CTC loss, backward and AdamW on 8 lines of 480 pixels, for the recogniser and, last, an adapter of rank 2 on
+the modules of conf/experiment/ocr_adapter.yaml. Peak memory is that of three steps in a fresh process each, beyond what the process
 holds before.
 """
 

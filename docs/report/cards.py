@@ -52,7 +52,7 @@ CARDS = {
         does="Reads lines of French prints of the 17th century, at any quarter turn.",
         data="e-ditiones' OCR17 (Gabay et al. 2020; CC-BY 4.0): 2,100 training, 300 validation and 450 test lines, by book.",
         limits=LINES + "The transcription is diplomatic: long s, and a sign for a hyphen at the line's end.",
-        adapt=ADAPT_LINES,
+        adapt=ADAPT_LINES.replace("experiment=ocr_adapter", "experiment=ocr_adapter adapter.base=gcsa_ocr_tiny.fr17"),
     ),
     "gcsa_ocr_tiny.print": Card(
         run="ocr_print/gcsa_ocr_tiny",

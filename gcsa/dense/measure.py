@@ -86,29 +86,44 @@ def _largest(numbers: np.ndarray, counts: np.ndarray, inside: np.ndarray) -> np.
     return np.array([best.get(number, -1) for number in numbers])
 
 
+class TurnedScores:
+    """What the label maps of turned images, turned back to upright, have of `InstanceScores`, and what of them changes."""
+
+    def __init__(self) -> None:
+        self.scores = InstanceScores()
+        self.count = dict.fromkeys(("pixels", "of_pixels", "objects", "of_objects"), 0)
+
+    def update(self, upright: Labels, back: Labels, labels: Labels) -> None:
+        """Label maps (H, W) of one image: found upright, found turned, and drawn."""
+        pixels, objects = changes(upright, back)
+        there = sum(len(np.unique(found[found > 0])) for found in (upright, back))
+        for key, value in zip(self.count, (pixels, upright.size, objects, there), strict=True):
+            self.count[key] += value
+        self.scores.update(back, labels)
+
+    def compute(self) -> dict[str, Any]:
+        """`pixels` and `objects` that change, `of_pixels` and `of_objects` that there are, and the scores, over all updates."""
+        return {**self.count, **{name: float(value) for name, value in self.scores.compute().items()}}
+
+
 @torch.inference_mode()
 def measure_turned(segmenter: Segmenter, examples: Iterable[tuple[Tensor, Labels]]) -> dict[str, Any]:
     """What a segmenter finds in each image turned and mirrored, all seven ways but the upright one, against what it finds in the
     upright image, and against what was drawn; networks without a group are measured in the same way.
 
-    examples: normalised images (in_chans, H, W) with their label maps (H, W). Returns `pixels` that change, `of_pixels` that
-    there are, over all ways; of instances also `objects` and `of_objects`, and the scores of `InstanceScores` over all ways.
+    examples: normalised images (in_chans, H, W) with their label maps (H, W). Returns of instances what `TurnedScores` does, of
+    classes, whose numbers are names, `pixels` that change and `of_pixels` that there are.
     """
-    poses, scores = group("d4"), InstanceScores()
-    instances = segmenter.task == "instances"
-    count = dict.fromkeys(("pixels", "of_pixels", *(("objects", "of_objects") if instances else ())), 0)
+    poses, instances = group("d4"), TurnedScores()
+    classes = {"pixels": 0, "of_pixels": 0}
     for image, labels in examples:
         upright = segmenter.labels(segmenter.maps(image))
         for g in poses.exact_elements[1:]:
             turned = segmenter.labels(segmenter.maps(poses.act_on_grid(image, g)))
             back = poses.act_on_grid(torch.from_numpy(turned.copy()), int(poses.inverse[g])).numpy()
-            count["of_pixels"] += upright.size
-            if not instances:  # whose numbers are names of classes
-                count["pixels"] += int((upright != back).sum())
-                continue
-            pixels, objects = changes(upright, back)
-            count["pixels"] += pixels
-            count["objects"] += objects
-            count["of_objects"] += len(np.unique(upright[upright > 0])) + len(np.unique(back[back > 0]))
-            scores.update(back, labels)
-    return {**count, **({name: float(value) for name, value in scores.compute().items()} if instances else {})}
+            if segmenter.task == "instances":
+                instances.update(upright, back, labels)
+            else:
+                classes["pixels"] += int((upright != back).sum())
+                classes["of_pixels"] += upright.size
+    return instances.compute() if segmenter.task == "instances" else classes

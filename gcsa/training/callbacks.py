@@ -155,6 +155,11 @@ class TimeLimit(Timer):
         self._seconds = self.time_elapsed() + (self.time_remaining() or 0)
         self.share = 0.0
 
+    @property
+    def state_key(self) -> str:
+        """A plain timer's, so that a run can be given a limit, or another, as it is resumed."""
+        return Timer.__qualname__
+
     def on_fit_start(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
         self._look(trainer)
         if self.share == 1:
@@ -168,6 +173,12 @@ class TimeLimit(Timer):
         if self.share == 1:
             trainer.should_stop = True
             trainer.check_val_every_n_epoch = 1  # the last weights, which the whole schedule led to, are candidates too
+
+
+def trained_seconds(trainer: pl.Trainer) -> float:
+    """How long the run has trained, that before a resume included, by its timer."""
+    callbacks: list[pl.Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return sum(callback.time_elapsed() for callback in callbacks if isinstance(callback, Timer))
 
 
 def time_limit(trainer: pl.Trainer) -> TimeLimit | None:

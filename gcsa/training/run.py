@@ -10,12 +10,12 @@ import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, ProgressBar
+from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, ProgressBar, Timer
 
 from gcsa.checkpoints import annotate
 from gcsa.threads import choose_threads
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
-from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit
+from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit, trained_seconds
 from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run
 from gcsa.training.checks import check_config, resolve_checkpoint
 from gcsa.training.distributed import leave_group
@@ -57,8 +57,7 @@ def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = N
     # An experiment may set an option of a callback, such as ema.decay, that callbacks=no_ema then leaves out.
     callbacks = [instantiate(node) for node in cfg.callbacks.values() if node is not None and "_target_" in node]
     callbacks += [StepSeed(cfg.seed), StopOnNaN(cfg.trainer.log_every_n_steps), RunConfig(recorded(cfg))]
-    if cfg.trainer.max_time is not None:
-        callbacks.append(TimeLimit(cfg.trainer.max_time))
+    callbacks.append(Timer(verbose=False) if cfg.trainer.max_time is None else TimeLimit(cfg.trainer.max_time))
     for callback in callbacks:
         if isinstance(callback, LastCheckpoint):
             callback.signals = signals
@@ -138,7 +137,8 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     started = time.monotonic()
     signals.trainer = trainer
     trainer.fit(module, data, ckpt_path=ckpt_path, weights_only=True)
-    seconds = time.monotonic() - started
+    # Spawned processes keep their clocks, which also count what came before a resume, to themselves.
+    seconds = max(time.monotonic() - started, trained_seconds(trainer))
     best = best_checkpoint(trainer).best_model_path
     if not best:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 import errno
 import itertools
+import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -154,6 +155,20 @@ def test_the_schedule_ends_with_the_time(
     assert "trainer.max_time is used up, so nothing more is trained" in capsys.readouterr().out
     train(composed(tmp_path, *own, "trainer.max_time=00:00:00:04", "ckpt_path=last"), tmp_path)
     assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > ended["global_step"]
+
+
+def test_a_resumed_run_counts_the_time_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    last = tmp_path / "checkpoints/last.ckpt"
+    own = [*TINY, "data.limit_train=32"]
+    train(composed(tmp_path, *own, "trainer.max_epochs=1"), tmp_path)
+    assert json.loads((tmp_path / "results.json").read_text())["fit_seconds"] < 1000
+    state = torch.load(last, weights_only=True)
+    state["callbacks"]["Timer"]["time_elapsed"]["train"] += 1000
+    torch.save(state, last)
+    train(composed(tmp_path, *own, "trainer.max_epochs=2", "ckpt_path=last"), tmp_path)
+    assert json.loads((tmp_path / "results.json").read_text())["fit_seconds"] > 1000
+    train(composed(tmp_path, *own, "trainer.max_epochs=3", "trainer.max_time=00:00:16:00", "ckpt_path=last"), tmp_path)
+    assert "trainer.max_time is used up" in capsys.readouterr().out
 
 
 def test_a_long_epoch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
