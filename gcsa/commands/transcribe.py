@@ -3,7 +3,7 @@
 A model is a .ckpt of train.py, a folder of weights or the name of published ones, an adapter the folder that PEFT wrote. Text comes without file
 names, as from kraken and tesseract, one line of output for every line of input, empty where that could not be read;
 JSON comes as one object a line, with "error" instead of "text" there. On the image of a page kraken finds the lines first; PAGE-XML
-and ALTO say where they and their characters are, one file a page. All output is UTF-8.
+and ALTO say where they and their characters are, one file a page; a file of these comes back with the text in its lines. All output is UTF-8.
 Exit codes: 0, all read; 1, something could not be read, listed on stderr; 2, wrong arguments, before anything is read;
 130, interrupted.
 """
@@ -32,11 +32,13 @@ from gcsa.data.images import image_size
 from gcsa.export import fold
 from gcsa.files import check_writable, replacing
 from gcsa.ocr.data.line_image import Line
+from gcsa.ocr.data.page_xml import format_of
 from gcsa.ocr.load import load_recognizer
+from gcsa.ocr.page_text import write_text
 from gcsa.ocr.pages import FORMATS, PageFinder, has_kraken, write
 from gcsa.ocr.reading import ORIENTATIONS, Reading, check_orientation
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.ocr.transcribe import ADAPTER, Transcript, find_lines, is_page, list_files, transcribe
+from gcsa.ocr.transcribe import ADAPTER, Transcript, find_lines, is_page, is_xml, list_files, transcribe
 from gcsa.program import program
 from gcsa.published import published
 
@@ -75,7 +77,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--format",
         choices=("text", "json", *FORMATS),
         default="text",
-        help="json: an object a line, with confidence and turn; page, alto: XML of images of pages",
+        help="json: an object a line, with confidence and turn; page, alto: XML of images of pages, or of such XML with the text in it",
     )
     parser.add_argument(
         "--output",
@@ -160,23 +162,27 @@ def _write_pages(transcripts: Sequence[Transcript], finder: PageFinder | None, k
         if transcript.source.line is not None:
             pages.setdefault(transcript.source.file, []).append(transcript.reading)
     for file, readings in pages.items():
-        assert finder is not None
-        content = write(finder.segmentations[file], readings, file, image_size(file), kind)
+        if is_xml(file):
+            content = write_text(file, readings)
+        else:
+            assert finder is not None
+            content = write(finder.segmentations[file], readings, file, image_size(file), kind)
         with _written(str(Path(output) / f"{file.stem}.xml") if Path(output).is_dir() else output) as target:
             print(content, file=target)
 
 
 def _check_pages(args: argparse.Namespace) -> None:
     """Raises ValueError, before anything is read, where inputs cannot be written as XML of pages."""
-    if not has_kraken():
-        raise ImportError(
-            f"--format {args.format} is written by kraken, which is not installed: pip install 'gcsa[kraken]'"
-        )
     files = [file for name in args.inputs for file in list_files(name)]
     for file in files:
-        if not is_page(file):
-            raise ValueError(
-                f"--format {args.format} is for images of pages, and {file} is none: take --format text or json"
+        if is_xml(file):
+            if (found := format_of(file)) != args.format:
+                raise ValueError(f"{file} is written as it came: take --format {found}, not {args.format}")
+        elif not is_page(file):
+            raise ValueError(f"--format {args.format} is for pages, and {file} is none: take --format text or json")
+        elif not has_kraken():
+            raise ImportError(
+                f"--format {args.format} of images is written by kraken, which is not installed: pip install 'gcsa[kraken]'"
             )
     if len(files) > 1 and not Path(args.output).is_dir():
         raise ValueError(f"{len(files)} pages are written as a file each: make a folder, and name it with --output")

@@ -145,7 +145,7 @@ def list_files(path: str | Path) -> list[Path]:
 
 def _lines(file: Path, any_image: bool, find_on: Callable[[Path], list[Line]] | None) -> list[Source]:
     try:
-        if file.suffix.lower() == ".xml":
+        if is_xml(file):
             lines = read_page(file, any_image)
         elif not is_page(file):
             return [Source(file, Line(file))]
@@ -158,6 +158,11 @@ def _lines(file: Path, any_image: bool, find_on: Callable[[Path], list[Line]] | 
         return [Source(file, line, number) for number, line in enumerate(lines, 1)]
     except UNREADABLE as error:  # the other files are read
         return [Source(file, error=_reason(error, file))]
+
+
+def is_xml(file: Path) -> bool:
+    """Whether a file is to be read as PAGE-XML or ALTO."""
+    return file.suffix.lower() == ".xml"
 
 
 def is_page(file: Path) -> bool:

@@ -1,5 +1,6 @@
 """Segmentation: a Lightning module around a `Segmenter` of instances or of masks, and what a run does with it."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,6 @@ class Segmentation(pl.LightningModule):
         if self.model.task == "instances":
             metrics["instances"] = InstanceScores()
         return nn.ModuleDict(metrics)
-
-    def setup(self, stage: str) -> None:
-        """Raises ValueError, naming the picture, where a label of its mask is no class, before the first step."""
-        data: Any = getattr(self.trainer, "datamodule", None)
-        if stage != "fit" or self.model.task != "masks" or data is None:
-            return
-        for example in (*data.images("train"), *data.images("val")):
-            try:
-                classes(example.labels, self.model.options["num_classes"])
-            except ValueError as error:
-                raise ValueError(f"{example.path}: {error}") from error
 
     def configure_model(self) -> None:
         shard(self.model, self.device_mesh)
@@ -155,6 +145,8 @@ class SegmentationTask:
         module = Segmentation(model=model, schedule=schedule, optimizer=optimizer)
         check_crop(data.crop, module.model.multiple, module.model.least)
         data.targets = targets_of(module.model)
+        if module.model.task == "masks":
+            data.check_labels = partial(classes, num_classes=module.model.options["num_classes"])
         return module
 
     def export(self, module: Segmentation, data: MasksDataModule, folder: Path) -> str:

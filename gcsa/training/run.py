@@ -133,6 +133,9 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     if config["test"] and first_process():
         data.prepare_data()
         data.check_test()
+    if trainer.world_size == 1:  # before the loggers make their folders, so that refused data leave none
+        data.prepare_data()
+        data.setup("fit")
 
     started = time.monotonic()
     signals.trainer = trainer

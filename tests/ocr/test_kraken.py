@@ -92,13 +92,31 @@ def test_a_page_reads_the_same_at_any_quarter_turn(file: Path) -> None:
 def test_xml_is_valid_and_says_where_each_character_is(file: Path, kind: str, schema: str, turn: int) -> None:
     out = read(file.parent, turn, kind)
     check(out, schema)
-    lines = read_page(out.rename(out.with_suffix(f".{kind}.xml")))
+    xml = out.with_suffix(f".{kind}.xml")
+    xml.write_bytes(out.read_bytes())
+    lines = read_page(xml)
     assert [line.text for line in lines] == read(file.parent, 0, "text").read_text(encoding="utf-8").splitlines()
-    glyphs = [e for e in etree.parse(out.with_suffix(f".{kind}.xml")).iter("{*}Glyph")]
+    glyphs = [e for e in etree.parse(xml).iter("{*}Glyph")]
     spaces = sum(line.text.count(" ") for line in lines) if kind == "alto" else 0  # which are no glyphs in ALTO
     assert len(glyphs) == sum(len(line.text) for line in lines) - spaces
     assert all(len(line.polygon or ()) >= 3 for line in lines)
-    assert XMLPage(out.with_suffix(f".{kind}.xml")).to_container().lines, "kraken opens it too"
+    assert XMLPage(xml).to_container().lines, "kraken opens it too"
+
+
+@with_page
+@pytest.mark.usefixtures("found_once")
+@pytest.mark.parametrize(("kind", "schema"), [("page", "pagecontent.xsd"), ("alto", "alto-4-3.xsd")])
+def test_text_goes_back_into_xml(file: Path, tmp_path: Path, kind: str, schema: str) -> None:
+    """Into what kraken segmented, as eScriptorium has it: the lines, and no more."""
+    given, filled = tmp_path / "given.xml", tmp_path / "filled.xml"
+    given.write_bytes(read(file.parent, 0, kind).read_bytes())
+    (tmp_path / "0.png").write_bytes((file.parent / "0.png").read_bytes())
+    assert transcribe.main([MODEL, str(given), "--format", kind, "--output", str(filled)]) == 0
+    check(filled, schema)
+    before, after = (XMLPage(path).to_container().lines for path in (given, filled))
+    assert [(line.id, line.baseline) for line in after] == [(line.id, line.baseline) for line in before]
+    truth = TEXT.read_text(encoding="utf-8").strip()
+    assert text_scores(["\n".join(line.text for line in read_page(filled))], [truth]).cer <= 0.09
 
 
 @with_page

@@ -178,7 +178,7 @@ def test_labels_beyond_the_classes_are_found_before_the_first_step(tmp_path: Pat
     with pytest.raises(ValueError, match=message) as error:
         train(composed(tmp_path / "run", *MASKS, "model.num_classes=4", f"data.path={folder}"), tmp_path / "run")
     assert "\n" not in str(error.value)
-    assert not list((tmp_path / "run").rglob("*.ckpt"))
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_pictures_without_objects_are_no_training(tmp_path: Path) -> None:
@@ -187,6 +187,7 @@ def test_pictures_without_objects_are_no_training(tmp_path: Path) -> None:
         Image.fromarray(0 * read_labels(mask).astype(np.uint8)).save(mask)
     with pytest.raises(ValueError, match="holds no object in its train split"):
         train(composed(tmp_path / "run", *INSTANCES, f"data.path={folder}"), tmp_path / "run")
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_a_classifier_segments_nothing(tmp_path: Path) -> None:

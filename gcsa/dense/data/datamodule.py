@@ -1,7 +1,7 @@
 """Pictures and label maps for Lightning: read once, cut to random crops for training, whole for validation and test."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 
 from gcsa.data.arguments import MAX_SIDE, check_loading, check_number, check_whole
 from gcsa.data.files import data_root, expanded
+from gcsa.data.images import Array
 from gcsa.data.loading import BatchLoader, EpochSampler
 from gcsa.data.splits import limited
 from gcsa.dense.data.augment import DenseAugment
@@ -28,7 +29,8 @@ class MasksDataModule(pl.LightningDataModule):
     the task sets before training, makes the latter of labels int32 (H, W) with `context` pixels around the crop, see
     `gcsa.dense.data.crops.Crops`. Validation and test batches are one whole picture each, in the order of the names:
     (image float32 (1, C, H, W), labels int32 (1, H, W)). Every picture is scaled by its own percentiles. The test split
-    is read only for `setup("test")` or `setup(None)`.
+    is read only for `setup("test")` or `setup(None)`. `check_labels`, which the task may set before, is called with the
+    labels of every picture that is read, and raises ValueError for those that it cannot use.
 
     Args:
         path: the folder, see `gcsa.dense.data.pairs.list_pairs`.
@@ -86,6 +88,7 @@ class MasksDataModule(pl.LightningDataModule):
         self.limit_train, self.crops_per_image = limit_train, crops_per_image
         self.augment = None if augment is None else DenseAugment.from_config(augment)
         self.targets: Targets | None = None
+        self.check_labels: Callable[[Array], object] | None = None
         self._splits: dict[str, list[Example]] = {}
 
     @cached_property
@@ -152,6 +155,11 @@ class MasksDataModule(pl.LightningDataModule):
     def _example(self, pair: Pair) -> Example:
         picture, labels = read_picture(pair.image, self.in_chans), read_labels(pair.mask)
         check_sizes(pair.image, picture.shape[:2], pair.mask, labels.shape)
+        if self.check_labels is not None:
+            try:
+                self.check_labels(labels)
+            except ValueError as error:
+                raise ValueError(f"{pair.image}: {error}") from error
         return Example(picture, labels, pair.image, percentiles_of(picture, *self.percentiles))
 
     def _whole(self, split: str) -> BatchLoader[Batch]:

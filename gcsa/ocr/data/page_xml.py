@@ -21,6 +21,8 @@ from gcsa.ocr.data.line_image import Line, Points
 
 NOT_PAGES = ("mets", "metadata")
 """What eScriptorium and Transkribus put beside the pages of an export."""
+FORMATS = {"PcGts": "page", "alto": "alto"}
+"""By the name of a file's root."""
 MAX_BYTES = 1 << 26
 MAX_ELEMENTS = 2_000_000
 """Of a file: a page that states a box for every glyph has 50,000."""
@@ -56,10 +58,7 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
     """
     path = Path(path)
     root = _parse(path)
-    kind = _tag(root)
-    if kind not in ("PcGts", "alto"):
-        raise ValueError(f"{path} is neither PAGE-XML nor ALTO: its root is <{kind[:80]}>, not <PcGts> or <alto>")
-    page_of, line_of = (_page, _page_line) if kind == "PcGts" else (_alto, _alto_line)
+    page_of, line_of = (_page, _page_line) if _format(path, root) == "page" else (_alto, _alto_line)
     try:
         name, stated = page_of(root)
         elements = list(_all(root, "TextLine"))
@@ -104,6 +103,18 @@ def _parse(path: Path) -> Element:
     except (ParseError, ValueError, LookupError) as error:  # defusedxml's own are ValueErrors
         raise ValueError(f"{path} is not XML that can be read safely ({error!r:.200}): export it again") from error
     return root
+
+
+def format_of(path: Path) -> str:
+    """What an XML file is: "page" for PAGE-XML, "alto" for ALTO. Raises as `read_page` for any other."""
+    return _format(path, _parse(path))
+
+
+def _format(path: Path, root: Element) -> str:
+    kind = _tag(root)
+    if kind not in FORMATS:
+        raise ValueError(f"{path} is neither PAGE-XML nor ALTO: its root is <{kind[:80]}>, not <PcGts> or <alto>")
+    return FORMATS[kind]
 
 
 def _tag(element: Element) -> str:

@@ -1,0 +1,95 @@
+"""What was read, written into the PAGE-XML or ALTO file that says where the lines are: regions, reading order and names stay.
+
+A program such as eScriptorium or Transkribus that exported the file takes it back with the text of every line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gcsa.data.files import read_bounded
+from gcsa.ocr.data.page_xml import MAX_BYTES, format_of
+from gcsa.ocr.reading import Reading
+
+BEHIND_TEXT = ("TextStyle", "UserDefined", "Labels")
+"""What PAGE-XML wants behind the text of a line or a region."""
+BOX = ("HPOS", "VPOS", "WIDTH", "HEIGHT")
+TAGGED_CHARACTERS = re.compile(r"\s*\w+ *\{[^}]*\boffset:[^}]*\}")
+"""What Transkribus says of characters of a line, such as an abbreviation's, by their place in the text."""
+
+
+def write_text(path: Path, readings: Sequence[Reading | None]) -> str:
+    """The content of a file that `read_page` reads, with `readings` of its lines in their place.
+
+    A text replaces all that the file says of the line's text: its words, characters and other readings too. A region
+    that states a text gets that of its lines. A line without a reading stays as it is.
+
+    Raises ValueError where the file has other lines than `readings`.
+    """
+    from defusedxml.minidom import parseString
+
+    write = {"page": _write_page_line, "alto": _write_alto_line}[format_of(path)]
+    document: Any = parseString(read_bounded(path, MAX_BYTES))
+    lines = document.getElementsByTagNameNS("*", "TextLine")
+    if len(lines) != len(readings):
+        raise ValueError(f"{path} has {len(lines)} lines now, and had {len(readings)} when it was read: read it again")
+    for line, reading in zip(lines, readings, strict=True):
+        if reading is not None:
+            write(line, reading)
+    for region in document.getElementsByTagNameNS("*", "TextRegion"):
+        if _children(region, "TextEquiv"):
+            _write_text_equiv(region, "\n".join(map(_text, region.getElementsByTagNameNS("*", "TextLine"))))
+    return str(document.toxml(encoding="UTF-8"), "utf-8")
+
+
+def _children(element: Any, *tags: str) -> list[Any]:
+    return [child for child in element.childNodes if child.localName in tags]
+
+
+def _drop(element: Any, *tags: str) -> None:
+    for child in _children(element, *tags):
+        element.removeChild(child)
+
+
+def _new(parent: Any, tag: str) -> Any:
+    """An element for `parent`, in its namespace and written with its prefix."""
+    name = f"{parent.prefix}:{tag}" if parent.prefix else tag
+    return parent.ownerDocument.createElementNS(parent.namespaceURI, name)
+
+
+def _write_page_line(line: Any, reading: Reading) -> None:
+    _drop(line, "Word")
+    if line.hasAttribute("custom"):
+        line.setAttribute("custom", TAGGED_CHARACTERS.sub("", line.getAttribute("custom")))
+    _write_text_equiv(line, reading.text).setAttribute("conf", f"{reading.confidence:.4f}")
+
+
+def _write_text_equiv(parent: Any, text: str) -> Any:
+    """Makes `text` the only one of a line or region; returns the element that holds it."""
+    _drop(parent, "TextEquiv")
+    equiv, content = _new(parent, "TextEquiv"), _new(parent, "Unicode")
+    content.appendChild(parent.ownerDocument.createTextNode(text))
+    equiv.appendChild(content)
+    parent.insertBefore(equiv, next(iter(_children(parent, *BEHIND_TEXT)), None))
+    return equiv
+
+
+def _write_alto_line(line: Any, reading: Reading) -> None:
+    """One String for the whole line, as eScriptorium writes it."""
+    _drop(line, "String", "SP", "HYP")
+    string = _new(line, "String")
+    for side in BOX:
+        if line.hasAttribute(side):
+            string.setAttribute(side, line.getAttribute(side))
+    string.setAttribute("CONTENT", reading.text)
+    string.setAttribute("WC", f"{reading.confidence:.4f}")
+    line.appendChild(string)
+
+
+def _text(line: Any) -> str:
+    equivs = _children(line, "TextEquiv")
+    nodes = [node for content in _children(equivs[0], "Unicode") for node in content.childNodes] if equivs else []
+    return "".join(node.data for node in nodes)
