@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("GCSA_DATA", ROOT / ".." / "shared" / "data"))
 IMAGES = Path(__file__).parent / "weights"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((IMAGES / "expected.json").read_text(encoding="utf-8"))
-BASE = "gcsa_ocr_tiny.fr17"
+BASE = "gcsa_ocr_tiny.print"
 CLASSIFIERS = sorted(name for name, content in EXPECTED.items() if all(isinstance(v, list) for v in content.values()))
 
 
@@ -183,7 +183,7 @@ def test_validation_images(name: str, data_name: str, folder: str, least: float)
 @pytest.mark.slow  # reads some dozen lines in four orientations each: most of a minute
 @pytest.mark.parametrize(
     ("adapter", "script", "most"),
-    [(None, "fr17_roman_print", 0.05), ("gcsa_ocr_tiny.fr17.la09", "la09_12_caroline_manuscript", 0.28)],
+    [(None, "fr17_roman_print", 0.05), ("gcsa_ocr_tiny.print.la09", "la09_12_caroline_manuscript", 0.28)],
 )
 def test_validation_lines(adapter: str | None, script: str, most: float) -> None:
     if not (DATA / "ocr_lines" / script).is_dir():

@@ -65,22 +65,22 @@ CARDS = {
         "transcription is diplomatic: long s, and a sign for a hyphen at the line's end.",
         adapt=ADAPT_LINES,
     ),
-    "gcsa_ocr_tiny.fr17.de19": Card(
-        run="ocr/de19_fraktur_print/adapter",
-        does="Adapts `gcsa_ocr_tiny.fr17` to German Fraktur of the 19th century.",
-        data="Lines of Springmann et al. 2018 (MIT): 500 of 1,705 training lines, 221 validation and 349 test lines, by book.",
+    "gcsa_ocr_tiny.print.de19": Card(
+        run="learning/ocr_prints/seed0/de19",
+        does="Adapts `gcsa_ocr_tiny.print` to German Fraktur of the 19th century.",
+        data="Lines of Springmann et al. 2018 (MIT): 1,705 training lines, 221 validation and 349 test lines, by book.",
         limits=LINES + "The scans were black and white.",
         adapt=ADAPT_LINES,
-        base="gcsa_ocr_tiny.fr17",
+        base="gcsa_ocr_tiny.print",
     ),
-    "gcsa_ocr_tiny.fr17.la09": Card(
-        run="ocr/la09_12_caroline_manuscript/adapter",
-        does="Adapts `gcsa_ocr_tiny.fr17` to Latin manuscripts in Caroline minuscule, of the 9th to the 12th century.",
+    "gcsa_ocr_tiny.print.la09": Card(
+        run="learning/ocr_prints/seed0/la09",
+        does="Adapts `gcsa_ocr_tiny.print` to Latin manuscripts in Caroline minuscule, of the 9th to the 12th century.",
         data="rescribe's ground truth (public domain): 304 training, 53 validation and 62 test lines, by manuscript.",
         limits=LINES
         + "The scans were black and white, and more than one character in five is read wrongly: too few lines to learn from.",
         adapt=ADAPT_LINES,
-        base="gcsa_ocr_tiny.fr17",
+        base="gcsa_ocr_tiny.print",
     ),
     "gcsa_unet_tiny.nuclei": Card(
         run="learning/nuclei/seed0/gcsa_unet_tiny",

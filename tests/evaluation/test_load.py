@@ -42,7 +42,7 @@ def test_the_name_of_published_weights_gives_them():
     ("source", "message"),
     [
         ("gcsa_tiny.nothing", r"unknown model 'gcsa_tiny\.nothing'.*gcsa_tiny\.rotmnist"),
-        ("gcsa_ocr_tiny.fr17.de19x", "unknown model"),
+        ("gcsa_ocr_tiny.print.de19x", "unknown model"),
         ("resnet9000", "unknown model 'resnet9000'.*gcsa_tiny.*resnet"),
         ("nowhere/best.ckpt", "there is no checkpoint nowhere/best.ckpt"),
         ("local-dir:nowhere", "there is no nowhere/config.json"),

@@ -30,7 +30,7 @@ SERIF = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
 STAND_INS = {
     "path/to/model.safetensors": "weights/gcsa_tiny.rotmnist/model.safetensors",
     "local-dir:outputs/.../weights": "local-dir:weights/gcsa_tiny.rotmnist",
-    "gcsa_ocr_tiny.print outputs/.../adapter": "gcsa_ocr_tiny.fr17 weights/gcsa_ocr_tiny.fr17.de19",
+    "outputs/.../adapter": "weights/gcsa_ocr_tiny.print.de19",
 }
 """What a page names of a user's, and what is at hand."""
 PAGE_XML = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"><Page imageFilename="line.png">

@@ -99,7 +99,7 @@ def test_transcribe_reads_by_published_weights(installed: Path, tmp_path: Path) 
     expected = json.loads((IMAGES / "expected.json").read_text(encoding="utf-8"))
     for names, file in (
         (["gcsa_ocr_tiny.fr17"], "fr17_1.png"),
-        (["gcsa_ocr_tiny.fr17", "gcsa_ocr_tiny.fr17.la09"], "la09.png"),
+        (["gcsa_ocr_tiny.print", "gcsa_ocr_tiny.print.la09"], "la09.png"),
     ):
         done = start([installed / "gcsa-transcribe", *names, IMAGES / file], tmp_path)
         assert done.returncode == 0, done.stderr
