@@ -78,7 +78,7 @@ CARDS = {
         does="Adapts `gcsa_ocr_tiny.print` to Latin manuscripts in Caroline minuscule, of the 9th to the 12th century.",
         data="rescribe's ground truth (public domain): 304 training, 53 validation and 62 test lines, by manuscript.",
         limits=LINES
-        + "The scans were black and white, and more than one character in five is read wrongly: too few lines to learn from.",
+        + "The scans were black and white, and one character in five is read wrongly: too few lines to learn from.",
         adapt=ADAPT_LINES,
         base="gcsa_ocr_tiny.print",
     ),
