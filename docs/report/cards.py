@@ -69,7 +69,7 @@ CARDS = {
         run="learning/ocr_prints/seed0/de19",
         does="Adapts `gcsa_ocr_tiny.print` to German Fraktur of the 19th century.",
         data="Lines of Springmann et al. 2018 (MIT): 1,705 training lines, 221 validation and 349 test lines, by book.",
-        limits=LINES + "The scans were black and white.",
+        limits=LINES + "The scans were black and white; lines that hold the black edge of a scan are read badly.",
         adapt=ADAPT_LINES,
         base="gcsa_ocr_tiny.print",
     ),

@@ -3,7 +3,8 @@
 A model is a .ckpt of train.py, a folder of weights or the name of published ones, an adapter the folder that PEFT wrote. Text comes without file
 names, as from kraken and tesseract, one line of output for every line of input, empty where that could not be read;
 JSON comes as one object a line, with "error" instead of "text" there. On the image of a page kraken finds the lines first; PAGE-XML
-and ALTO say where they and their characters are, one file a page; a file of these comes back with the text in its lines. All output is UTF-8.
+and ALTO say where they and their characters are, one file a page. An XML file that says where the lines are comes back with the text
+in them. All output is UTF-8.
 Exit codes: 0, all read; 1, something could not be read, listed on stderr; 2, wrong arguments, before anything is read;
 130, interrupted.
 """
@@ -77,7 +78,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--format",
         choices=("text", "json", *FORMATS),
         default="text",
-        help="json: an object a line, with confidence and turn; page, alto: XML of images of pages, or of such XML with the text in it",
+        help="json: an object a line, with confidence and turn; page, alto: XML of pages; such a file comes back with the text in it",
     )
     parser.add_argument(
         "--output",
@@ -97,10 +98,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
     args = parser.parse_intermixed_args(argv)
-    if args.format in FORMATS and args.beams > 1:
-        parser.error(
-            "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
-        )
     first = published(args.inputs[0]) or Path(args.inputs[0])
     if args.adapter is not None:
         args.adapter = published(args.adapter) or args.adapter
@@ -183,6 +180,10 @@ def _check_pages(args: argparse.Namespace) -> None:
         elif not has_kraken():
             raise ImportError(
                 f"--format {args.format} of images is written by kraken, which is not installed: pip install 'gcsa[kraken]'"
+            )
+        elif args.beams > 1:
+            raise ValueError(
+                "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
             )
     if len(files) > 1 and not Path(args.output).is_dir():
         raise ValueError(f"{len(files)} pages are written as a file each: make a folder, and name it with --output")

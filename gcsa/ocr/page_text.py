@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gcsa.data.files import read_bounded
-from gcsa.ocr.data.page_xml import MAX_BYTES, format_of
+from gcsa.ocr.data.page_xml import MAX_BYTES, ROOTS
 from gcsa.ocr.reading import Reading
 
 BEHIND_TEXT = ("TextStyle", "UserDefined", "Labels")
@@ -31,8 +31,8 @@ def write_text(path: Path, readings: Sequence[Reading | None]) -> str:
     """
     from defusedxml.minidom import parseString
 
-    write = {"page": _write_page_line, "alto": _write_alto_line}[format_of(path)]
     document: Any = parseString(read_bounded(path, MAX_BYTES))
+    write = _write_page_line if ROOTS[document.documentElement.localName] == "page" else _write_alto_line
     lines = document.getElementsByTagNameNS("*", "TextLine")
     if len(lines) != len(readings):
         raise ValueError(f"{path} has {len(lines)} lines now, and had {len(readings)} when it was read: read it again")

@@ -130,11 +130,11 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     ckpt_path = resolve_checkpoint(ckpt_path, output_dir / "checkpoints", module)
     if ckpt_path is not None:
         check_same_run(ckpt_path, recorded(cfg))
-    if config["test"] and first_process():
+    if first_process():
         data.prepare_data()
-        data.check_test()
+        if config["test"]:
+            data.check_test()
     if trainer.world_size == 1:  # before the loggers make their folders, so that refused data leave none
-        data.prepare_data()
         data.setup("fit")
 
     started = time.monotonic()

@@ -13,7 +13,6 @@ from gcsa.ocr.data.page_xml import read_page
 from gcsa.ocr.page_text import write_text
 from gcsa.ocr.reading import Reading
 from tests.ocr.data.test_page_xml import ALTO, OLD_PAGE, PAGE, alto, page
-from tests.ocr.test_transcribe import folder, weights  # noqa: F401  # fixtures
 
 TEXTS = ["a < b & \u05e9\u05dc\u05d5\u05dd", "second"]
 READINGS = [Reading(text, 0.87654) for text in TEXTS]
@@ -100,7 +99,7 @@ def test_a_file_that_changed(desk: Path) -> None:
 
 
 @pytest.fixture
-def pages(folder: Path, tmp_path: Path) -> Path:  # noqa: F811
+def pages(folder: Path, tmp_path: Path) -> Path:
     """Two pages with an image of two lines, and ALTO of the first."""
     image = Image.new("L", (200, 100), "white")
     image.paste(Image.open(folder / "0.png"), (10, 50))
@@ -116,7 +115,7 @@ def pages(folder: Path, tmp_path: Path) -> Path:  # noqa: F811
     return tmp_path / "pages"
 
 
-def test_command(weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_command(weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(weights), str(pages)]) == 0
     read = [normalize(text) for text in capsys.readouterr().out.splitlines()]
     out = tmp_path / "out"
@@ -127,6 +126,20 @@ def test_command(weights: Path, pages: Path, tmp_path: Path, capsys: pytest.Capt
     file = tmp_path / "alto.xml"
     assert main([str(weights), str(file), "--format", "alto", "--output", str(file)]) == 0, "in its place"
     assert read_page(file)[0].text == read[0]
+    assert main([str(weights), str(file), "--format", "alto", "--beams", "2", "--output", str(file)]) == 0
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_written(
+    weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = pages / "1.xml", tmp_path / "out.xml"
+    file.write_text(file.read_text().replace("10,50 105,50 105,89 10,89", "110,50 190,50 190,89 110,89"))
+    assert main([str(weights), str(file), "--format", "page", "--output", str(out)]) == 1
+    assert "1 of 2 could not be read" in capsys.readouterr().err
+    Image.open(pages / "1.png").save(tmp_path / "1.png")
+    blank, read = read_page(out)
+    assert blank.text == read_page(file)[0].text
+    assert read.text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +154,7 @@ def test_command(weights: Path, pages: Path, tmp_path: Path, capsys: pytest.Capt
     ],
 )
 def test_refused(
-    weights: Path,  # noqa: F811
+    weights: Path,
     pages: Path,
     arguments: list[str],
     message: str,

@@ -14,7 +14,6 @@ import pytest
 import torch
 from peft import get_peft_model
 from PIL import Image
-from torchvision.transforms.functional import to_pil_image
 
 from gcsa.adapters import lora_config
 from gcsa.commands import transcribe as command
@@ -28,30 +27,15 @@ from gcsa.ocr.transcribe import find_lines, transcribe
 from gcsa.testing import randomize
 
 from .data.test_page_xml import PAGE
-from .recognizers.test_ctc import lines, recognizer
+from .recognizers.test_ctc import recognizer
 
 ROOT = Path(__file__).parents[2]
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PcGts>&b;</PcGts>'
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return recognizer().save_pretrained(tmp_path_factory.mktemp("model") / "weights")
-
-
-@pytest.fixture(scope="module")
 def model(weights: Path) -> CTCRecognizer:
     return load_recognizer(weights)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Seven lines of three widths, narrow and wide in turn."""
-    folder = tmp_path_factory.mktemp("lines")
-    images = [image for three in zip(*(lines(width, 3) for width in (96, 160, 120)), strict=True) for image in three]
-    for i, image in enumerate(images[:7]):
-        to_pil_image(1 - image).save(folder / f"{i}.png")
-    return folder
 
 
 def texts(model: CTCRecognizer, *inputs: Path, **options: object) -> list[str]:

@@ -21,8 +21,8 @@ from gcsa.ocr.data.line_image import Line, Points
 
 NOT_PAGES = ("mets", "metadata")
 """What eScriptorium and Transkribus put beside the pages of an export."""
-FORMATS = {"PcGts": "page", "alto": "alto"}
-"""By the name of a file's root."""
+ROOTS = {"PcGts": "page", "alto": "alto"}
+"""The formats, by the name of a file's root."""
 MAX_BYTES = 1 << 26
 MAX_ELEMENTS = 2_000_000
 """Of a file: a page that states a box for every glyph has 50,000."""
@@ -112,9 +112,9 @@ def format_of(path: Path) -> str:
 
 def _format(path: Path, root: Element) -> str:
     kind = _tag(root)
-    if kind not in FORMATS:
+    if kind not in ROOTS:
         raise ValueError(f"{path} is neither PAGE-XML nor ALTO: its root is <{kind[:80]}>, not <PcGts> or <alto>")
-    return FORMATS[kind]
+    return ROOTS[kind]
 
 
 def _tag(element: Element) -> str:
