@@ -138,12 +138,25 @@ def test_few_labels_and_what_was_kept_of_tests(copy: Path) -> None:
     assert training.tested("learning/pcam_tenth", "turns") == {"one+shifts": "of 0"}
 
 
-def test_a_paired_test_counts_the_images_that_one_of_two_gets_wrong(copy: Path) -> None:
-    training = program("training")
-    ours, other = ({"test": {"wrong": wrong}} for wrong in ([0, 1], [1, 2, 3, 4, 5, 6, 7]))
-    assert training.paired(other, ours) == f"{2 * (1 + 7) / 2**7:.2g}"  # of seven images, one or fewer, on either side
-    assert training.paired({"test": {"wrong": [1, 0]}}, ours) == "1"
-    assert training.paired(ours, ours) == training.paired({}, ours) == ""
+def wrong_of(*seeds: list[int]) -> list[dict[str, Any]]:
+    """Runs of seeds 0, 1, ... that got these test images wrong."""
+    return [{"seed": seed, "test": {"wrong": wrong}} for seed, wrong in enumerate(seeds)]
+
+
+def test_a_paired_test_of_one_seed_counts_the_images_that_one_of_two_gets_wrong(copy: Path) -> None:
+    paired = program("training").paired
+    ours, other = wrong_of([0, 1]), wrong_of([1, 2, 3, 4, 5, 6, 7])
+    assert paired(other, ours) == f"{2 * (1 + 7) / 2**7:.2g}"  # of seven images, one or fewer, on either side
+    assert paired(wrong_of([1, 0]), ours) == "1"
+    assert paired(ours, ours) == paired([{"seed": 0}], ours) == paired([{**other[0], "seed": 1}], ours) == ""
+
+
+def test_a_paired_test_of_seeds_has_one_sign_for_each_image(copy: Path) -> None:
+    paired = program("training").paired
+    ours, other = wrong_of([7], []), wrong_of([1, 2, 3], [1, 2])
+    # Differences of 2, 2, 1 and -1: the sum is 4 or more for ++++, +++-, ++-+, and as often -4 or less.
+    assert paired(other, ours) == f"{6 / 2**4:.2g}"
+    assert paired(other, ours[:1]) == f"{2 * (1 + 4) / 2**4:.2g}"  # of the seed that both have
 
 
 def test_the_readme_stays_short(copy: Path) -> None:

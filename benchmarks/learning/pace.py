@@ -17,7 +17,7 @@ from gcsa.models.create import create_model
 
 LEARNING = Path(__file__).parents[2] / "docs/results/learning"
 BATCH = 32
-SHAPES = {"pcam": (3, 96, 2), "plankton": (1, 64, 31)}  # channels, side, classes
+SHAPES = {"pcam": (3, 96, 2), "plankton": (1, 64, 31), "rotmnist": (1, 28, 10)}  # channels, side, classes
 
 
 def main() -> None:

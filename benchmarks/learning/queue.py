@@ -4,9 +4,10 @@
 
 A list is a YAML file in this folder: `folder`, below docs/results/, for the results; `seeds`; `common`, overrides of all
 runs; `runs`, a name for each with its own overrides; and `once`, the names of those that run with the first seed alone. The
-lowest seed of all runs comes before the next of any. A run is `python train.py` with these overrides in outputs/queue/FOLDER/seedN/NAME, from
-where a run that was stopped is resumed. Its result, FOLDER/seedN/NAME.json, is results.json, the commit of every start, and the
-curve: the training loss and each validation metric by epoch.
+lowest seed of all runs comes before the next of any. A run is `python train.py` with these overrides in
+outputs/queue/FOLDER/seedN/NAME, from where a run that was stopped is resumed. Its result, FOLDER/seedN/NAME.json, is
+results.json, the commit of every start, and the curve: the training loss and each validation metric by epoch. Behind each run
+stands how many are left, and how long those take that ran with another seed; `--left` shows that alone.
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
+from glob import escape
 from pathlib import Path
+from statistics import mean
 
 import yaml
 
@@ -111,16 +115,38 @@ def work(run: Listed, threads: int) -> str:
     return collect(run)
 
 
+def left(runs: Sequence[Listed]) -> str:
+    """How many of the runs have no result, and how long those of them take that have one with another seed."""
+    waiting = [run for run in runs if not run.result.is_file()]
+    known = [seconds for run in waiting if (seconds := expected_seconds(run)) is not None]
+    longest = f", {len(known)} of them {timedelta(seconds=round(sum(known)))} as with other seeds" if known else ""
+    return f"{len(waiting)} of {len(runs)} runs left{longest}"
+
+
+def expected_seconds(run: Listed) -> float | None:
+    """How long the run took with other seeds, on average; None where there are none."""
+    others = run.result.parents[1].glob(f"seed*/{escape(run.result.name)}")
+    seconds = [json.loads(path.read_text())["fit_seconds"] for path in others]
+    return mean(seconds) if seconds else None
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lists", nargs="+", choices=LISTS, metavar="list", help=", ".join(LISTS))
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each")
+    parser.add_argument("--left", action="store_true", help="train nothing, and name the runs that are left")
     parsed = parser.parse_args()
     runs = sorted((run for name in parsed.lists for run in read_list(LISTS[name])), key=lambda run: run.seed)
+    if parsed.left:
+        for run in runs:
+            if not run.result.is_file():
+                print(f"{run.folder}/{run.name}")
+        print(left(runs))
+        return
     with ThreadPoolExecutor(parsed.jobs) as pool:
         for line in pool.map(lambda run: work(run, parsed.threads), runs):
-            print(line, flush=True)
+            print(f"{line} · {left(runs)}", flush=True)
 
 
 if __name__ == "__main__":

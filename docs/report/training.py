@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
+from collections import Counter
 from collections.abc import Mapping
 from statistics import mean, stdev
 from typing import Any
@@ -25,12 +25,8 @@ from report.results import (
 def training() -> str:
     """One row a training run: the best validation epoch, and the test set read once with it."""
     rows = []
-    digits = {
-        f"{name}, seed {run['seed']}": run for name, runs in load_seeds("learning/rotmnist").items() for run in runs
-    }
-    for name, run in {**load_runs(""), **digits}.items():
-        later = {f"test/{key}": value for key, value in run.get("test", {}).items() if value is not None}
-        results, config = {**run["results"], **later}, run["config"]
+    for name, run in load_runs("").items():
+        results, config = run["results"], run["config"]
         cells = [f"{100 * results['val/accuracy']:.2f}"]
         for key in ("test/accuracy", "test/auroc"):
             cells.append(f"{100 * results[key]:.2f}" if key in results else "")
@@ -56,13 +52,13 @@ def systems() -> str:
     return table([*header, *BUDGET], rows)
 
 
-DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton"}
+DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton", "rotmnist": "rotated MNIST"}
 """Folders below docs/results/learning and docs/results/trials, and what the data are called."""
 BUDGETS = {"": "", "_long": ", three times the epochs"}
 """What stands behind the name of a folder of docs/results/learning with all labels, and what it says."""
 SHARES = {"_3": 0.03, "_tenth": 0.1, "_30": 0.3}
 """What stands behind the name of a folder with a share of the labels, and that share."""
-OURS = "gcsa_pooled+shifts"
+OURS = {"pcam": "gcsa_pooled+shifts", "plankton": "gcsa_hybrid+shifts", "rotmnist": "gcsa_hybrid_tiny"}
 """What the others are compared with, image by image."""
 
 
@@ -105,15 +101,28 @@ def test_cells(runs: list[Run]) -> list[str]:
     return cells
 
 
-def paired(run: Run, ours: Run) -> str:
-    """The p value of McNemar's exact test (doi:10.1007/BF02295996) of a run and ours on the same test images, whose null
-    hypothesis is that both are right equally often: "" where one did not keep which are wrong, and for ours itself."""
-    if run is ours or not all("wrong" in each.get("test", {}) for each in (run, ours)):
+def paired(runs: list[Run], ours: list[Run]) -> str:
+    """The p value of the exact test of signs: of the sum, over the test images, of how many more of the seeds that both have
+    are right in ours, if each image's difference had either sign equally often. Of one seed it is McNemar's exact test
+    (doi:10.1007/BF02295996). "" where a run did not keep which are wrong, and for ours itself."""
+    by_seed = [{run["seed"]: run.get("test", {}).get("wrong") for run in each} for each in (runs, ours)]
+    pairs = [(by_seed[0][seed], by_seed[1][seed]) for seed in sorted(by_seed[0].keys() & by_seed[1].keys())]
+    if runs is ours or not pairs or any(wrong is None for pair in pairs for wrong in pair):
         return ""
-    mine, other = (set(each["test"]["wrong"]) for each in (ours, run))
-    apart, fewer = len(mine ^ other), min(len(mine - other), len(other - mine))
-    both_tails = 2 * sum(math.comb(apart, count) for count in range(fewer + 1)) / 2**apart
-    return f"{min(both_tails, 1.0):.2g}"
+    better: Counter[int] = Counter()
+    for theirs, mine in pairs:
+        better.update(theirs)
+        better.subtract(mine)
+    differences = [abs(count) for count in better.values() if count]
+    sums = Counter({0: 1})  # of the differences so far: a sum to how many choices of their signs have it
+    for difference in differences:
+        longer: Counter[int] = Counter()
+        for total, ways in sums.items():
+            longer[total + difference] += ways
+            longer[total - difference] += ways
+        sums = longer
+    seen = abs(sum(better.values()))
+    return f"{sum(count for total, count in sums.items() if abs(total) >= seen) / 2 ** len(differences):.2g}"
 
 
 def seeds_cells(runs: list[Run]) -> list[str]:
@@ -126,10 +135,11 @@ def seeds_cells(runs: list[Run]) -> list[str]:
 
 def step_ratio(data: str, name: str) -> float:
     """The time of a training step over that of the ViT, on the machine where that is longest, of a system such as
-    "resnet18+turns": augmentation is free. Raises ValueError for a system that was not timed."""
+    "resnet18+turns": augmentation is free. Raises ValueError for a system that no machine timed."""
     system = name.partition("+")[0]
-    machines = [content[data] for content in load_timings("pace", str).values()]
-    if not all(system in times for times in machines):
+    machines = [content.get(data, {}) for content in load_timings("pace", str).values()]
+    machines = [times for times in machines if system in times]
+    if not machines:
         raise ValueError(f"pace.json lacks {system} on {data}: run python -m benchmarks.learning.pace --threads 1")
     return max(times[system]["median_ms"] / times["vit"]["median_ms"] for times in machines)
 
@@ -154,7 +164,7 @@ def learning_table(folders: Mapping[str, str]) -> str:
             step = step_ratio(data, name)
             time = f"{step * runs[0]['config']['trainer']['max_epochs']:.0f}"
             cost = [thousands(runs[0]["parameters"]), f"{runs[0]['flops'] / 1e6:,.0f}M", f"{step:.2f} x", time]
-            tests = [*test_cells(runs), paired(runs[0], systems.get(OURS, runs)[0])]
+            tests = [*test_cells(runs), paired(runs, systems.get(OURS[data], runs))]
             rows.append([title, f"`{name}`", *cost, *validation_cells(runs), *tests, *seeds_cells(runs)])
     cost_header = ["parameters", "FLOPs an image", "a step, of the ViT's", "time, in epochs of the ViT"]
     header = ["data", "system", *cost_header, *VALIDATION, "test %", "test AUROC %", "p", *BUDGET]
@@ -166,17 +176,22 @@ def learning_table(folders: Mapping[str, str]) -> str:
 def trials() -> str:
     """One row a trial, on the validation split."""
     rows = []
-    for data, title in {**DATA_SETS, "rotmnist": "rotated MNIST"}.items():
+    for data, title in DATA_SETS.items():
         for name, runs in load_seeds(f"trials/{data}").items():
             rows.append([title, name, thousands(runs[0]["parameters"]), *validation_cells(runs), *seeds_cells(runs)])
     return table(["data", "trial", "parameters", *VALIDATION, *BUDGET], rows)
 
 
+def is_drawn(data: str, system: str) -> bool:
+    """Whether the figures show the system: of photographs those with shifts, which all systems have."""
+    return data == "rotmnist" or system.endswith("+shifts")
+
+
 def learning_curves(data: str) -> dict[str, dict[float, float]]:
-    """Time in epochs of the ViT to validation accuracy, the mean over the seeds, of the systems with shifts."""
+    """Time in epochs of the ViT to validation accuracy, the mean over the seeds, of the systems that are drawn."""
     curves = {}
     for name, runs in load_seeds(f"learning/{data}").items():
-        if not name.endswith("+shifts"):
+        if not is_drawn(data, name):
             continue
         epochs = zip(*(run["curve"]["val/accuracy"] for run in runs), strict=True)
         curves[name] = {step_ratio(data, name) * i: mean(accuracies) for i, accuracies in enumerate(epochs, 1)}
@@ -184,12 +199,12 @@ def learning_curves(data: str) -> dict[str, dict[float, float]]:
 
 
 def few_labels_curves(data: str) -> dict[str, dict[float, float]]:
-    """Share of the labels to validation accuracy of the last epoch, the mean over the seeds, of the systems with shifts that
+    """Share of the labels to validation accuracy of the last epoch, the mean over the seeds, of the systems that are drawn and
     were trained on several shares."""
     curves: dict[str, dict[float, float]] = {}
     for folder, share in {**SHARES, "": 1.0}.items():
         for name, runs in load_seeds(f"learning/{data}{folder}").items():
-            if name.endswith("+shifts"):
+            if is_drawn(data, name):
                 curves.setdefault(name, {})[share] = mean(run["curve"]["val/accuracy"][-1] for run in runs)
     return {name: line for name, line in curves.items() if len(line) > 2}  # a line of two points hides its bend
 

@@ -167,6 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = find_images(args.inputs)
         _check_names(images)
         segmenter = _segmenter(args)
+        there = Path(args.output).exists()
         folder = _check_folder(args.output, images, args.only)
         logging.getLogger("tifffile").setLevel(
             logging.CRITICAL
@@ -176,4 +177,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         failed = list(_segmented(segmenter, images, folder, args))
         if failed:
             print(f"{len(failed)} of {len(images)} could not be segmented:", *failed, sep="\n  ", file=sys.stderr)
+        if not there and not any(folder.iterdir()):
+            folder.rmdir()
     return 1 if failed else 0

@@ -211,6 +211,7 @@ class Stem(nn.Module):
         separable: of the convolutions between the first and the last, as in `group_convolution`. They run on large maps,
             where this makes many fields cheap.
         positions: `LearnedPositions` behind them, about the image's centre.
+        depth: residual blocks (`ResidualBlock`) behind these.
         scalar_fields: end in a `GroupPooling` to that many scalar fields (0: in regular fields).
 
     Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, `separable` with less than
@@ -229,6 +230,7 @@ class Stem(nn.Module):
         low_pass: bool = True,
         separable: bool = False,
         positions: bool = False,
+        depth: int = 0,
         scalar_fields: int = 0,
         widths: Sequence[int] | None = None,
         device: torch.device | str | None = None,
@@ -239,6 +241,7 @@ class Stem(nn.Module):
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_whole(in_chans=in_chans)
         check_sequence(stem_strides=strides)
+        check_whole(0, depth=depth)
         further = len(strides) - 1
         if widths is None:
             widths = [max(fields // 2, 1)] * further
@@ -262,6 +265,9 @@ class Stem(nn.Module):
             self.norms.append(make_norm(norm, width, group.order, **factory))
             before = width
         self.positions = LearnedPositions(fields, group, **factory) if positions else nn.Identity()
+        block: dict[str, Any] = dict(padding_mode=padding_mode, basis=basis, **factory)
+        blocks = [ResidualBlock(fields, group, **block) for _ in range(depth)]
+        self.blocks = nn.Sequential(*blocks) if blocks else nn.Identity()
         self.pool = GroupPooling(fields, scalar_fields, group, **factory) if scalar_fields else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -278,7 +284,7 @@ class Stem(nn.Module):
                 x = low_pass(F.gelu(x))
             x = norm(conv(x))
             maps.append(x)
-        maps[-1] = self.pool(self.positions(x))
+        maps[-1] = self.pool(self.blocks(self.positions(x)))
         return maps
 
 

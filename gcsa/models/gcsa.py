@@ -2,10 +2,10 @@
 
 Group Convolutional Self-Attention for Roto-Translation Equivariance in ViTs (Zaheer, Holston, Park): a lifting stem, then
 blocks of group convolutional self-attention on one resolution, and an invariant head. `gcsa_tiny` is for 28 x 28,
-`gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224; `gcsa_hybrid_tiny` has blocks of convolutions in front (docs/adr/0022).
-`gcsa_linear_*` estimate the attention by random features, exactly equivariant all the same. `gcsa_pooled_*` pool over the
-group behind the stem, so that their blocks are on scalar fields (docs/adr/0018). `gcsa_ocr_*` are encoders of text lines
-40 pixels high and of any length (gcsa.ocr).
+`gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224. `gcsa_linear_*` estimate the attention by random features, exactly
+equivariant all the same. `gcsa_pooled_*` pool over the group behind the stem, so that their blocks are on scalar fields
+(docs/adr/0018). `gcsa_hybrid_*` have blocks of convolutions in front (docs/adr/0022). `gcsa_ocr_*` are encoders of text
+lines 40 pixels high and of any length (gcsa.ocr).
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class GCSA(Isotropic):
             convolutions, so without `positions` or a `radius` they do not know where anything is; "spatial" and "group"
             attention are the same, and so are global_pool "avg" and "max".
         depth, heads: blocks of attention, and their heads (must divide the fields of the blocks).
-        conv_depth: blocks of a steerable CNN (`ResidualBlock`, 3 x 3) in front of them (docs/adr/0022).
+        conv_depth: blocks of a steerable CNN (`ResidualBlock`, 3 x 3) in front of them (docs/adr/0022). With
+            scalar_fields they are the end of the stem, in front of the pooling, and have no dropout.
         stem_strides: one convolution each; images must be multiples of their product.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
         basis: of the k x k filters, as in `SteerableConv2d`.
@@ -50,9 +51,9 @@ class GCSA(Isotropic):
             are None, so radius="all" and layer_scale=0 say what None does elsewhere.
 
     Raises:
-        ValueError: an argument that no layer takes, or of a wrong type or range; larger filters, or a conv_depth, together
-            with scalar_fields; in forward, an image whose sides are no multiples of the strides, or whose map is smaller than
-            the radius.
+        ValueError: an argument that no layer takes, or of a wrong type or range; larger filters together with
+            scalar_fields; in forward, an image whose sides are no multiples of the strides, or whose map is smaller than the
+            radius.
     """
 
     def __init__(
@@ -86,20 +87,13 @@ class GCSA(Isotropic):
     ) -> None:
         check_whole(0, scalar_fields=scalar_fields, conv_depth=conv_depth)
         check_whole(depth=depth)
-        if conv_depth and scalar_fields:
-            raise ValueError(f"conv_depth={conv_depth} is for regular fields: set conv_depth=0 or scalar_fields=0")
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
-        stem: dict[str, Any] = {
-            "widths": stem_fields,
-            "norm": stem_norm,
-            "low_pass": low_pass,
-            "separable": stem_separable,
-            "positions": positions,
-            "scalar_fields": scalar_fields,
-            **conv,
-        }
+        # A larger filter of scalar fields may not tell directions apart, so convolutions stand in front of the pooling.
+        in_stem, in_front = (conv_depth, 0) if scalar_fields else (0, conv_depth)
+        stem: dict[str, Any] = dict(widths=stem_fields, norm=stem_norm, low_pass=low_pass, separable=stem_separable)
+        stem |= dict(positions=positions, depth=in_stem, scalar_fields=scalar_fields, **conv)
         width, fibre = (scalar_fields, make_group("c1")) if scalar_fields else (fields, h)
         check_heads(width, heads, "scalar_fields" if scalar_fields else "fields")
         for key, only in OF_SCALAR_FIELDS.items() if scalar_fields else ():
@@ -108,7 +102,7 @@ class GCSA(Isotropic):
         shared: dict[str, Any] = dict(proj_drop=proj_drop_rate, **conv, **factory)
 
         def make_block(i: int, rate: float) -> nn.Module:
-            if i < conv_depth:
+            if i < in_front:
                 return ResidualBlock(width, fibre, drop_path=rate, **shared)
             return Block(width, heads, fibre, drop_path=rate, **shared, **block)
 
@@ -117,7 +111,7 @@ class GCSA(Isotropic):
             lambda: Stem(in_chans, fields, h, stem_strides, **stem, **factory),
             make_block,
             width,
-            conv_depth + depth,
+            in_front + depth,
             total_stride(stem_strides),
             drop_path_rate,
             fibre=fibre,
@@ -134,18 +128,8 @@ class GCSA(Isotropic):
 
 TINY: dict[str, Any] = dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2)
 SMALL: dict[str, Any] = dict(fields=16, depth=6, heads=4, stem_strides=(2, 2, 1, 2), head_fields=128, mlp_ratio=2)
-POOLED: dict[str, Any] = dict(
-    fields=16,
-    scalar_fields=96,
-    depth=4,
-    heads=4,
-    stem_strides=(2, 2, 2),
-    stem_fields=(24, 8),
-    stem_separable=True,
-    stem_norm="batch",
-    low_pass=False,
-    mlp_ratio=2,
-)
+POOLED: dict[str, Any] = dict(fields=16, scalar_fields=96, depth=4, heads=4, mlp_ratio=2, stem_norm="batch")
+POOLED |= dict(stem_strides=(2, 2, 2), stem_fields=(24, 8), stem_separable=True, low_pass=False)
 
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).
 SIZES: dict[str, dict[str, Any]] = {
@@ -156,6 +140,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "gcsa_linear_small": dict(SMALL, attention="linear"),
     "gcsa_pooled_small": POOLED,
     "gcsa_hybrid_tiny": dict(TINY, conv_depth=4, depth=1),
+    "gcsa_hybrid_small": dict(POOLED, conv_depth=3, depth=1),
     "gcsa_ocr_tiny": dict(fields=23, depth=3, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
     "gcsa_ocr_small": dict(fields=34, depth=6, heads=4, stem_strides=(2, 2, 2), separable=True, mlp_ratio=2),
 }
@@ -169,10 +154,11 @@ default_cfgs = with_groups(
         "gcsa_linear_small": default_cfg((3, 96, 96), 8, num_classes=2),
         "gcsa_pooled_small": default_cfg((3, 96, 96), 8, num_classes=2),
         "gcsa_hybrid_tiny": default_cfg((1, 28, 28), 4, num_classes=10),
+        "gcsa_hybrid_small": default_cfg((3, 96, 96), 8, num_classes=2),
         "gcsa_ocr_tiny": default_cfg((1, 40, 480), 8),
         "gcsa_ocr_small": default_cfg((1, 40, 480), 8),
     },
-    bare=("gcsa_hybrid_tiny", "gcsa_ocr_tiny", "gcsa_ocr_small"),
+    bare=("gcsa_hybrid_tiny", "gcsa_hybrid_small", "gcsa_ocr_tiny", "gcsa_ocr_small"),
 )
 
 
@@ -194,7 +180,8 @@ def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str
         arguments["fields"] = fields_for(SIZES[size]["fields"], order, heads)
     if "stem_fields" not in kwargs and "stem_fields" in arguments:
         arguments["stem_fields"] = tuple(fields_for(fields, order, 1) for fields in arguments["stem_fields"])
-    features = features_of(arguments["depth"], arguments.get("conv_depth", 0))
+    in_front = 0 if arguments.get("scalar_fields") else arguments.get("conv_depth", 0)
+    features = features_of(arguments["depth"], in_front)
     loading: dict[str, Any] = dict(feature_cfg=features, pretrained_filter_fn=encoder_of)
     model = build_model_with_cfg(GCSA, name, pretrained, **loading, **arguments)
     # timm writes these into the folders of weights, with what the caller asked for.
@@ -386,6 +373,12 @@ def gcsa_pooled_small_d8(pretrained: bool = False, **kwargs: Any) -> GCSA:
 def gcsa_hybrid_tiny(pretrained: bool = False, **kwargs: Any) -> GCSA:
     """`gcsa_tiny` with four blocks of convolutions in front of one of attention, at most 100k parameters."""
     return _create("gcsa_hybrid_tiny", "gcsa_hybrid_tiny", "c8", pretrained, kwargs)
+
+
+@register_model
+def gcsa_hybrid_small(pretrained: bool = False, **kwargs: Any) -> GCSA:
+    """`gcsa_pooled_small` with three blocks of convolutions in front of the pooling and one of attention behind it."""
+    return _create("gcsa_hybrid_small", "gcsa_hybrid_small", "d4", pretrained, kwargs)
 
 
 @register_model

@@ -110,6 +110,10 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_segmented(
     assert f"{images / 'five.tif'} holds 5 channels" in lines[1]
     assert f"{images / 'text.png'} cannot be read as an image" in lines[2]
     assert not list((tmp_path / "found").glob("text*")) + list((tmp_path / "found").glob(".gcsa*"))
+    for name, there in (("new", False), ("old", True)):  # a folder for nothing goes, unless the user made it
+        (tmp_path / "old").mkdir(exist_ok=True)
+        assert run("segment", weights, images / "text.png", "--output", tmp_path / name)[0] == 1
+        assert (tmp_path / name).exists() is there
 
 
 @pytest.mark.parametrize(

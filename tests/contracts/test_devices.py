@@ -47,6 +47,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gcsa_linear_tiny": dict(fields=8, depth=1),
     "gcsa_pooled_small": dict(depth=1),
     "gcsa_hybrid_tiny": dict(fields=8, conv_depth=1),
+    "gcsa_hybrid_small": dict(conv_depth=1),
     "gcsa_pyramid_tiny": dict(fields=(4, 4, 8, 8), depths=(1, 1, 1, 1), heads=(1, 1, 2, 2)),
     "gcnn_tiny": dict(fields=8, depth=1),
     "gsa_tiny": dict(fields=4, depth=1),

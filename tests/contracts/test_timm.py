@@ -125,7 +125,7 @@ def test_default_cfg(name: str) -> None:
 def test_features_only(name: str) -> None:
     model = timm.create_model(name, features_only=True, device="meta").eval()
     channels, reductions = model.feature_info.channels(), model.feature_info.reduction()
-    assert len(channels) >= 3
+    assert channels
     size = 4 * reductions[-1]
     features = model(torch.empty(1, model.default_cfg["input_size"][0], size, size, device="meta"))
     expected = [(1, c, size // r, size // r) for c, r in zip(channels, reductions, strict=True)]

@@ -13,6 +13,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gcsa_tiny": dict(fields=4, depth=1, group="c4"),
     "gcsa_linear_tiny": dict(fields=4, depth=1, group="d2"),
     "gcsa_pooled_small": dict(fields=4, scalar_fields=8, depth=1, stem_fields=(4, 4)),
+    "gcsa_hybrid_small": dict(fields=4, scalar_fields=8, conv_depth=1, stem_fields=(4, 4)),
     "gcsa_pyramid_tiny": dict(fields=(4, 4), depths=(1, 1), heads=(1, 1), radii=(1, None)),
     "gcnn_tiny": dict(fields=4, depth=1, padding_mode="circular"),
     "gsa_tiny": dict(fields=4, depth=1),

@@ -22,7 +22,7 @@ SIZES += [
     "gsa_small",
     "gcsa_pooled_small",
 ]
-ONE_GROUP = ["gcsa_hybrid_tiny", "gcsa_ocr_small", "gcsa_ocr_tiny", "z2sa_tiny"]
+ONE_GROUP = ["gcsa_hybrid_small", "gcsa_hybrid_tiny", "gcsa_ocr_small", "gcsa_ocr_tiny", "z2sa_tiny"]
 
 
 def parameters(name: str, **kwargs: Any) -> int:
@@ -54,6 +54,7 @@ def test_the_name_decides_the_group(name: str) -> None:
         ("gcsa_small", 0.3e6, 2e6),
         ("gcsa_base", 18e6, 25e6),
         ("gcsa_hybrid_tiny", 50e3, 100e3),
+        ("gcsa_hybrid_small", 0.1e6, 2e6),
         ("gcnn_tiny", 50e3, 100e3),
         ("gcnn_small", 0.3e6, 2e6),
         ("gcsa_pyramid_small", 8e6, 16e6),

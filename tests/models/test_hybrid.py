@@ -1,4 +1,4 @@
-"""Convolutions in front of attention: what gcsa_hybrid_tiny and `conv_depth` change."""
+"""Convolutions in front of attention: what gcsa_hybrid_tiny, gcsa_hybrid_small and `conv_depth` change."""
 
 from typing import Any
 
@@ -36,8 +36,22 @@ def test_the_first_blocks_are_convolutional() -> None:
     assert len(model.forward_intermediates(torch.randn(1, 1, 16, 16), intermediates_only=True)) == 3
 
 
-def test_folded() -> None:
-    model, x = network(), torch.randn(2, 1, 16, 16)
+@pytest.mark.parametrize("group", ["c4", "c8", "d4"])
+def test_in_front_of_the_pooling(group: str) -> None:
+    """With scalar fields: in train and eval mode, float64 and float32."""
+    model: Any = network(group=group, scalar_fields=8, drop_path_rate=0.1)
+    assert [type(block) for block in model.stem.blocks] == [ResidualBlock, ResidualBlock]
+    assert [type(stage) for stage in model.stages] == [Block]
+    x = torch.randn(2, 1, 16, 16)
+    assert_invariant(model, x, group)
+    model.stem.blocks[0].conv1.tables[1] *= 1.5
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_invariant(model, x, group)
+
+
+@pytest.mark.parametrize("options", [{}, dict(scalar_fields=8)])
+def test_folded(options: dict[str, Any]) -> None:
+    model, x = network(**options), torch.randn(2, 1, 16, 16)
     assert torch.allclose(fold(model)(x), model(x), atol=1e-6)
 
 
@@ -47,7 +61,6 @@ def test_folded() -> None:
         (dict(depth=0), "depth must be 1 or more, not 0"),
         (dict(conv_depth=-1), "conv_depth must be 0 or more, not -1"),
         (dict(conv_depth=1.0), "conv_depth must be a whole number, not 1.0"),
-        (dict(scalar_fields=8, heads=2), "conv_depth=2 is for regular fields: set conv_depth=0 or scalar_fields=0"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:

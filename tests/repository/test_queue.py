@@ -92,7 +92,25 @@ def test_lists_take_turns_by_seed(
     monkeypatch.setattr(sys, "argv", ["queue", "one", "two", "--threads", "3"])
     queue.main()
     order = ["one/seed9 on 3", "two/seed9 on 3", "one/seed10 on 3", "two/seed10 on 3"]
-    assert capsys.readouterr().out.splitlines() == order
+    assert capsys.readouterr().out.splitlines() == [f"{line} · 4 of 4 runs left" for line in order]
+
+
+def test_what_is_left_and_how_long_it_takes(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of three seeds of two runs, two of the first are done."""
+    path = root / "digits.yaml"
+    path.write_text('{folder: digits, seeds: [0, 1, 2], common: [], runs: {"a [1]": [], b: []}}')
+    monkeypatch.setitem(LISTS, "digits", path)
+    for seed, seconds in ((0, 100.0), (2, 200.0)):
+        result = root / f"docs/results/digits/seed{seed}/a [1].json"
+        result.parent.mkdir(parents=True)
+        result.write_text(json.dumps({"fit_seconds": seconds}))
+    monkeypatch.setattr(sys, "argv", ["queue", "digits", "--left"])
+    queue.main()
+    *runs, last = capsys.readouterr().out.splitlines()
+    assert runs == ["digits/seed0/b", "digits/seed1/a [1]", "digits/seed1/b", "digits/seed2/b"]
+    assert last == "4 of 6 runs left, 1 of them 0:02:30 as with other seeds"
 
 
 def test_a_stopped_run_is_resumed_and_a_finished_one_left(root: Path) -> None:
