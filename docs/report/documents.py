@@ -42,6 +42,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/measured/equivariance.md": (equivariance.invariance, equivariance.precision),
     "docs/measured/speed.md": (
         speed.models,
+        speed.bfloat16,
         speed.layers,
         speed.tax,
         speed.speed,

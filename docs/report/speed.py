@@ -48,6 +48,19 @@ def models() -> str:
     return table([*header, "of the matrix-product rate", "training step, MB"], rows)
 
 
+def bfloat16() -> str:
+    """A training step in bfloat16 beside float32."""
+    machines = load_timings("bfloat16", str)
+    rows = []
+    for machine, content in machines.items():
+        for name, row in entries(content).items():
+            wide, narrow = (row[side]["median_ms"] for side in ("float32", "bfloat16"))
+            size = " x ".join(map(str, row["size"]))
+            cells = [f"{row['batch']} of {size}", f"{wide:,.0f}", f"{narrow:,.0f}", f"{wide / narrow:.1f} x"]
+            rows.append([f"`{name}`", machine, *cells])
+    return table(["model", "machine", "batch", "float32, ms", "bfloat16, ms", "bfloat16 is faster"], rows)
+
+
 def layers() -> str:
     """Single layers against what the machine can do."""
     parts = []

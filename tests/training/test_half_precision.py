@@ -1,6 +1,7 @@
 """Half precision: runs train, and class scores stay invariant to what the arithmetic can tell apart."""
 
 import copy
+import functools
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
+from gcsa.layers.attention.attend import attend_everywhere, attend_nearby
+from gcsa.layers.steerable import SteerableConv2d
 from gcsa.testing import act, randomize, relative_error
 from tests.runs import composed, train
 from tests.two_processes import record
@@ -53,6 +56,23 @@ def test_without_equivariance_they_do_not() -> None:
     """Negative control: the same network on the trivial group."""
     model = randomize(timm.create_model("gcsa_small", group="c1", in_chans=1)).eval()
     assert invariance_error(model, torch.randn(2, 1, 32, 32), torch.bfloat16, True) > 5 * TOLERANCE[torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_autocast_leaves_wide_what_is_slow_backward(dtype: torch.dtype) -> None:
+    """Attention while gradients are recorded, and strided depthwise convolutions (ADR 29): the very numbers without autocast."""
+    q, k, v = (torch.randn(2, 2, 3, 3, 1, 16, dtype=dtype, requires_grad=True) for _ in range(3))
+    conv = SteerableConv2d(4, 4, 4, "c4", stride=2, depthwise=True).to(dtype)
+    image = torch.randn(2, 8, 8, 4, 4, dtype=dtype)
+    near = functools.partial(attend_nearby, radius=1, shape="square", circular=False)
+    expected = attend_everywhere(q, k, v), near(q, k, v)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert all(map(torch.equal, (attend_everywhere(q, k, v), near(q, k, v)), expected))
+        assert conv(image).dtype == dtype
+        with torch.no_grad():
+            assert torch.equal(attend_everywhere(q, k, v), expected[0]) == (
+                dtype == torch.float64
+            )  # which it leaves alone
 
 
 @pytest.fixture(scope="module")
