@@ -1,19 +1,21 @@
 """The test set, read once for each run: `python -m benchmarks.learning.final pcam "vit+turns+shifts" ...`.
 
 Takes the weights that all seeds of a system left in outputs/queue, those of the epoch that the validation split chose, and
-writes accuracy, AUROC, the images that are wrong (their numbers from 0), how sure and how right answers are, and the accuracy
-at every turn of at most 1,000 images into their results in docs/results/learning as `test`. What is there already is not read
-again.
+writes accuracy, AUROC, the images that are wrong (their numbers from 0), how sure and how right answers are, the share of the
+images whose class a quarter turn changes, and the accuracy at every turn of at most 1,000 images into their results in
+docs/results/learning as `test`. What is there already is not read again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from benchmarks.learning.queue import ROOT
 from gcsa.checkpoints import load_classifier
@@ -21,13 +23,18 @@ from gcsa.data import create_datamodule
 from gcsa.data.files import data_root
 from gcsa.evaluation.metrics import predict, reliability, score
 from gcsa.evaluation.sample import draw_sample
-from gcsa.evaluation.turns import turn_curve
+from gcsa.evaluation.turns import turn, turn_curve
 from gcsa.export import fold
 from gcsa.training.results import git_commit, write_json
 
 RESULTS = ROOT / "docs/results"
 TURNED_IMAGES = 1000
 OF_TRAINING = ("root", "augment", "batch_size", "limit_train", "drop_last", "download")
+
+
+def quarter_turned(batches: Iterable[tuple[Tensor, Tensor]], count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The batches with images (B, C, H, W) turned by `count` quarter turns."""
+    return ((turn(images, 90 * count), labels) for images, labels in batches)
 
 
 def read_test(result: Path, commit: str | None) -> str:
@@ -50,10 +57,12 @@ def read_test(result: Path, commit: str | None) -> str:
     logits, labels = predict(model, data.test_dataloader())
     scores = score(logits, labels)
     found = {"accuracy": scores.accuracy, "auroc": scores.auroc, "images": scores.images}
+    turned = [predict(model, quarter_turned(data.test_dataloader(), count))[0].argmax(1) for count in (1, 2, 3)]
+    changed = (torch.stack(turned) != logits.argmax(1)).any(0).float().mean().item()
     turns = turn_curve(model, draw_sample(data, "test", min(TURNED_IMAGES, scores.images)))
     wrong = (logits.argmax(1) != labels).nonzero().flatten().tolist()
     more = {"wrong": wrong, "reliability": asdict(reliability(logits, labels)), "turns": asdict(turns)}
-    write_json(result, {**content, "test": {**found, **more, "commit": commit}})
+    write_json(result, {**content, "test": {**found, "changed_by_turns": changed, **more, "commit": commit}})
     return f"{run}: {found}"
 
 

@@ -60,8 +60,19 @@ def plans() -> dict[str, Plan]:
     costs = {name: (run["flops"], accuracy(run), run["parameters"]) for name, run in systems_runs().items()}
     lines = {name: {share: accuracy(run) for share, run in runs.items()} for name, runs in shares_runs().items()}
     mnist, fashion = shift_curves("mnist"), shift_curves("fashion_mnist")
-    turns = {name: Curve(**curve) for name, curve in tested("learning/pcam_long", "turns").items()}
-    bins = {name: Reliability(**kept) for name, kept in tested("learning/pcam_long", "reliability").items()}
+    turns, bins = {}, {}
+    for data in ("pcam", "plankton"):
+        curves, kept = (tested(f"learning/{data}_long", what) for what in ("turns", "reliability"))
+        turns[f"turns_{data}.png"] = (
+            polar_figure,
+            {name: Curve(**curve) for name, curve in curves.items()},
+            f"{DATA_SETS[data]}: accuracy when the test images turn",
+        )
+        bins[f"calibration_{data}.png"] = (
+            reliability_figure,
+            {name: Reliability(**each) for name, each in kept.items()},
+            f"{DATA_SETS[data]}: how sure and how right",
+        )
     few_labels = partial(share_figure, error="validation error")
     return {
         "accuracy_flops.png": (cost_figure, costs, 'Rotated MNIST, 6 epochs but for "same_minutes"'),
@@ -74,8 +85,8 @@ def plans() -> dict[str, Plan]:
             f"few_labels_{data}.png": (few_labels, few_labels_curves(data), f"Few labels of {title}")
             for data, title in DATA_SETS.items()
         },
-        "turns_pcam.png": (polar_figure, turns, "PatchCamelyon: accuracy when the test images turn"),
-        "calibration_pcam.png": (reliability_figure, bins, "PatchCamelyon: how sure and how right"),
+        **turns,
+        **bins,
         "scaling.png": (scaling_figure, scaling_lines(), "Attention as the map grows"),
         "shifts_mnist.png": (shift_figure, mnist, "MNIST, digit 1, shifted along x"),
         "shifts_fashion_mnist.png": (shift_figure, fashion, "Fashion-MNIST, trousers, shifted"),

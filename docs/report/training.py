@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from gcsa.evaluation.metrics import wilson_interval
 from report.results import (
     BUDGET,
     ROOT,
@@ -78,27 +79,42 @@ def validation_cells(runs: list[Run]) -> list[str]:
     columns = [(100, 1, [max(curve["val/accuracy"]) for curve in curves])]
     for key, scale, digits in (("val/accuracy", 100, 1), ("val/auroc", 100, 1), ("val/loss", 1, 3)):
         columns.append((scale, digits, [curve[key][-1] for curve in curves if key in curve]))
-    cells = []
-    for scale, digits, values in columns:
-        cell = f"{scale * mean(values):.{digits}f}" if values else ""
-        cells.append(f"{cell} ± {scale * stdev(values):.{digits}f}" if len(values) > 1 else cell)
-    return cells
+    return [spread_cell([scale * value for value in values], digits) for scale, digits, values in columns]
 
 
 VALIDATION = ("best epoch %", "last epoch %", "AUROC %", "loss")
 """The header of `validation_cells`."""
 
 
+TEST = ("test %", "95 %", "test AUROC %", "calibration error %", "a quarter turn changes %")
+"""The header of `test_cells`."""
+
+
 def test_cells(runs: list[Run]) -> list[str]:
-    """Accuracy and AUROC on the test set of the epoch that each run kept, where all of them have read it."""
-    if not all("test" in run for run in runs):
-        return ["", ""]
-    cells = []
-    for key in ("accuracy", "auroc"):
-        values = [100 * run["test"][key] for run in runs if run["test"][key] is not None]
-        cell = f"{mean(values):.1f}" if values else ""
-        cells.append(f"{cell} ± {stdev(values):.1f}" if len(values) > 1 else cell)
-    return cells
+    """What the test set says of the epoch that each run kept, where all of them have read it: accuracy, its interval for so
+    many images (Wilson's, of the mean over the seeds), AUROC, calibration error, and the share of the images whose class a
+    quarter turn changes."""
+    tests = [run["test"] for run in runs if "test" in run]
+    if not tests or len(tests) < len(runs):
+        return [""] * len(TEST)
+    images, share = tests[0]["images"], mean(test["accuracy"] for test in tests)
+    interval = " to ".join(f"{100 * bound:.1f}" for bound in wilson_interval(round(share * images), images))
+    columns = [[test.get(key) for test in tests] for key in ("accuracy", "auroc", "changed_by_turns")]
+    columns.insert(2, [calibration_error(**test["reliability"]) for test in tests if "reliability" in test])
+    cells = [spread_cell([100 * value for value in column if value is not None]) for column in columns]
+    return [cells[0], interval, *cells[1:]]
+
+
+def calibration_error(images: list[int], probability: list[float], accuracy: list[float]) -> float:
+    """The expected calibration error (Guo et al. 2017, arXiv:1706.04599) of what `test` keeps of each bin."""
+    bins = zip(images, probability, accuracy, strict=True)
+    return sum(count * abs(sure - right) for count, sure, right in bins) / sum(images)
+
+
+def spread_cell(values: Sequence[float], digits: int = 1) -> str:
+    """The mean, and the sample's standard deviation where there are several values; "" where there is none."""
+    cell = f"{mean(values):.{digits}f}" if values else ""
+    return f"{cell} ± {stdev(values):.{digits}f}" if len(values) > 1 else cell
 
 
 def paired(runs: list[Run], ours: list[Run]) -> str:
@@ -167,7 +183,7 @@ def learning_table(folders: Mapping[str, str]) -> str:
             tests = [*test_cells(runs), paired(runs, systems.get(OURS[data], runs))]
             rows.append([title, f"`{name}`", *cost, *validation_cells(runs), *tests, *seeds_cells(runs)])
     cost_header = ["parameters", "FLOPs an image", "a step, of the ViT's", "time, in epochs of the ViT"]
-    header = ["data", "system", *cost_header, *VALIDATION, "test %", "test AUROC %", "p", *BUDGET]
+    header = ["data", "system", *cost_header, *VALIDATION, *TEST, "p", *BUDGET]
     filled = [any(column) for column in zip(*rows, strict=True)]
     header, *rows = (list(itertools.compress(line, filled)) for line in [header, *rows])
     return table(header, rows)
@@ -209,10 +225,16 @@ def few_labels_curves(data: str) -> dict[str, dict[float, float]]:
     return {name: line for name, line in curves.items() if len(line) > 2}  # a line of two points hides its bend
 
 
+MOST_DRAWN = 3
+"""How many systems the figures of turns and of calibration show."""
+
+
 def tested(folder: str, what: str) -> dict[str, Any]:
-    """System to what was kept of its test, "turns" or "reliability", of the first seed of a folder of docs/results."""
-    first = {name: runs[0].get("test", {}) for name, runs in load_seeds(folder).items()}
-    return {name: test[what] for name, test in first.items() if what in test}
+    """System to what was kept of its test, "turns" or "reliability", of the first seed of a folder of docs/results: of the
+    systems that are best on the validation split, at the last epoch."""
+    systems = {name: runs for name, runs in load_seeds(folder).items() if what in runs[0].get("test", {})}
+    best = sorted(systems, key=lambda name: -mean(run["curve"]["val/accuracy"][-1] for run in systems[name]))
+    return {name: systems[name][0]["test"][what] for name in best[:MOST_DRAWN]}
 
 
 def shares_runs() -> dict[str, dict[float, Run]]:
@@ -239,7 +261,7 @@ def performers() -> str:
     for data, title in {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "cifar10": "CIFAR-10"}.items():
         for name, runs in load_seeds(f"performers/{data}").items():
             tests = [100 * accuracy(run) for run in runs]
-            cell = f"{mean(tests):.2f}" + (f" ± {stdev(tests):.2f}" if len(tests) > 1 else "")
+            cell = spread_cell(tests, 2)
             images = f"{runs[0]['config']['data']['limit_train']:,}"
             rows.append([title, images, f"`{name}`", thousands(runs[0]["parameters"]), cell, *seeds_cells(runs)])
     return table(["data", "images", "system", "parameters", "test %", *BUDGET], rows)
