@@ -151,11 +151,10 @@ class FieldConv2d(nn.Module):
         padding = 0 if self.circular else self.padding
         dilation = self.dilation if self.kernel_size == 1 else 1
         how: dict[str, Any] = dict(stride=self.stride, padding=padding, dilation=dilation, groups=groups)
-        if groups > 1 and self.stride > 1 and torch.is_autocast_enabled("cpu"):
-            # In bfloat16 its backward pass is twenty times as slow (ADR 29).
+        if groups > 1 and self.stride > 1 and torch.is_autocast_enabled("cpu"):  # slow backward in bfloat16 (ADR 29)
             wide = torch.promote_types(image.dtype, torch.float32)
             with torch.autocast("cpu", enabled=False):
-                return F.conv2d(image.to(wide), filter.to(wide), None if bias is None else bias.to(wide), **how)
+                return F.conv2d(image.to(wide), filter.to(wide), bias, **how)
         return F.conv2d(image, filter, bias, **how)
 
 
