@@ -138,6 +138,27 @@ def test_few_labels_and_what_was_kept_of_tests(copy: Path) -> None:
     assert training.tested("learning/pcam_tenth", "turns") == {"one+shifts": "of 0"}
 
 
+def test_figures_show_the_three_best_systems_of_a_test(copy: Path) -> None:
+    folder = copy / "docs/results/learning/few/seed0"
+    folder.mkdir(parents=True)
+    for name, accuracy in (("a", 0.6), ("b", 0.9), ("c", 0.7), ("d", 0.8)):
+        run = {"curve": {"val/accuracy": [1, accuracy]}, "test": {"turns": f"of {name}"}}
+        (folder / f"{name}.json").write_text(json.dumps(run))
+    (folder / "unread.json").write_text(json.dumps({"curve": {"val/accuracy": [1.0]}}))
+    assert list(program("training").tested("learning/few", "turns").items()) == [(x, f"of {x}") for x in "bdc"]
+
+
+def test_what_a_test_set_says(copy: Path) -> None:
+    """Two seeds on 100 images: in bins of 60 and 40, a tenth too unsure and a tenth too sure."""
+    bins = {"images": [60, 40], "probability": [0.5, 0.9], "accuracy": [0.6, 0.8]}
+    runs = [{"test": {"images": 100, "accuracy": share, "auroc": None, "reliability": bins}} for share in (0.7, 0.9)]
+    cells = program("training").test_cells
+    assert cells(runs) == ["80.0 ± 14.1", "71.1 to 86.7", "", "10.0 ± 0.0", ""]
+    runs[0]["test"] |= {"auroc": 0.95, "changed_by_turns": 0.25}
+    assert cells(runs[:1]) == ["70.0", "60.4 to 78.1", "95.0", "10.0", "25.0"]
+    assert cells([*runs, {}]) == [""] * 5  # of all seeds or of none
+
+
 def wrong_of(*seeds: list[int]) -> list[dict[str, Any]]:
     """Runs of seeds 0, 1, ... that got these test images wrong."""
     return [{"seed": seed, "test": {"wrong": wrong}} for seed, wrong in enumerate(seeds)]

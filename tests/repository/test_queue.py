@@ -19,6 +19,7 @@ from gcsa.dense import Segmenter
 from gcsa.models.create import SEGMENTERS, create_model
 from gcsa.ocr.measure import measure
 from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.testing import randomize
 from gcsa.training.run import plain
 from tests.runs import composed
 
@@ -156,10 +157,12 @@ def test_an_unknown_list_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "'pcam_trails'" in capsys.readouterr().err
 
 
-def test_the_test_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("group", ["c4", "c1"])
+def test_the_test_set_is_read_once(group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
     monkeypatch.setattr(final, "ROOT", tmp_path)
     monkeypatch.setattr(final, "RESULTS", tmp_path / "docs/results")
-    model = timm.create_model("gcsa_tiny_c4", num_classes=10, in_chans=1, fields=4, depth=1)
+    model = randomize(timm.create_model("gcsa_tiny", group=group, num_classes=10, in_chans=1, fields=4, depth=1))
     save_classifier(model, tmp_path / "outputs/queue/learning/digits/seed1/a, rate 0.1/weights")
     result = tmp_path / "docs/results/learning/digits/seed1/a, rate 0.1.json"
     result.parent.mkdir(parents=True)
@@ -172,6 +175,7 @@ def test_the_test_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert 0 <= found["accuracy"] < 0.5
     assert len(found["wrong"]) == round(359 * (1 - found["accuracy"]))
     assert sum(found["reliability"]["images"]) == found["turns"]["images"] == 359
+    assert found["changed_by_turns"] == 0 if group == "c4" else found["changed_by_turns"] > 0.1
     monkeypatch.setattr(final, "create_datamodule", pytest.fail)
     final.main()
     assert json.loads(result.read_text())["test"] == found
