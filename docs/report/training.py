@@ -168,7 +168,9 @@ def learning() -> str:
 def few_labels() -> str:
     """The same with a share of the labels."""
     titles = {folder: f", {100 * share:.0f} %" for folder, share in SHARES.items()}
-    return learning_table({name + more: title + said for name, title in titles.items() for more, said in BUDGETS.items()})
+    return learning_table(
+        {name + more: title + said for name, title in titles.items() for more, said in BUDGETS.items()}
+    )
 
 
 def learning_table(folders: Mapping[str, str]) -> str:

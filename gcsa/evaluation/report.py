@@ -26,6 +26,8 @@ from gcsa.evaluation.turns import ANGLES, Curve, TurnedCopies, shift_curve, turn
 from gcsa.export.folding import fold
 
 AUDIT_IMAGES = 16
+EXACT = 1e-4
+"""Below this, a relative change of the logits under quarter turns is rounding."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ def measure(
     curves = draw_sample(datamodule, split, min(curve_images, len(sample)))
     audit = first_images(curves, AUDIT_IMAGES)
     logits, labels = predict(folded, sample)
-    averaged = score(*predict(TurnedCopies(folded, copies), sample)) if copies > 1 else None
+    invariance = invariance_errors(model, audit)
+    turned = TurnedCopies(folded, copies, invariant=invariance.get("90 deg", 1.0) < EXACT)
+    averaged = score(*predict(turned, sample)) if copies > 1 else None
     return Report(
         scores=score(logits, labels),
         copies=copies,
@@ -78,7 +82,7 @@ def measure(
         turns=turn_curve(folded, curves),
         shift_x=shift_curve(folded, curves, "x", cyclic),
         shift_y=shift_curve(folded, curves, "y", cyclic),
-        invariance=invariance_errors(model, audit),
+        invariance=invariance,
         smooth_turn_45=smooth_turn_error(model, datamodule.in_chans, datamodule.image_size),
         stages=stage_errors(model, audit),
         cost=measure_cost(model, first_images(sample, datamodule.batch_size)),

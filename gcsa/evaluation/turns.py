@@ -62,16 +62,18 @@ def shift(images: Tensor, dx: int, dy: int, cyclic: bool = False) -> Tensor:
 
 class TurnedCopies(nn.Module):
     """Logarithms (B, classes) of a classifier's class probabilities, averaged over copies of images (B, C, H, W) that are
-    turned evenly around the circle: what turns can do for any model at test time, at so many times the cost.
+    turned evenly around the circle: what turns can do for any model at test time, at so many times the cost. Of copies that
+    are quarter turns of each other one is computed where such turns leave the model's scores as they are (`invariant`).
 
     Raises ValueError unless `copies` is a whole number from 1 to 360.
     """
 
-    def __init__(self, model: nn.Module, copies: int) -> None:
+    def __init__(self, model: nn.Module, copies: int, invariant: bool = False) -> None:
         super().__init__()
         check_whole("copies", copies, 1, 360)
         self.model = model
-        self.angles = [360 * i / copies for i in range(copies)]
+        computed = copies // 4 if invariant and copies % 4 == 0 else copies
+        self.angles = [360 * i / copies for i in range(computed)]
 
     def forward(self, images: Tensor) -> Tensor:
         scores = torch.stack([self.model(turn(images, angle)) for angle in self.angles])

@@ -1,8 +1,10 @@
 import pytest
+import timm
 import torch
 
 from gcsa.evaluation import TurnedCopies, shift, shift_curve, turn, turn_curve
 from gcsa.evaluation.turns import ANGLES, SHIFTS, border_value
+from gcsa.testing import randomize
 
 from .toys import BrightHalf, Brightness, Steerable, half_bright_images
 
@@ -70,6 +72,16 @@ def test_the_mean_over_four_turned_copies_does_not_change_under_quarter_turns():
     assert torch.allclose(copies(images), mean.log(), atol=1e-6)
     with pytest.raises(ValueError, match="copies=0 must be a whole number"):
         TurnedCopies(model, 0)
+
+
+@pytest.mark.parametrize(("group", "same"), [("c4", True), ("c1", False)])
+def test_copies_that_a_network_cannot_tell_apart_are_computed_once(group: str, same: bool):
+    model = randomize(timm.create_model("gcsa_tiny", group=group, in_chans=1, fields=4, depth=1)).eval()
+    images, every = torch.randn(3, 1, 28, 28), TurnedCopies(model, 8)
+    few = TurnedCopies(model, 8, invariant=True)
+    assert (few.angles, len(every.angles)) == ([0, 45], 8)
+    assert TurnedCopies(model, 6, invariant=True).angles == TurnedCopies(model, 6).angles
+    assert torch.allclose(few(images), every(images), atol=1e-4) == same
 
 
 def test_shift_curve_moves_the_asked_axis_only():
