@@ -18,7 +18,8 @@ from gcsa.evaluation.turns import Curve
 from gcsa.files import replacing
 from gcsa.testing import relative_error
 
-COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057")
+COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057", "#e09f00", "#74c0fc")
+MARKERS = "os^Dv<P*"
 MAPS = 4
 
 
@@ -258,8 +259,9 @@ def _lines(systems: Mapping[str, Mapping[Any, float]], title: str, across: str, 
     """A figure and its axes: for each system its points, in their order, joined by a line."""
     figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
-        axes.plot(list(line), list(line.values()), color=colour, marker="os^Dv<"[i % 6], lw=2, label=name)
+    for i, (name, line) in enumerate(systems.items()):
+        look: dict[str, Any] = dict(color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], markersize=5)
+        axes.plot(list(line), list(line.values()), lw=2, label=name, **look)
     axes.set_xlabel(across)
     axes.set_ylabel(upwards)
     axes.grid(color="#dee2e6")

@@ -85,3 +85,18 @@ def _is_whole(value: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+@torch.fx.wrap
+@register_notrace_function
+def check_exact(height: int, width: int, kernel_size: int, stride: int, padding: int) -> None:
+    """Raises ValueError unless quarter turns commute with the stride: (size + 2 p - k) mod s = 0 on both axes."""
+    for size in (height, width):
+        rest = (size + 2 * padding - kernel_size) % stride
+        if rest != 0:
+            below = size - rest
+            near = f"{below} or {below + stride}" if below >= max(kernel_size - 2 * padding, 1) else f"{below + stride}"
+            raise ValueError(
+                f"a map of {height} x {width} breaks exact equivariance in a convolution with kernel {kernel_size}, "
+                f"stride {stride} and padding {padding}: use a size of {near}"
+            )

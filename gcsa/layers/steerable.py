@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerprint_of, planar_tables, turns
-from gcsa.layers.checks import check_whole
+from gcsa.layers.checks import check_exact, check_whole
 from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs
 
+torch.fx.wrap("check_exact")
 LARGEST_KERNEL = 32  # the tables of larger ones take minutes and hundreds of megabytes
 
 
@@ -51,17 +52,17 @@ def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
 
 @torch.fx.wrap
 @register_notrace_function
-def check_exact(height: int, width: int, kernel_size: int, stride: int, padding: int) -> None:
-    """Raises ValueError unless quarter turns commute with the stride: (size + 2 p - k) mod s = 0 on both axes."""
-    for size in (height, width):
-        rest = (size + 2 * padding - kernel_size) % stride
-        if rest != 0:
-            below = size - rest
-            near = f"{below} or {below + stride}" if below >= max(kernel_size - 2 * padding, 1) else f"{below + stride}"
-            raise ValueError(
-                f"a map of {height} x {width} breaks exact equivariance in a convolution with kernel {kernel_size}, "
-                f"stride {stride} and padding {padding}: use a size of {near}"
-            )
+def convolve_strided(
+    image: Tensor, filter: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int, groups: int
+) -> Tensor:
+    """`conv2d`; depthwise in float32 where autocast on a CPU would take it to bfloat16, whose backward pass is twenty times
+    as slow (docs/adr/0029)."""
+    if not torch.jit.is_scripting():  # noqa: SIM102 (it leaves out what stands in here, for it knows no autocast)
+        if groups > 1 and torch.is_autocast_enabled("cpu"):
+            wide = torch.promote_types(image.dtype, torch.float32)
+            with torch.autocast("cpu", enabled=False):
+                return F.conv2d(image.to(wide), filter.to(wide), bias, stride, padding, dilation, groups)
+    return F.conv2d(image, filter, bias, stride, padding, dilation, groups)
 
 
 def channels_last(image: Tensor) -> Tensor:
@@ -150,12 +151,9 @@ class FieldConv2d(nn.Module):
     def _convolve(self, image: Tensor, filter: Tensor, bias: Tensor | None, groups: int) -> Tensor:
         padding = 0 if self.circular else self.padding
         dilation = self.dilation if self.kernel_size == 1 else 1
-        how: dict[str, Any] = dict(stride=self.stride, padding=padding, dilation=dilation, groups=groups)
-        if groups > 1 and self.stride > 1 and torch.is_autocast_enabled("cpu"):  # slow backward in bfloat16 (ADR 29)
-            wide = torch.promote_types(image.dtype, torch.float32)
-            with torch.autocast("cpu", enabled=False):
-                return F.conv2d(image.to(wide), filter.to(wide), bias, **how)
-        return F.conv2d(image, filter, bias, **how)
+        if self.stride > 1:
+            return convolve_strided(image, filter, bias, self.stride, padding, dilation, groups)
+        return F.conv2d(image, filter, bias, padding=padding, dilation=dilation, groups=groups)
 
 
 class SteerableConv2d(ComputedBuffers, FieldConv2d):

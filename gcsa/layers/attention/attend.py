@@ -38,12 +38,14 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, dim: int, mask: Tensor | 
 
     In float32 where autocast on a CPU would train in bfloat16: its backward pass is up to six times as slow (ADR 29).
     """
-    if not (torch.jit.is_scripting() or not torch.is_grad_enabled() or not torch.is_autocast_enabled("cpu")):
-        wide = torch.promote_types(q.dtype, torch.float32)
-        q, k, v, mask = q.to(wide), k.to(wide), v.to(wide), None if mask is None else mask.to(wide)
-        with torch.autocast("cpu", enabled=False):
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1 / math.sqrt(dim))
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=1 / math.sqrt(dim))
+    scale = 1 / math.sqrt(dim)
+    if not torch.jit.is_scripting():  # noqa: SIM102 (it leaves out what stands in here, for it knows no autocast)
+        if torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
+            wide = torch.promote_types(q.dtype, torch.float32)
+            q, k, v, mask = q.to(wide), k.to(wide), v.to(wide), None if mask is None else mask.to(wide)
+            with torch.autocast("cpu", enabled=False):
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
 
 @torch.fx.wrap
