@@ -7,7 +7,7 @@ runs; `runs`, a name for each with its own overrides; and `once`, the names of t
 lowest seed of all runs comes before the next of any. A run is `python train.py` with these overrides in
 outputs/queue/FOLDER/seedN/NAME, from where a run that was stopped is resumed. Its result, FOLDER/seedN/NAME.json, is
 results.json, the commit of every start, and the curve: the training loss and each validation metric by epoch. Behind each run
-stands how many are left, and how long those take that ran with another seed; `--left` shows that alone.
+stands how many are left, and how long those take that ran with another seed; `--left` names them and trains none.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def left(runs: Sequence[Listed]) -> str:
     """How many of the runs have no result, and how long those of them take that have one with another seed."""
     waiting = [run for run in runs if not run.result.is_file()]
     known = [seconds for run in waiting if (seconds := expected_seconds(run)) is not None]
-    longest = f", {len(known)} of them {timedelta(seconds=round(sum(known)))} as with other seeds" if known else ""
-    return f"{len(waiting)} of {len(runs)} runs left{longest}"
+    time = f", {len(known)} of them {timedelta(seconds=round(sum(known)))} as with other seeds" if known else ""
+    return f"{len(waiting)} of {len(runs)} runs left{time}"
 
 
 def expected_seconds(run: Listed) -> float | None:

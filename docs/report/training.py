@@ -73,8 +73,8 @@ def load_seeds(folder: str) -> dict[str, list[Run]]:
 
 
 def validation_cells(runs: list[Run]) -> list[str]:
-    """Accuracy of the best epoch, which a run keeps, then accuracy, AUROC and loss of the last, which nothing chose: means
-    over the seeds, and the sample's standard deviation where there are several."""
+    """Accuracy of the best epoch, which a run keeps, then accuracy, AUROC and loss of the last validation, which nothing chose:
+    means over the seeds, and the sample's standard deviation where there are several."""
     curves = [run["curve"] for run in runs]
     columns = [(100, 1, [max(curve["val/accuracy"]) for curve in curves])]
     for key, scale, digits in (("val/accuracy", 100, 1), ("val/auroc", 100, 1), ("val/loss", 1, 3)):
@@ -82,7 +82,7 @@ def validation_cells(runs: list[Run]) -> list[str]:
     return [spread_cell([scale * value for value in values], digits) for scale, digits, values in columns]
 
 
-VALIDATION = ("best epoch %", "last epoch %", "AUROC %", "loss")
+VALIDATION = ("best epoch %", "last %", "AUROC %", "loss")
 """The header of `validation_cells`."""
 
 
@@ -100,8 +100,9 @@ def test_cells(runs: list[Run]) -> list[str]:
     images, share = tests[0]["images"], mean(test["accuracy"] for test in tests)
     interval = " to ".join(f"{100 * bound:.1f}" for bound in wilson_interval(round(share * images), images))
     columns = [[test.get(key) for test in tests] for key in ("accuracy", "auroc", "changed_by_turns")]
-    columns.insert(2, [calibration_error(**test["reliability"]) for test in tests if "reliability" in test])
-    cells = [spread_cell([100 * value for value in column if value is not None]) for column in columns]
+    bins = [test.get("reliability") for test in tests]
+    columns.insert(2, [None if each is None else calibration_error(**each) for each in bins])
+    cells = ["" if None in column else spread_cell([100 * value for value in column]) for column in columns]
     return [cells[0], interval, *cells[1:]]
 
 
@@ -118,7 +119,7 @@ def spread_cell(values: Sequence[float], digits: int = 1) -> str:
 
 
 def paired(runs: list[Run], ours: list[Run]) -> str:
-    """The p value of the exact test of signs: of the sum, over the test images, of how many more of the seeds that both have
+    """The p value of the exact sign-flip test: of the sum, over the test images, of how many more of the seeds that both have
     are right in ours, if each image's difference had either sign equally often. Of one seed it is McNemar's exact test
     (doi:10.1007/BF02295996). "" where a run did not keep which are wrong, and for ours itself."""
     by_seed = [{run["seed"]: run.get("test", {}).get("wrong") for run in each} for each in (runs, ours)]
@@ -202,8 +203,8 @@ def trials() -> str:
 
 
 def is_drawn(data: str, system: str) -> bool:
-    """Whether the figures show the system: of photographs those with shifts, which all systems have."""
-    return data == "rotmnist" or system.endswith("+shifts")
+    """Whether the figures show the system: of digits those that were not bent, of other images those that were shifted."""
+    return not system.endswith("+bends") if data == "rotmnist" else system.endswith("+shifts")
 
 
 def learning_curves(data: str) -> dict[str, dict[float, float]]:

@@ -64,7 +64,7 @@ def shift_figure(curves: Mapping[str, Curve], title: str = "When the images shif
     figure = Figure(figsize=(9, 4.2), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2)
     for i, (colour, (name, curve)) in enumerate(zip(_colours(len(curves)), curves.items(), strict=True)):
-        style: dict[str, Any] = dict(color=colour, lw=2, marker="os^Dv<"[i % 6], ms=4, label=name)
+        style: dict[str, Any] = dict(color=colour, lw=2, marker=MARKERS[i % len(MARKERS)], ms=4, label=name)
         left.plot(curve.positions, 100 * np.array(curve.accuracy), **style)
         right.plot(curve.positions, curve.logit_change, **style)
     left.set_ylabel("accuracy [%]")
@@ -259,9 +259,9 @@ def _lines(systems: Mapping[str, Mapping[Any, float]], title: str, across: str, 
     """A figure and its axes: for each system its points, in their order, joined by a line."""
     figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    for i, (name, line) in enumerate(systems.items()):
-        look: dict[str, Any] = dict(color=COLOURS[i % len(COLOURS)], marker=MARKERS[i % len(MARKERS)], markersize=5)
-        axes.plot(list(line), list(line.values()), lw=2, label=name, **look)
+    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
+        marker = MARKERS[i % len(MARKERS)]
+        axes.plot(list(line), list(line.values()), color=colour, marker=marker, markersize=5, lw=2, label=name)
     axes.set_xlabel(across)
     axes.set_ylabel(upwards)
     axes.grid(color="#dee2e6")

@@ -62,8 +62,8 @@ def shift(images: Tensor, dx: int, dy: int, cyclic: bool = False) -> Tensor:
 
 class TurnedCopies(nn.Module):
     """Logarithms (B, classes) of a classifier's class probabilities, averaged over copies of images (B, C, H, W) that are
-    turned evenly around the circle: what turns can do for any model at test time, at so many times the cost. Of copies that
-    are quarter turns of each other one is computed where such turns leave the model's scores as they are (`invariant`).
+    turned evenly around the circle: what turns can do for any model at test time, at so many times the cost. Where quarter turns
+    leave the scores of square images as they are (`invariant`) and 4 divides `copies`, one of each four is computed.
 
     Raises ValueError unless `copies` is a whole number from 1 to 360.
     """

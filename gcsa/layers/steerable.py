@@ -55,12 +55,13 @@ def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
 def convolve_strided(
     image: Tensor, filter: Tensor, bias: Tensor | None, stride: int, padding: int, dilation: int, groups: int
 ) -> Tensor:
-    """`conv2d`; depthwise in float32 where autocast on a CPU would take it to bfloat16, whose backward pass is twenty times
-    as slow (docs/adr/0029)."""
-    if not torch.jit.is_scripting():  # noqa: SIM102 (it leaves out what stands in here, for it knows no autocast)
+    """`conv2d`; depthwise in float32 where autocast on a CPU would take it to bfloat16, whose backward pass is ten times as
+    slow or more (docs/adr/0029)."""
+    if not torch.jit.is_scripting():  # noqa: SIM102 (TorchScript knows no autocast, and skips an if of this condition alone)
         if groups > 1 and torch.is_autocast_enabled("cpu"):
             wide = torch.promote_types(image.dtype, torch.float32)
             with torch.autocast("cpu", enabled=False):
+                bias = None if bias is None else bias.to(wide)
                 return F.conv2d(image.to(wide), filter.to(wide), bias, stride, padding, dilation, groups)
     return F.conv2d(image, filter, bias, stride, padding, dilation, groups)
 

@@ -40,7 +40,7 @@ class GCSA(Isotropic):
             attention are the same, and so are global_pool "avg" and "max".
         depth, heads: blocks of attention, and their heads (must divide the fields of the blocks).
         conv_depth: blocks of a steerable CNN (`ResidualBlock`, 3 x 3) in front of them (docs/adr/0022). With
-            scalar_fields they are the end of the stem, in front of the pooling, and have no dropout.
+            scalar_fields they are the end of the stem, in front of the pooling, and have neither dropout nor stochastic depth.
         stem_strides: one convolution each; images must be multiples of their product.
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
         basis: of the k x k filters, as in `SteerableConv2d`.

@@ -5,7 +5,8 @@ import timm
 from rich.console import Console
 
 from gcsa.data import create_datamodule
-from gcsa.evaluation import measure, summarize, table
+from gcsa.evaluation import measure, report as report_module, summarize, table
+from gcsa.testing import randomize
 
 
 def text(report, model, trained):
@@ -39,6 +40,19 @@ def test_report_of_a_plain_network_says_what_it_is():
     for expected in (*expected_words, "of the mean over 2 turned copies"):
         assert expected in printed
     assert "untrained" not in text(report, model, trained=True)
+
+
+@pytest.mark.parametrize(("group", "computed"), [("c4", [0, 45]), ("c1", list(range(0, 360, 45)))])
+def test_of_copies_that_are_the_same_one_is_computed(
+    group: str, computed: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    predicted = report_module.predict
+    monkeypatch.setattr(report_module, "predict", lambda model, sample: seen.append(model) or predicted(model, sample))
+    model = randomize(timm.create_model("gcsa_tiny", group=group, num_classes=10, in_chans=1, fields=4, depth=1))
+    report = measure(model, create_datamodule("digits"), "val", limit=10, curve_images=2, copies=8)
+    assert seen[1].angles == computed
+    assert report.copies == 8
 
 
 def test_report_of_scalar_fields_names_the_group():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
@@ -59,20 +60,29 @@ def test_without_equivariance_they_do_not() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_autocast_leaves_wide_what_is_slow_backward(dtype: torch.dtype) -> None:
-    """Attention while gradients are recorded, and strided depthwise convolutions (ADR 29): the very numbers without autocast."""
+def test_attention_trains_in_float32_under_autocast(dtype: torch.dtype) -> None:
+    """While gradients are recorded (ADR 29): then float32 is narrowed, and float64 left alone."""
     q, k, v = (torch.randn(2, 2, 3, 3, 1, 16, dtype=dtype, requires_grad=True) for _ in range(3))
+    near = functools.partial(attend_nearby, radius=1, shape="square", circular=False)
+    for attend in (attend_everywhere, near):
+        expected = attend(q, k, v)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(attend(q, k, v), expected)
+            with torch.no_grad():
+                assert torch.equal(attend(q, k, v), expected) == (dtype == torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_strided_depthwise_convolutions_are_in_float32_under_autocast(dtype: torch.dtype) -> None:
+    """All but the assembly of the filter (ADR 29)."""
     conv = SteerableConv2d(4, 4, 4, "c4", stride=2, depthwise=True).to(dtype)
     image = torch.randn(2, 8, 8, 4, 4, dtype=dtype)
-    near = functools.partial(attend_nearby, radius=1, shape="square", circular=False)
-    expected = attend_everywhere(q, k, v), near(q, k, v)
+    wide = torch.promote_types(dtype, torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        assert all(map(torch.equal, (attend_everywhere(q, k, v), near(q, k, v)), expected))
-        assert conv(image).dtype == dtype
-        with torch.no_grad():
-            assert torch.equal(attend_everywhere(q, k, v), expected[0]) == (
-                dtype == torch.float64
-            )  # which it leaves alone
+        filter, bias = (x.to(wide) for x in conv.assemble())
+        found = conv(image).flatten(3).permute(0, 3, 1, 2)
+    channels = image.to(wide).flatten(3).permute(0, 3, 1, 2)
+    assert torch.equal(found, F.conv2d(channels, filter, bias, stride=2, padding=1, groups=16))
 
 
 @pytest.fixture(scope="module")

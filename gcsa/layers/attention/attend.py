@@ -39,7 +39,7 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, dim: int, mask: Tensor | 
     In float32 where autocast on a CPU would train in bfloat16: its backward pass is up to six times as slow (ADR 29).
     """
     scale = 1 / math.sqrt(dim)
-    if not torch.jit.is_scripting():  # noqa: SIM102 (it leaves out what stands in here, for it knows no autocast)
+    if not torch.jit.is_scripting():  # noqa: SIM102 (TorchScript knows no autocast, and skips an if of this condition alone)
         if torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
             wide = torch.promote_types(q.dtype, torch.float32)
             q, k, v, mask = q.to(wide), k.to(wide), v.to(wide), None if mask is None else mask.to(wide)
