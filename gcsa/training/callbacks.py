@@ -143,6 +143,15 @@ def check_finite(state: Mapping[str, Tensor], step: int) -> None:
         )
 
 
+class ValidateLastEpoch(pl.Callback):
+    """The last epoch is validated whatever `check_val_every_n_epoch` is, for the weights that the whole schedule led to are
+    candidates too."""
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if trainer.current_epoch + 1 == trainer.max_epochs:
+            trainer.check_val_every_n_epoch = 1
+
+
 class TimeLimit(Timer):
     """Ends the fit with a validation after `duration` ("DD:HH:MM:SS"), that before a resume counted.
 
@@ -172,7 +181,7 @@ class TimeLimit(Timer):
         self.share = trainer.strategy.broadcast(min(1.0, self.time_elapsed() / self._seconds))
         if self.share == 1:
             trainer.should_stop = True
-            trainer.check_val_every_n_epoch = 1  # the last weights, which the whole schedule led to, are candidates too
+            trainer.check_val_every_n_epoch = 1  # as `ValidateLastEpoch`
 
 
 def trained_seconds(trainer: pl.Trainer) -> float:

@@ -15,7 +15,7 @@ from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, Pr
 from gcsa.checkpoints import annotate
 from gcsa.threads import choose_threads
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
-from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit, trained_seconds
+from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit, ValidateLastEpoch, trained_seconds
 from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run
 from gcsa.training.checks import check_config, resolve_checkpoint
 from gcsa.training.distributed import leave_group
@@ -57,6 +57,7 @@ def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = N
     # An experiment may set an option of a callback, such as ema.decay, that callbacks=no_ema then leaves out.
     callbacks = [instantiate(node) for node in cfg.callbacks.values() if node is not None and "_target_" in node]
     callbacks += [StepSeed(cfg.seed), StopOnNaN(cfg.trainer.log_every_n_steps), RunConfig(recorded(cfg))]
+    callbacks.append(ValidateLastEpoch())
     callbacks.append(Timer(verbose=False) if cfg.trainer.max_time is None else TimeLimit(cfg.trainer.max_time))
     for callback in callbacks:
         if isinstance(callback, LastCheckpoint):

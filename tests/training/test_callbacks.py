@@ -1,5 +1,6 @@
 """Averaging, stopping on NaN, and checkpoints that a kill leaves whole."""
 
+import csv
 import errno
 import itertools
 import json
@@ -134,6 +135,15 @@ def test_a_failed_write_keeps_the_old_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         AtomicCheckpointIO().save_checkpoint({"step": lambda: 2}, path)
     assert torch.load(path, weights_only=True) == {"step": 1}
+
+
+@pytest.mark.parametrize(("interval", "validated"), [(1, [0, 1, 2]), (2, [1, 2]), (3, [2])])
+def test_the_last_epoch_is_validated(tmp_path: Path, interval: int, validated: list[int]) -> None:
+    own = ("trainer.max_epochs=3", f"trainer.check_val_every_n_epoch={interval}", "data.limit_train=32")
+    train(composed(tmp_path, *TINY, *own, "logger=csv"), tmp_path)
+    (path,) = tmp_path.glob("csv/version_*/metrics.csv")
+    rows = csv.DictReader(path.read_text().splitlines())
+    assert [int(row["epoch"]) for row in rows if row["val/loss"]] == validated
 
 
 def test_the_schedule_ends_with_the_time(
