@@ -147,6 +147,11 @@ class ValidateLastEpoch(pl.Callback):
     """The last epoch is validated whatever `check_val_every_n_epoch` is, for the weights that the whole schedule led to are
     candidates too."""
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.on_train_epoch_start(
+            trainer, pl_module
+        )  # of a run that is resumed within its last epoch nothing else tells
+
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch + 1 == trainer.max_epochs:
             trainer.check_val_every_n_epoch = 1

@@ -88,11 +88,6 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"trainer.{key} must be a share above 0 and up to 1.0, or a number of batches, got {value!r}"
             )
-    if trainer["check_val_every_n_epoch"] > trainer["max_epochs"]:
-        raise ValueError(
-            f"trainer.check_val_every_n_epoch={trainer['check_val_every_n_epoch']} is more than trainer.max_epochs="
-            f"{trainer['max_epochs']}: no epoch would be validated, so none could be the best"
-        )
     if trainer.get("fast_dev_run"):
         raise ValueError(
             "trainer.fast_dev_run keeps no checkpoint: use trainer.max_epochs=1 trainer.limit_train_batches=1 "
@@ -125,7 +120,7 @@ def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
 
 def check_validated(trainer: pl.Trainer) -> None:
     """Raises ValueError where trainer.max_steps ends a fit, whose data are read, before its first validation."""
-    epochs = trainer.check_val_every_n_epoch or 1
+    epochs = min(trainer.check_val_every_n_epoch or 1, trainer.max_epochs or 1)  # the last one is always validated
     steps = epochs * math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
     if 0 <= trainer.max_steps < steps and isinstance(trainer.val_check_interval, float):
         raise ValueError(

@@ -34,7 +34,6 @@ ROWS = [
         "trainer.check_val_every_n_epoch=null",
         "trainer.check_val_every_n_epoch must be a whole number above 0, got None",
     ),
-    ("trainer.check_val_every_n_epoch=4", "trainer.check_val_every_n_epoch=4 is more than trainer.max_epochs=3"),
     ("trainer.log_every_n_steps=0", "trainer.log_every_n_steps must be a whole number above 0, got 0"),
     ("trainer.limit_train_batches=0", "trainer.limit_train_batches must be a share above 0 and up to 1.0"),
     ("trainer.limit_train_batches=1.5", "trainer.limit_train_batches must be a share above 0 and up to 1.0"),
@@ -142,10 +141,17 @@ def test_one_class(tmp_path: Path) -> None:
     assert list((tmp_path / "run").iterdir()) == []
 
 
-@pytest.mark.parametrize("override", ["trainer.max_steps=7", "trainer.max_steps=9 trainer.check_val_every_n_epoch=2"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "trainer.max_steps=7",
+        "trainer.max_steps=9 trainer.check_val_every_n_epoch=2",
+        "trainer.max_steps=23 trainer.check_val_every_n_epoch=9",
+    ],
+)
 def test_a_run_too_short_for_a_validation(tmp_path: Path, override: str) -> None:
     """With 8 batches an epoch, which only the data tell."""
-    with pytest.raises(ValueError, match=r"ends the run before its first validation, after (8|16) steps"):
+    with pytest.raises(ValueError, match=r"ends the run before its first validation, after (8|16|24) steps"):
         train(composed(tmp_path, *TINY, *override.split()), tmp_path)
     assert not (tmp_path / "checkpoints").exists()
 

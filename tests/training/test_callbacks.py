@@ -19,6 +19,8 @@ from gcsa.training import EMA, callbacks, run
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from tests.runs import TINY, composed, train
 
+from .test_resume import fit_until
+
 State = dict[str, torch.Tensor]
 
 
@@ -137,13 +139,27 @@ def test_a_failed_write_keeps_the_old_checkpoint(tmp_path: Path) -> None:
     assert torch.load(path, weights_only=True) == {"step": 1}
 
 
-@pytest.mark.parametrize(("interval", "validated"), [(1, [0, 1, 2]), (2, [1, 2]), (3, [2])])
-def test_the_last_epoch_is_validated(tmp_path: Path, interval: int, validated: list[int]) -> None:
-    own = ("trainer.max_epochs=3", f"trainer.check_val_every_n_epoch={interval}", "data.limit_train=32")
-    train(composed(tmp_path, *TINY, *own, "logger=csv"), tmp_path)
-    (path,) = tmp_path.glob("csv/version_*/metrics.csv")
-    rows = csv.DictReader(path.read_text().splitlines())
-    assert [int(row["epoch"]) for row in rows if row["val/loss"]] == validated
+def validated(folder: Path) -> list[int]:
+    """The epochs with a validation, of all starts of a run."""
+    paths = sorted(folder.glob("csv/version_*/metrics.csv"))
+    rows = [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
+    return [int(row["epoch"]) for row in rows if row.get("val/loss")]
+
+
+@pytest.mark.parametrize(("interval", "epochs"), [(1, [0, 1, 2]), (2, [1, 2]), (3, [2]), (9, [2])])
+def test_the_last_epoch_is_validated(tmp_path: Path, interval: int, epochs: list[int]) -> None:
+    own = (f"trainer.check_val_every_n_epoch={interval}", "data.limit_train=32", "logger=csv")
+    train(composed(tmp_path, *TINY, *own), tmp_path)
+    assert validated(tmp_path) == epochs
+
+
+def test_the_last_epoch_is_validated_of_a_run_resumed_within_it(tmp_path: Path) -> None:
+    """Killed at its fifth batch of eight, where no hook tells that the epoch starts."""
+    own = ("trainer.check_val_every_n_epoch=2", "checkpoint_every_n_steps=3", "logger=csv")
+    fit_until(20, tmp_path, *own)
+    assert validated(tmp_path) == [1]
+    train(composed(tmp_path, *TINY, *own, "ckpt_path=last"), tmp_path)
+    assert validated(tmp_path) == [1, 2]
 
 
 def test_the_schedule_ends_with_the_time(
