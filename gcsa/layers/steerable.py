@@ -21,7 +21,7 @@ from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerp
 from gcsa.layers.checks import check_exact, check_whole
 from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs
 
-torch.fx.wrap("check_exact")
+torch.fx.wrap("check_exact")  # fx asks this of every module that calls it
 LARGEST_KERNEL = 32  # the tables of larger ones take minutes and hundreds of megabytes
 
 
