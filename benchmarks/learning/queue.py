@@ -70,14 +70,17 @@ def read_list(path: Path) -> Iterator[Listed]:
             yield Listed(f"{content['folder']}/seed{seed}", name, (*content["common"], *overrides, f"seed={seed}"))
 
 
-def curve(output: Path) -> dict[str, list[float]]:
-    """Training loss and metrics of each epoch with a validation, from the CSV logger's files, one for each start."""
+def curve(output: Path, validated: bool = True) -> dict[str, list[float]]:
+    """Training loss and metrics of each epoch with a validation, from the CSV logger's files, one for each start; the loss
+    of each epoch alone where the run is not `validated`, for it was trained on the validation images too."""
     epochs: dict[int, dict[str, float]] = defaultdict(dict)
     for path in sorted(output.glob("csv/version_*/metrics.csv"), key=lambda path: int(path.parent.name.split("_")[1])):
         for row in csv.DictReader(path.read_text().splitlines()):
             for key, text in row.items():
                 if text and (key == "train/loss" or key.startswith("val/")):
                     epochs[int(row["epoch"])][key] = round(float(text), 5)
+    if not validated:
+        return {"train/loss": [epochs[epoch]["train/loss"] for epoch in sorted(epochs)]}
     rows = [epochs[epoch] for epoch in sorted(epochs) if any(key.startswith("val/") for key in epochs[epoch])]
     return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
 
@@ -100,9 +103,10 @@ def collect(run: Listed) -> str:
     for key in ("root", "path"):  # where the data lie on this machine
         if content["config"]["data"].get(key):
             content["config"]["data"][key] = Path(content["config"]["data"][key]).name
+    trained_on = content["config"]["data"].get("train_on_val", False)
     content["commit"] = " ".join(dict.fromkeys((run.output / "commits.txt").read_text().split()))
     run.result.parent.mkdir(parents=True, exist_ok=True)
-    write_json(run.result, {"overrides": run.overrides, **content, "curve": curve(run.output)})
+    write_json(run.result, {"overrides": run.overrides, **content, "curve": curve(run.output, not trained_on)})
     return f"{run.folder}/{run.name}: {content['results']}"
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from gcsa.data.arguments import check_loading, check_switch
 from gcsa.data.augment import Augmentation
 from gcsa.data.files import check_readable, data_root, download_into, missing
-from gcsa.data.loading import BatchLoader, EpochSampler, ImageSet, ImageSource
+from gcsa.data.loading import BatchLoader, EpochSampler, ImageSet, ImageSource, Joined
 from gcsa.data.splits import check_split, limited
 
 
@@ -34,6 +34,12 @@ class Split(NamedTuple):
         """Every row of a file; without `label_source`, the labels are from there too."""
         return cls(images, labels, torch.arange(len(labels)), str(source), str(label_source or source))
 
+    def followed_by(self, other: "Split") -> "Split":
+        """The rows of this split, then those of `other`, of the same data set."""
+        rows = torch.cat([self.rows, other.rows + len(self.labels)])
+        labels = torch.cat([self.labels, other.labels])
+        return self._replace(images=Joined(self.images, other.images), labels=labels, rows=rows)
+
 
 class GCSADataModule(pl.LightningDataModule, ABC):
     """A data set in three splits; batches are (images float32 (B, C, H, W), labels int64 (B,)).
@@ -50,6 +56,8 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         augment: arguments of `gcsa.data.augment.RandomAffine` and `gcsa.data.colour.RandomColour`, for training batches.
         limit_train: train on a class-balanced subset: a fraction (float in (0, 1]) or a count (int).
         drop_last: leave out the last training batch where it is smaller than the others.
+        train_on_val: train on the validation split too: for the last run of all, whose options are chosen. What is then measured
+            on that split says nothing, so `gcsa.training.train` keeps the last epoch and reports no such figure.
 
     Raises:
         ValueError: a bad argument, at once; damaged or impossible data, in `prepare_data` or `setup`.
@@ -76,14 +84,17 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         augment: Mapping[str, Any] | None = None,
         limit_train: float | int | None = None,
         drop_last: bool = False,
+        train_on_val: bool = False,
     ) -> None:
         super().__init__()
         check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
         check_switch("download", download)
         check_switch("drop_last", drop_last)
+        check_switch("train_on_val", train_on_val)
         self.root = data_root(root)
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
         self.download, self.limit_train, self.drop_last = download, limit_train, drop_last
+        self.train_on_val = train_on_val
         self.augment = None if augment is None else Augmentation.from_config(augment)
         self._splits: dict[str, Split] = {}
 
@@ -132,6 +143,8 @@ class GCSADataModule(pl.LightningDataModule, ABC):
             train, val = self.read_fit()
             self._check(train)
             self._check(val)
+            if self.train_on_val:
+                train = train.followed_by(val)
             if self.limit_train is not None:
                 chosen = limited(train.labels[train.rows], self.limit_train, self.seed)
                 train = train._replace(rows=train.rows[chosen])

@@ -22,6 +22,26 @@ class ImageSource(Protocol):
     def __getitem__(self, rows: Tensor, /) -> Tensor: ...
 
 
+class Joined:
+    """The images of two sources of one kind, those of `second` behind those of `first`."""
+
+    def __init__(self, first: ImageSource, second: ImageSource) -> None:
+        self.first, self.second = first, second
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def __getitem__(self, rows: Tensor, /) -> Tensor:
+        """Images (B, C, H, W) of the rows (B,)."""
+        behind = rows >= len(self.first)
+        parts = ((self.first, ~behind, 0), (self.second, behind, len(self.first)))
+        found = [(chosen, source[rows[chosen] - offset]) for source, chosen, offset in parts if chosen.any()]
+        images = found[0][1].new_empty(len(rows), *found[0][1].shape[1:])
+        for chosen, these in found:
+            images[chosen] = these
+        return images
+
+
 class Draw(NamedTuple):
     """One batch to be gathered: rows of the split, and the key of its random numbers."""
 

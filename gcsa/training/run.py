@@ -69,6 +69,8 @@ def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = N
     return instantiate(
         cfg.trainer,
         max_time=None,  # TimeLimit's, not Lightning's, which the schedule could not see
+        # A split that is trained on chooses no epoch: the last is the only one to be validated, and so the best.
+        check_val_every_n_epoch=cfg.trainer.max_epochs if no_validation(cfg) else cfg.trainer.check_val_every_n_epoch,
         callbacks=callbacks,
         logger=loggers or False,
         plugins=[AtomicCheckpointIO()],
@@ -88,6 +90,11 @@ def recorded(cfg: DictConfig) -> dict[str, Any]:
     return plain(cfg, ".")
 
 
+def no_validation(cfg: Any) -> bool:
+    """Whether the validation split is trained on."""
+    return bool(cfg["data"].get("train_on_val"))
+
+
 def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
     """The callback that keeps the best epoch. Raises ValueError where the configuration has none."""
     first = trainer.checkpoint_callback
@@ -99,6 +106,7 @@ def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
 def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
     """Fits, exports the best checkpoint, tests it once (if `test`) and writes results.json into `output_dir`.
 
+    With `data.train_on_val` the last epoch is the best, and no validation is reported.
     Returns the best value of the monitored validation metric, for sweeps. Raises ValueError or FileNotFoundError for a
     configuration or a test set that cannot work, before anything is trained, FloatingPointError when a loss or a weight
     is not finite, OSError where it cannot write, and Interrupted on a signal.
@@ -170,13 +178,14 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
     module: Any = task.module.load_from_checkpoint(best, map_location="cpu", weights_only=True)
     trainable, _ = count_parameters(module.model)
     score = best_score(config, stored)
-    lines = {"best " + config["monitor"]["metric"]: f"{score:.4f}"}
+    validated = {} if no_validation(config) else {config["monitor"]["metric"]: score}
+    lines = {f"best {metric}": f"{value:.4f}" for metric, value in validated.items()}
     adapter_bytes = None
     if module.hparams["adapter"] is not None:
         folder = save_and_merge(module, output_dir / "adapter")
         lines["adapter"], adapter_bytes = str(folder), (folder / "adapter_model.safetensors").stat().st_size
     lines["weights"] = task.export(module, data, output_dir / "weights")
-    results: dict[str, Any] = {config["monitor"]["metric"]: score}
+    results: dict[str, Any] = dict(validated)
     if config["test"]:
         try:
             measured, shown = test(task, config, module, data, output_dir)

@@ -42,6 +42,7 @@ IMAGES = [
     ("download", "abc"),
     ("download", 1),
     ("drop_last", "no"),
+    ("train_on_val", "no"),
     ("augment.degrees", "abc"),
     ("augment.degrees", -1),
     ("augment.degrees", float("inf")),

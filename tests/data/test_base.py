@@ -7,6 +7,7 @@ import torch
 
 from gcsa.data import GCSADataModule, create_datamodule, list_datamodules
 from gcsa.data.files import data_root, download_into
+from gcsa.data.loading import Draw
 
 DOWNLOADS = ["rotmnist", "mnist", "fashion_mnist", "cifar10", "pcam"]
 
@@ -87,6 +88,24 @@ def test_limit_train_and_drop_last() -> None:
         create_datamodule("digits", limit_train=100, batch_size=128, drop_last=True).setup("fit")
     with pytest.raises(ValueError, match="limit_train=5000"):
         create_datamodule("digits", limit_train=5000).setup("fit")
+
+
+def test_train_on_val() -> None:
+    data = create_datamodule("digits", train_on_val=True, batch_size=64)
+    data.setup("fit")
+    apart = create_datamodule("digits", batch_size=64)
+    apart.setup("fit")
+    train, val = apart.images("train"), apart.images("val")
+    joined = data.images("train")
+    assert len(joined) == len(train) + len(val)
+    assert torch.equal(data.images("val").labels, val.labels)
+    rows = [len(train) + 3, 5, len(train), len(joined) - 1]  # in any order, of both parts
+    images, labels = joined[Draw(rows, (0,))]
+    assert torch.equal(images[1], train[Draw([5], (0,))][0][0])
+    assert torch.equal(images[[0, 2, 3]], val[Draw([3, 0, len(val) - 1], (0,))][0])
+    assert labels.tolist() == [*val.labels[[3]], train.labels[5], val.labels[0], val.labels[-1]]
+    assert sum(len(labels) for _, labels in data.train_dataloader()) == len(joined)
+    assert torch.equal(joined[Draw([1, 0], (0,))][0], train[Draw([1, 0], (0,))][0])  # of one part alone
 
 
 def test_only_training_batches_are_augmented() -> None:

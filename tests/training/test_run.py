@@ -82,6 +82,14 @@ def test_other_choices_train(tmp_path: Path, overrides: list[str]) -> None:
     assert (tmp_path / "weights/model.safetensors").is_file()
 
 
+def test_training_on_the_validation_split_keeps_the_last_epoch(tmp_path: Path) -> None:
+    """And reports nothing that was measured on images it was trained on."""
+    train(composed(tmp_path, *TINY, "data.limit_train=64", "data.train_on_val=true", "trainer.max_epochs=3"), tmp_path)
+    content = json.loads((tmp_path / "results.json").read_text())
+    assert content["best_epoch"] == 3
+    assert content["results"] == {}
+
+
 def test_lightning_is_quiet_by_either_name() -> None:
     """Of the two packages of Lightning, the one imported last speaks for both."""
     pytest.importorskip("lightning.pytorch")
