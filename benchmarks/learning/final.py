@@ -29,7 +29,7 @@ from gcsa.training.results import git_commit, write_json
 
 RESULTS = ROOT / "docs/results"
 TURNED_IMAGES, QUARTER_TURNED_IMAGES = 1000, 2000
-OF_TRAINING = ("root", "augment", "batch_size", "limit_train", "drop_last", "download")
+OF_TRAINING = ("root", "augment", "batch_size", "limit_train", "train_on_val", "drop_last", "download")
 
 
 def quarter_turned(batches: Iterable[tuple[Tensor, Tensor]], count: int) -> Iterator[tuple[Tensor, Tensor]]:
