@@ -55,7 +55,7 @@ def systems() -> str:
 
 DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton", "rotmnist": "rotated MNIST"}
 """Folders below docs/results/learning and docs/results/trials, and what the data are called."""
-BUDGETS = {"": "", "_long": ", three times the epochs"}
+BUDGETS = {"": "", "_long": ", three times the epochs", "_all": ", the validation images trained on too"}
 """What stands behind the name of a folder of docs/results/learning with all labels, and what it says."""
 SHARES = {"_3": 0.03, "_tenth": 0.1, "_30": 0.3}
 """What stands behind the name of a folder with a share of the labels, and that share."""
@@ -74,9 +74,9 @@ def load_seeds(folder: str) -> dict[str, list[Run]]:
 
 def validation_cells(runs: list[Run]) -> list[str]:
     """Accuracy of the best epoch, which a run keeps, then accuracy, AUROC and loss of the last validation, which nothing chose:
-    means over the seeds, and the sample's standard deviation where there are several."""
+    means over the seeds, and the sample's standard deviation where there are several; "" without validation."""
     curves = [run["curve"] for run in runs]
-    columns = [(100, 1, [max(curve["val/accuracy"]) for curve in curves])]
+    columns = [(100, 1, [max(curve["val/accuracy"]) for curve in curves if "val/accuracy" in curve])]
     for key, scale, digits in (("val/accuracy", 100, 1), ("val/auroc", 100, 1), ("val/loss", 1, 3)):
         columns.append((scale, digits, [curve[key][-1] for curve in curves if key in curve]))
     return [spread_cell([scale * value for value in values], digits) for scale, digits, values in columns]
