@@ -149,6 +149,24 @@ def test_the_curve_goes_on_where_a_run_was_resumed(tmp_path: Path) -> None:
     assert curve(tmp_path) == {"val/loss": [0.5, 0.3, 0.2], "train/loss": [0.625, 0.375, 0.25]}
 
 
+def test_nothing_is_kept_of_validation_images_that_were_trained_on(root: Path) -> None:
+    run = Listed("learning/seed0", "name", ())
+    folder = run.output / "csv/version_0"
+    folder.mkdir(parents=True)
+    (folder / "metrics.csv").write_text(
+        "epoch,train/loss,val/loss\n0,0.5,\n1,,0.25\n1,0.125,\n"
+    )  # validated at the end
+    for trained_on, kept in (
+        (True, {"train/loss": [0.5, 0.125]}),
+        (False, {"train/loss": [0.125], "val/loss": [0.25]}),
+    ):
+        content = {"results": {}, "config": {"data": {"train_on_val": trained_on}}}
+        (run.output / "results.json").write_text(json.dumps(content))
+        (run.output / "commits.txt").write_text("a\n")
+        collect(run)
+        assert json.loads(run.result.read_text())["curve"] == kept
+
+
 def test_an_unknown_list_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["queue", "pcam_trails"])
     with pytest.raises(SystemExit) as exit_:
