@@ -148,9 +148,8 @@ class ValidateLastEpoch(pl.Callback):
     candidates too."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.on_train_epoch_start(
-            trainer, pl_module
-        )  # of a run that is resumed within its last epoch nothing else tells
+        # Of a run that is resumed within its last epoch nothing else tells.
+        self.on_train_epoch_start(trainer, pl_module)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch + 1 == trainer.max_epochs:

@@ -116,6 +116,8 @@ def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
             f"{', '.join(monitored)}, or take an experiment for such data (conf/experiment)"
         )
     one_of("monitor.mode", cfg["monitor"]["mode"], ("max", "min"))
+    if cfg["data"].get("train_on_val") and "_target_" in (cfg["callbacks"].get("early_stopping") or {}):
+        raise ValueError("data.train_on_val=true leaves no validation to stop early by: use callbacks=default")
 
 
 def check_validated(trainer: pl.Trainer) -> None:

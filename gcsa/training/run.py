@@ -69,8 +69,6 @@ def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = N
     return instantiate(
         cfg.trainer,
         max_time=None,  # TimeLimit's, not Lightning's, which the schedule could not see
-        # A split that is trained on chooses no epoch: the last is the only one to be validated, and so the best.
-        check_val_every_n_epoch=cfg.trainer.max_epochs if no_validation(cfg) else cfg.trainer.check_val_every_n_epoch,
         callbacks=callbacks,
         logger=loggers or False,
         plugins=[AtomicCheckpointIO()],
@@ -106,16 +104,18 @@ def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
 def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
     """Fits, exports the best checkpoint, tests it once (if `test`) and writes results.json into `output_dir`.
 
-    With `data.train_on_val` the last epoch is the best, and no validation is reported.
+    With `data.train_on_val` the last validated epoch is the best, its number is the value, and no validation is reported.
     Returns the best value of the monitored validation metric, for sweeps. Raises ValueError or FileNotFoundError for a
     configuration or a test set that cannot work, before anything is trained, FloatingPointError when a loss or a weight
     is not finite, OSError where it cannot write, and Interrupted on a signal.
     """
     cfg = cfg.copy()
     cfg.output_dir = str(output_dir)  # of this run, also in a sweep
-    config = plain(cfg, cfg.output_dir)
     quiet_lightning()
-    check_config(config, task.monitored)
+    check_config(plain(cfg, cfg.output_dir), task.monitored)
+    if no_validation(cfg):  # a split that is trained on chooses no epoch: the last is the best
+        cfg.monitor = {"metric": "epoch", "mode": "max"}
+    config = plain(cfg, cfg.output_dir)
     with interruptible(output_dir) as signals, only_run_in(output_dir):
         return fit_and_report(task, cfg, config, output_dir, signals)
 

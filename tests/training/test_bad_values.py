@@ -141,6 +141,14 @@ def test_one_class(tmp_path: Path) -> None:
     assert list((tmp_path / "run").iterdir()) == []
 
 
+@pytest.mark.usefixtures("no_data")
+def test_nothing_to_stop_early_by(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"train_on_val=true leaves no validation to stop early by: use callbacks=default"
+    ):
+        train(composed(tmp_path, *TINY, "callbacks=early_stopping", "data.train_on_val=true"), tmp_path)
+
+
 @pytest.mark.parametrize(
     "override",
     [
