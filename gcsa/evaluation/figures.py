@@ -160,24 +160,21 @@ def share_figure(systems: Mapping[str, Mapping[float, float]], title: str, error
         for name, line in systems.items()
     }
     figure, axes = _lines(errors, title, "share of the training set", error)
+    _error_axis(axes)
     axes.set_xscale("log")
-    axes.set_yscale("log")
-    values = [value for line in errors.values() for value in line.values()]
-    ticks = [digits * decade for decade in (0.1, 1, 10) for digits in (1, 1.5, 2, 3, 4, 5, 7)]
     axes.set_xticks(sorted({share for line in errors.values() for share in line}))
-    axes.set_yticks([tick for tick in ticks if min(values) / 1.5 <= tick <= 1.5 * max(values)])
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:g} %")
-        axis.set_minor_formatter("")
+    axes.xaxis.set_major_formatter(_percent)
+    axes.xaxis.set_minor_formatter("")
     return figure
 
 
 def learning_figure(systems: Mapping[str, Mapping[float, float]], title: str) -> Figure:
-    """Validation accuracy in percent against computing time in epochs of a ViT, one line a system."""
-    accuracies = {
-        name: {cost: 100 * accuracy for cost, accuracy in sorted(line.items())} for name, line in systems.items()
+    """Validation error in percent, logarithmic, against computing time in epochs of a ViT, one line a system."""
+    errors = {
+        name: {cost: 100 * (1 - accuracy) for cost, accuracy in sorted(line.items())} for name, line in systems.items()
     }
-    figure, axes = _lines(accuracies, title, "time, in epochs of the ViT", "validation accuracy [%]")
+    figure, axes = _lines(errors, title, "time, in epochs of the ViT", "validation error")
+    _error_axis(axes)
     axes.set_xlim(left=0)
     return figure
 
@@ -257,7 +254,7 @@ def mistakes_figure(images: Tensor, mistakes: Sequence[Mistake], names: Sequence
 
 def _lines(systems: Mapping[str, Mapping[Any, float]], title: str, across: str, upwards: str) -> tuple[Figure, Any]:
     """A figure and its axes: for each system its points, in their order, joined by a line."""
-    figure = Figure(figsize=(7, 4.6), dpi=150, layout="constrained")
+    figure = Figure(figsize=(7, 5.4), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
         marker = MARKERS[i % len(MARKERS)]
@@ -266,9 +263,23 @@ def _lines(systems: Mapping[str, Mapping[Any, float]], title: str, across: str, 
     axes.set_ylabel(upwards)
     axes.grid(color="#dee2e6")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", frameon=False, fontsize=9, ncols=2)  # never over a line
     figure.suptitle(title, fontsize=13)
     return figure, axes
+
+
+def _percent(value: float, _: object = None) -> str:
+    return f"{value:g} %"
+
+
+def _error_axis(axes: Any) -> None:
+    """Makes the upright axis logarithmic, with ticks at round numbers of percent."""
+    ticks = [digits * decade for decade in (0.1, 1, 10) for digits in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)]
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
+    axes.yaxis.set_major_formatter(_percent)
+    axes.yaxis.set_minor_formatter("")
 
 
 def _colours(count: int) -> list[str]:

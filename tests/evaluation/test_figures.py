@@ -94,16 +94,18 @@ def test_scaling_figure_draws_rising_tokens_on_logarithmic_axes():
     assert axes.get_xscale() == axes.get_yscale() == "log"
 
 
-def test_learning_figure_draws_accuracy_in_percent_by_rising_time():
-    line = learning_figure({"a": {3.0: 0.75, 1.5: 0.5}}, "title").axes[0].lines[0]
-    assert list(line.get_xdata()) == [1.5, 3]
-    assert list(line.get_ydata()) == [50, 75]
+def test_learning_figure_draws_errors_in_percent_by_rising_time():
+    axes = learning_figure({"a": {3.0: 0.75, 1.5: 0.5}}, "title").axes[0]
+    assert list(axes.lines[0].get_xdata()) == [1.5, 3]
+    assert list(axes.lines[0].get_ydata()) == [50, 25]
+    assert axes.get_yscale() == "log"
+    assert list(axes.get_yticks()) == [25, 30, 40, 50]
 
 
 def test_share_figure_has_ticks_where_its_points_are():
     axes = share_figure({"a": {1.0: 0.86, 0.03: 0.79}}, "title", "validation error").axes[0]
     assert list(axes.get_xticks()) == [3, 100]
-    assert list(axes.get_yticks()) == [10, 15, 20, 30]
+    assert list(axes.get_yticks()) == [15, 20]
     assert axes.get_ylabel() == "validation error"
 
 
