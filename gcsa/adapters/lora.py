@@ -17,6 +17,8 @@ from torch import nn
 
 from gcsa.adapters.convolutional_lora import ConvolutionalLora
 from gcsa.checkpoints import read_adapter
+from gcsa.layers.attention.relative_self_attention import SpatialEncoding
+from gcsa.layers.dense.upsample import SteerableConvTranspose2d
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.create import in_short
 
@@ -110,10 +112,17 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
 
 
 def _adaptable(model: nn.Module) -> dict[str, nn.Module]:
+    """Name to layer. An adapter is what a layer's call returns, so layers of which only the weights are read are not among them."""
+    readers = tuple(
+        f"{name}." if name else ""
+        for name, layer in model.named_modules()
+        if isinstance(layer, SteerableConvTranspose2d | SpatialEncoding)
+    )
     return {
         name: layer
         for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear | nn.Conv2d) or (isinstance(layer, SteerableConv2d) and not layer.depthwise)
+        if (isinstance(layer, nn.Linear | nn.Conv2d) or (isinstance(layer, SteerableConv2d) and not layer.depthwise))
+        and not name.startswith(readers)
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
 from timm.models import save_for_hf
 from torch import nn
@@ -32,6 +34,10 @@ def save_classifier(
     """
     names = preprocessing.pop("label_names", None)
     labels = {} if names is None else {"label_names": list(names)}
+    if not all(
+        tensor.is_contiguous() for tensor in model.state_dict().values()
+    ):  # as in channels_last: safetensors has none
+        model = copy.deepcopy(model).to(memory_format=torch.contiguous_format)
 
     def write(fresh: Path) -> None:
         save_for_hf(model, str(fresh), model_config=labels, safe_serialization=True, data_config=preprocessing)

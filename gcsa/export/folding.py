@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from gcsa.layers.dense.upsample import SteerableConvTranspose2d
 from gcsa.layers.steerable import FieldConv2d, SteerableConv2d
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -59,6 +60,7 @@ def fold(model: Module, dense: bool = False) -> Module:
 def _folded(module: nn.Module, dense: bool) -> nn.Module:
     if isinstance(module, SteerableConv2d):
         return FoldedConv2d(module, dense).train(module.training)
+    dense = dense or isinstance(module, SteerableConvTranspose2d)  # which takes no other filter
     for name, child in module.named_children():
         setattr(module, name, _folded(child, dense))
     return module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Callable
 from pathlib import Path
@@ -222,6 +223,7 @@ def export(
     elif images.shape[1:] != size or len(images) < least:
         shape = " x ".join(map(str, images.shape))
         raise ValueError(f"images must be {least} or more of {' x '.join(map(str, size))}, not {shape}")
+    model = copy.deepcopy(model).eval()  # the caller's may be in training
     check_images(model, images[:2], "")
     # Another number than was traced, and with any_size another size.
     strides = stride_of(model) if any_size else (0, 0)

@@ -34,7 +34,7 @@ class LightlyModel(nn.Module):
             raise ValueError(
                 f"{type(model).__name__} is no classifier of gcsa: lightly-train takes other models itself"
             )
-        if model.head.pool == "":
+        if model.head.global_pool == "":
             raise ValueError('the model has global_pool="" and no row of features: make it with "avg" or "max"')
         self._model = model
 
@@ -45,7 +45,7 @@ class LightlyModel(nn.Module):
         """Images (B, C, H, W) to a map (B, D, h, w) of scalar fields and, as "cls_token", to invariant features (B, D)."""
         maps, head = self._model.forward_features(x), self._model.head
         fields = head.expand(from_nchw(maps, head.order))
-        pooled = fields.amax(3) if head.pool == "max" else fields.mean(3)
+        pooled = fields.amax(3) if head.global_pool == "max" else fields.mean(3)
         return {"features": head.norm(pooled).permute(0, 3, 1, 2), "cls_token": head(maps, pre_logits=True)}
 
     def forward_pool(self, x: Features) -> dict[str, Tensor]:

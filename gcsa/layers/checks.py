@@ -10,6 +10,8 @@ import torch
 import torch.fx
 from timm.layers import register_notrace_function
 
+LARGEST_KERNEL = 32  # the planar tables of larger ones take minutes and hundreds of megabytes
+
 
 def check_whole(least: int = 1, **values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is no whole number or is below `least`."""
@@ -70,6 +72,30 @@ def check_positive(or_zero: bool = False, **values: Any) -> None:
             raise ValueError(f"{name} must be a number {'of 0 or more' if or_zero else 'above 0'}, not {value!r}")
 
 
+def check_convolution(
+    in_fields: int,
+    out_fields: int,
+    kernel_size: int,
+    stride: int,
+    padding_mode: str,
+    depthwise: bool,
+    lift: bool,
+    sharers: int,
+) -> None:
+    """Raises ValueError for arguments of a `SteerableConv2d` that do not go together."""
+    check_whole(in_fields=in_fields, out_fields=out_fields, kernel_size=kernel_size, stride=stride, sharers=sharers)
+    if kernel_size > LARGEST_KERNEL:
+        raise ValueError(f"kernel_size must be {LARGEST_KERNEL} or less, not {kernel_size}")
+    if kernel_size % 2 == 0 and stride == 1:
+        raise ValueError(
+            f"an even kernel_size ({kernel_size}) needs a stride above 1: it has no centre; use {kernel_size + 1}"
+        )
+    if padding_mode not in ("zeros", "circular"):
+        raise ValueError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
+    if depthwise and (lift or in_fields != out_fields):
+        raise ValueError(f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}")
+
+
 def check_sequence(**values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is not one or more whole numbers from 1 on."""
     for name, value in values.items():
@@ -100,3 +126,13 @@ def check_exact(height: int, width: int, kernel_size: int, stride: int, padding:
                 f"a map of {height} x {width} breaks exact equivariance in a convolution with kernel {kernel_size}, "
                 f"stride {stride} and padding {padding}: use a size of {near}"
             )
+
+
+@torch.fx.wrap
+@register_notrace_function
+def check_order(given: int, order: int) -> None:
+    """Raises ValueError for a map with another group axis than a convolution's: as many channels do not make it one."""
+    if given != order:
+        raise ValueError(
+            f"a convolution of a group of order {order} takes maps (B, H, W, {order}, C), not (B, H, W, {given}, C)"
+        )

@@ -94,7 +94,7 @@ class InvariantHead(nn.Module):
         check_classes(num_classes, pool, POOLS)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         group = make_group(group)
-        self.order, self.pool = group.order, pool
+        self.order, self.global_pool = group.order, pool  # which timm reads, as it saves a model
         self.num_features = hidden_fields or fields
         expand: nn.Module = nn.Identity()
         if hidden_fields:
@@ -110,16 +110,16 @@ class InvariantHead(nn.Module):
         """A fresh classifier for `num_classes` (0: none), on the device and in the precision of the present parameters,
         and optionally another pool. Raises ValueError as the constructor does, and then leaves both as they are.
         """
-        pool = self.pool if pool is None else pool
+        pool = self.global_pool if pool is None else pool
         check_classes(num_classes, pool, POOLS)
-        self.pool = pool
+        self.global_pool = pool
         self.fc = classifier(self.num_features, num_classes, self.norm.weight)
 
     def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """(B, N * C, H, W) to logits (B, num_classes), or to (B, num_features) where `pre_logits` is true."""
-        if self.pool == "":
+        if self.global_pool == "":
             return x
         x = self.expand(from_nchw(x, self.order))
         x = x.mean((1, 2)) if self.centred is None else self.centred(x)
-        x = self.drop(self.norm(x.amax(1) if self.pool == "max" else x.mean(1)))
+        x = self.drop(self.norm(x.amax(1) if self.global_pool == "max" else x.mean(1)))
         return x if pre_logits else self.fc(x)

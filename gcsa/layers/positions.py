@@ -24,9 +24,10 @@ def squared_distances(height: int, width: int, like: Tensor) -> Tensor:
 
 def places(height: int, width: int, like: Tensor) -> Tensor:
     """Where positions stand (height, width, 2): x to the right, y upwards, from the centre, 1 being half the shorter side."""
-    rows, columns = (torch.arange(n, device=like.device, dtype=like.dtype) - (n - 1) / 2 for n in (height, width))
+    wide = torch.promote_types(like.dtype, torch.float32)  # bfloat16 counts to 256
+    rows, columns = (torch.arange(n, device=like.device, dtype=wide) - (n - 1) / 2 for n in (height, width))
     y, x = torch.meshgrid(-rows, columns, indexing="ij")
-    return torch.stack([x, y], -1) * (2 / min(height, width))
+    return (torch.stack([x, y], -1) * (2 / min(height, width))).to(like.dtype)
 
 
 class LearnedPositions(ComputedBuffers):

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerprint_of, planar_tables, turns
-from gcsa.layers.checks import check_exact, check_whole
+from gcsa.layers.checks import check_convolution, check_exact, check_order
 from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs
 
-torch.fx.wrap("check_exact")  # fx asks this of every module that calls it
-LARGEST_KERNEL = 32  # the tables of larger ones take minutes and hundreds of megabytes
+torch.fx.wrap("check_exact")  # fx asks this of every module that calls them
+torch.fx.wrap("check_order")
 
 
 def computes_in_irreps(order: int, width: int) -> bool:
@@ -113,6 +113,8 @@ class FieldConv2d(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps (B, H, W, N, C), or images (B, C, H, W) where `lift` is true, to (B, H', W', N, O) of the same dtype."""
+        if not self.lift:
+            check_order(x.shape[3], self.order)
         filter, bias = self.assemble()
         if self.in_irreps:
             return self.contract(self.expand(x), filter, bias)
@@ -208,7 +210,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        _check_arguments(in_fields, out_fields, kernel_size, stride, padding_mode, depthwise, lift, sharers)
+        check_convolution(in_fields, out_fields, kernel_size, stride, padding_mode, depthwise, lift, sharers)
         h = make_group(group)
         check_basis(basis, h)
         if padding is None:
@@ -315,11 +317,13 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         """Raises ValueError for the fingerprint of another basis."""
         if not isinstance(state, Tensor):  # torch.distributed's stand-in, as it loads sharded weights one by one
             return
-        expected = fingerprint(self.group, self.kernel_size, self.basis)
-        if int(state) != expected:
+        expected = torch.tensor(fingerprint(self.group, self.kernel_size, self.basis))
+        # In a state dict that was averaged or cast as a whole it is a float, and rounded.
+        rounding = 4 * torch.finfo(state.dtype).eps if state.is_floating_point() else 0.0
+        if not torch.isclose(state.cpu(), expected.to(state.dtype), rtol=rounding, atol=0.0):
             raise ValueError(
-                f"the weights were trained in another kernel basis (fingerprint {int(state):012x}) than this "
-                f"installation builds for {self.group}, kernel {self.kernel_size} and basis={self.basis} ({expected:012x})"
+                f"the weights were trained in another kernel basis (fingerprint {state.item()}) than this installation "
+                f"builds for {self.group}, kernel {self.kernel_size} and basis={self.basis} ({expected.item()})"
             )
 
     def extra_repr(self) -> str:
@@ -359,29 +363,6 @@ def convolve_all(convs: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]:
     bias = torch.cat([bias.view(first.order, -1) for bias in biases], 1).flatten()
     fields = [bias.numel() // first.order for bias in biases]
     return first.contract(first.expand(x), filter, bias).split(fields, -1)
-
-
-def _check_arguments(
-    in_fields: int,
-    out_fields: int,
-    kernel_size: int,
-    stride: int,
-    padding_mode: str,
-    depthwise: bool,
-    lift: bool,
-    sharers: int,
-) -> None:
-    check_whole(in_fields=in_fields, out_fields=out_fields, kernel_size=kernel_size, stride=stride, sharers=sharers)
-    if kernel_size > LARGEST_KERNEL:
-        raise ValueError(f"kernel_size must be {LARGEST_KERNEL} or less, not {kernel_size}")
-    if kernel_size % 2 == 0 and stride == 1:
-        raise ValueError(
-            f"an even kernel_size ({kernel_size}) needs a stride above 1: it has no centre; use {kernel_size + 1}"
-        )
-    if padding_mode not in ("zeros", "circular"):
-        raise ValueError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
-    if depthwise and (lift or in_fields != out_fields):
-        raise ValueError(f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}")
 
 
 def group_convolution(

@@ -14,8 +14,8 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from gcsa.groups import Group
-from gcsa.layers.attention.attend import GroupAttention
 from gcsa.layers.attention.relative_self_attention import RelativeSelfAttention
+from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.basis import fill_buffers
 from gcsa.layers.checks import check_rate, check_sequence, check_whole
 from gcsa.layers.head import POOLS, InvariantHead, check_classes, to_nchw
@@ -124,12 +124,18 @@ class Backbone(nn.Module):
 
     def check_input_size(self, height: int, width: int) -> None:
         """Raises ValueError, naming the nearest sizes that work, unless quarter turns of such images are exact, and
-        where a neighbourhood is larger than its map."""
+        where a map is smaller than a neighbourhood or not divided by the stride of keys and values."""
         check_input(height, width, self.multiple, self.group_name)
         for info, stage in zip(self.feature_info, self.stages, strict=False):  # pruned models have fewer stages
             for module in stage.modules():
-                if isinstance(module, GroupAttention | RelativeSelfAttention):
-                    module.check_map(height // info["reduction"], width // info["reduction"])
+                if isinstance(module, GroupConvSelfAttention | RelativeSelfAttention):
+                    stride = info["reduction"]
+                    try:
+                        module.check_map(height // stride, width // stride)
+                    except ValueError as error:
+                        raise ValueError(
+                            f"images of {height} x {width}, {stride} pixels a position: {error}"
+                        ) from error
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to unpooled features (B, N * C, H / s, W / s)."""
@@ -179,7 +185,7 @@ class Backbone(nn.Module):
 
         x = self.stem(x)
         for i, stage in enumerate(stages):
-            x = stage(x)
+            x = checkpoint_seq(blocks(nn.Sequential(stage)), x) if self.grad_checkpointing else stage(x)
             if i in take:
                 intermediates.append(self.as_map(normed(x) if norm else x))
         if intermediates_only:
@@ -228,7 +234,8 @@ class Backbone(nn.Module):
 
     @torch.jit.ignore
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        return dict(stem=r"^stem", blocks=[(r"^stages\.(\d+)", None), (r"^norm", (99999,))])
+        blocks_of_a_pyramid = [] if coarse else [(r"^stages\.(\d+)\.(\d+)\.", None)]
+        return dict(stem=r"^stem", blocks=[*blocks_of_a_pyramid, (r"^stages\.(\d+)", None), (r"^norm", (99999,))])
 
 
 class Isotropic(Backbone):

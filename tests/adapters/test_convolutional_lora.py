@@ -14,10 +14,10 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model, inject_adapter_in_model
 from torch import Tensor, nn
 
-import gcsa  # noqa: F401
 from gcsa import adapters
 from gcsa.adapters.convolutional_lora import ConvolutionalLora, turns
 from gcsa.groups import group as make_group
+from gcsa.layers import SteerableConvTranspose2d
 from gcsa.layers.basis import planar_tables
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.testing import assert_equivariant, assert_invariant, randomize, relative_error
@@ -339,6 +339,14 @@ def test_the_whole_model_is_invariant_and_trains() -> None:
 def test_wrong_configurations(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         adapters.lora_config(small(), **arguments)
+
+
+def test_layers_that_are_not_called_are_not_adapted() -> None:
+    gsa = timm.create_model("gsa_tiny", depth=1)
+    assert not any("spatial" in name for name in adapters.lora_config(gsa, 2, target_modules=["attn"]).target_modules)
+    for layer, target in ((gsa, "waves"), (SteerableConvTranspose2d(4, 4, "c4"), "conv")):
+        with pytest.raises(ValueError, match=f"no layer to adapt is called '{target}'"):
+            adapters.lora_config(layer, 2, target_modules=[target])
 
 
 def test_dropout_of_single_numbers_is_refused() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
 from gcsa.layers.head import to_nchw
-from gcsa.models.backbone import Backbone
+from gcsa.models.backbone import Backbone, blocks
 from gcsa.testing import relative_error
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
@@ -150,6 +150,21 @@ def test_gradients_are_the_same_with_checkpointing(name: str) -> None:
 
 
 @small_models
+def test_checkpointing_computes_each_block_of_the_intermediates_again(name: str) -> None:
+    model = timm.create_model(name, num_classes=3, **shallow(name))
+    model.set_grad_checkpointing()
+    ran = []
+    for block in blocks(model.stages):
+        block.register_forward_pre_hook(lambda *_: ran.append(1))
+    x = image(model).requires_grad_()
+    final, _ = model.forward_intermediates(x)
+    forward = len(ran)
+    final.sum().backward()
+    assert len(ran) == 2 * forward
+    assert torch.allclose(final, model.forward_features(x), atol=1e-6)
+
+
+@small_models
 def test_forward_intermediates(name: str) -> None:
     model = create(name)
     x = image(model)
@@ -254,6 +269,12 @@ def test_parameter_groups(name: str) -> None:
     undecayed, decayed = param_groups_weight_decay(model, 0.1, no_weight_decay_list=model.no_weight_decay())
     assert {p.ndim for p in undecayed["params"]} == {1}
     assert {p.ndim for p in decayed["params"]} == {2, 4}
+
+
+def test_layer_decay_is_of_each_block_unless_coarse() -> None:
+    """A pyramid's stages are coarse, its blocks are not, as in Swin; the stem and what is behind the blocks are one more each."""
+    model = create("gcsa_pyramid_tiny", depths=(1, 2, 1, 1), device="meta")
+    assert [len(group_parameters(model, model.group_matcher(coarse))) for coarse in (True, False)] == [4 + 2, 8 + 2]
 
 
 @small_models

@@ -11,6 +11,7 @@ from torch import nn
 
 from gcsa.adapters import lora_config
 from gcsa.export import FoldedConv2d, fold
+from gcsa.layers import SteerableConvTranspose2d
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.testing import equivariance_error, randomize
 
@@ -47,6 +48,14 @@ def test_folded_layer_is_the_same_function(arguments: dict[str, Any], shape: tup
     conv = randomize(SteerableConv2d(3, 3, group="c4", dtype=torch.float64, **arguments))
     x = torch.randn(shape, dtype=torch.float64)
     assert torch.allclose(fold(conv)(x), conv(x), rtol=0, atol=1e-12)
+
+
+def test_folded_transposed_convolution_is_the_same_function() -> None:
+    """Wide enough for an expansion, which a transposed convolution does not use."""
+    conv = randomize(SteerableConvTranspose2d(40, 40, "d4"))
+    assert conv.conv.shares
+    x = torch.randn(1, 3, 3, 8, 40)
+    assert torch.equal(fold(conv)(x), conv(x))
 
 
 def test_folded_layer_refuses_sizes_that_are_not_exact() -> None:

@@ -164,6 +164,12 @@ def test_interrupted_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
+def test_export_leaves_the_model_in_training(tmp_path: Path) -> None:
+    model = create("gcsa_tiny").train()
+    export(model, tmp_path / "m", "folded", (1, 16, 16))
+    assert all(module.training for module in model.modules())
+
+
 def test_parity_error_of_nan() -> None:
     assert formats.parity_error(nn.Identity(), lambda x: x * float("nan"), images()) == float("inf")
 

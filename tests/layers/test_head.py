@@ -79,7 +79,7 @@ def test_shapes_and_reset() -> None:
     assert head(x).shape == (2, 7)
     head.reset(9, "max")
     assert head(x).shape == (2, 9)
-    assert head.pool == "max"
+    assert head.global_pool == "max"
     head.reset(0, "")
     assert head(x) is x
 
@@ -101,7 +101,7 @@ def test_an_unpooled_map_has_no_classes() -> None:
     head = InvariantHead(5, 7, group("c4"))
     with pytest.raises(ValueError, match=named):
         head.reset(3, "")
-    assert (head.pool, head.fc.out_features) == ("avg", 7)  # as before
+    assert (head.global_pool, head.fc.out_features) == ("avg", 7)  # as before
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import copy
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_model, save_model
 from timm.models._manipulate import reinit_non_persistent_buffers
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from gcsa.groups import group
@@ -230,6 +231,25 @@ def test_foreign_fingerprint_is_refused() -> None:
     del state["_extra_state"]
     with pytest.raises(RuntimeError, match="_extra_state"):
         layer.load_state_dict(state)
+
+
+@pytest.mark.parametrize("change", [lambda t: sum([t] * 3) / 3, Tensor.float, Tensor.bfloat16, Tensor.half])
+def test_averaged_and_cast_state_dicts_are_taken(change: Callable[[Tensor], Tensor]) -> None:
+    """As in a mean of several models' weights, which knows nothing of fingerprints."""
+    layer, other = SteerableConv2d(3, 3, 3, "c4"), SteerableConv2d(3, 3, 3, "c4")
+    state = {name: change(tensor) for name, tensor in layer.state_dict().items()}
+    other.load_state_dict(state)
+    assert torch.equal(other.weight, state["weight"].float())
+    if state["_extra_state"].isfinite():  # half precision is too narrow for a fingerprint
+        with pytest.raises(ValueError, match="another kernel basis"):
+            other.load_state_dict({**state, "_extra_state": state["_extra_state"] * 0.7})
+
+
+def test_maps_of_another_group_are_refused() -> None:
+    """As many channels do not make a map of c4 one of c8."""
+    for kernel_size in (1, 3):
+        with pytest.raises(ValueError, match=r"group of order 8 takes maps \(B, H, W, 8, C\), not \(B, H, W, 4, C\)"):
+            SteerableConv2d(8, 8, kernel_size, "c8")(torch.randn(1, 5, 5, 4, 16))
 
 
 @pytest.mark.parametrize("decay", [0.9, 0.999, 0.9999])

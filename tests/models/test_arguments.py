@@ -148,6 +148,11 @@ def test_good_image_size() -> None:
         (dict(mlp_ratio=0.01), r"mlp_ratio=0\.01 of 12 fields leaves none: use 0\.09 or more"),
         (dict(radius="3"), "radius must be 0 or more positions, or 'all'.*not '3'"),
         (dict(radius=100, img_size=28), "radius 100 is larger than a map of 7 x 7 positions: use at most 6, or 'all'"),
+        (
+            dict(attention="group", radius=3, padding_mode="circular", img_size=24),
+            "images of 24 x 24, 4 pixels a position: radius 3 wraps round a 6 x 6 map",
+        ),
+        (dict(kv_stride=2, img_size=28), "images of 28 x 28, 4 pixels a position: .* 7 x 7 .*: use a size of 6 or 8"),
         (dict(global_pool=""), "which has no classes: set num_classes=0, not 10"),
         (dict(num_classes=2.5), r"num_classes must be a whole number, not 2\.5"),
         (dict(img_size="28"), "img_size must be a whole number, not '28'"),

@@ -1,12 +1,13 @@
-"""New classifiers and poolings, of all families: device, precision, and maps without classes."""
+"""New classifiers and poolings, of all families: device, precision, maps without classes, and what is saved."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import timm
 import torch
 
-import gcsa  # noqa: F401  (registers the models)
+from gcsa.checkpoints import save_classifier
 
 
 def shallow(name: str) -> dict[str, Any]:
@@ -50,3 +51,15 @@ def test_an_unpooled_map_has_no_classes(name: str) -> None:
     assert torch.equal(model(x), model.forward_features(x))
     with pytest.raises(ValueError, match=named):
         model.reset_classifier(4)
+
+
+@pytest.mark.parametrize("name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcnn_tiny", "gsa_tiny"])
+def test_a_new_pooling_is_saved(name: str, tmp_path: Path) -> None:
+    """Also of a model in channels-last memory, which safetensors does not take."""
+    model = timm.create_model(name, num_classes=3, **shallow(name)).to(memory_format=torch.channels_last).eval()
+    model.reset_classifier(5, "avg")
+    save_classifier(model, tmp_path / "weights", input_size=(model.in_chans, 64, 64))
+    loaded = timm.create_model(f"local-dir:{tmp_path / 'weights'}", pretrained=True).eval()
+    x = torch.randn(1, model.in_chans, 64, 64)
+    assert torch.allclose(loaded(x), model(x), atol=1e-5)
+    assert not all(parameter.is_contiguous() for parameter in model.parameters())

@@ -261,7 +261,7 @@ class GroupAttention(nn.Module):
     def check_map(self, height: int, width: int) -> None:
         """Raises ValueError for a map that the radius exceeds."""
         if self.radius is not None:
-            check_reach(self.radius, height, width)
+            check_reach(self.radius, height, width, self.circular)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""

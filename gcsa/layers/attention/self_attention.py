@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.attention.attend import ATTENTION
-from gcsa.layers.checks import check_heads, check_radius, check_whole
+from gcsa.layers.attention.attend import ATTENTION, GroupAttention
+from gcsa.layers.checks import check_exact, check_heads, check_radius, check_whole
 from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d, convolve_all, group_convolution, kernel_for_stride
+from gcsa.layers.steerable import FieldConv2d, SteerableConv2d, convolve_all, group_convolution, kernel_for_stride
 
 
 class GroupConvSelfAttention(nn.Module):
@@ -82,6 +82,15 @@ class GroupConvSelfAttention(nn.Module):
         self.attend.to(**factory)
         self.out = SteerableConv2d(fields, fields, 1, self.group, **factory)
         self.proj_drop = FieldDropout(proj_drop)
+
+    @torch.jit.unused
+    def check_map(self, height: int, width: int) -> None:
+        """Raises ValueError for a map that the neighbourhood exceeds or that `kv_stride` does not divide."""
+        if isinstance(self.attend, GroupAttention):
+            self.attend.check_map(height, width)
+        for conv in self.k.modules():
+            if isinstance(conv, FieldConv2d) and conv.checks_size:
+                check_exact(height, width, conv.kernel_size, conv.stride, conv.padding)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, H, W, N, C); with kv_stride, ValueError for a map that it does not divide."""
