@@ -191,6 +191,7 @@ def card(name: str) -> str:
     if segments:
         timm = f'gcsa.dense.load_segmenter("{name}").segment(picture)  # (H, W, 3) to a label map (H, W)'
     opened = "" if about.base else f"\n\n```python\n{timm}\n```"
+    heading = "Train on your own images" if segments else "Fine-tune"
     legend = " Above each line stand its text and, below that, what was read." if reads_text else ""
     if segments:
         legend = " Borders drawn by hand are green, those found magenta."
@@ -233,7 +234,7 @@ The worst mistakes:{legend}
 
 {about.limits}
 
-## {f"Adapt {about.base} to other lines" if about.base else "Fine-tune"}
+## {f"Adapt {about.base} to other lines" if about.base else heading}
 
 ```sh
 {about.adapt}
