@@ -153,6 +153,8 @@ def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str
         stages = zip(SIZES[size]["fields"], SIZES[size]["heads"], strict=True)
         arguments["fields"] = tuple(fields_for(fields, order, heads) for fields, heads in stages)
     check_sequence(depths=arguments["depths"])
+    if kwargs.get("attention") == "linear":  # which has no neighbourhoods
+        arguments.setdefault("radii", ("all",) * len(arguments["depths"]))
     if arguments.get("feature_maps") == "invariant" and arguments.get("feature_cls", "getter") != "getter":
         raise ValueError(
             f"feature_cls={arguments['feature_cls']!r} takes a stage's own output, not feature_maps='invariant': "
