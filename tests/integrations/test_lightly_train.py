@@ -47,7 +47,7 @@ def test_regular_fields(options: dict[str, Any]) -> None:
     model = network(**options)
     assert largest_change(embedding(LightlyModel(model)), PREPARE, patches(2)) < 1e-5
     own = pytest.importorskip("lightly_train._models.timm.timm_package").TIMM_PACKAGE.get_model_wrapper(model)
-    assert largest_change(embedding(own), PREPARE, patches(2)) > 0.01
+    assert largest_change(embedding(own), PREPARE, patches(2)) > 1e-3  # a hundred times as much
 
 
 @pytest.mark.parametrize("options", [dict(), dict(group="c4", global_pool="avg", head_fields=12)])
