@@ -69,7 +69,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         if Path(path).name == HANDED_BACK:
             return torch.load(path, map_location="cpu", weights_only=True)
         stored = read_checkpoint(Path(path))
-        folder = Path(path).parent
+        folder = Path(path).resolve().parent  # as Lightning names it, or it forgets the best score
         for state in stored.get("callbacks", {}).values():
             for key in ("best_model_path", "kth_best_model_path", "last_model_path"):
                 if state.get(key):

@@ -1,5 +1,6 @@
 """A run that was interrupted and resumed ends with the bits of one that was not."""
 
+import json
 import os
 import signal
 import subprocess
@@ -76,6 +77,21 @@ def test_resumes_bit_for_bit(whole: Path, tmp_path: Path, every: str, batch: int
     fit(tmp_path, f"checkpoint_every_n_steps={every}", "ckpt_path=last")
     for name in ("last", "best"):
         assert_same_state(whole / f"checkpoints/{name}.ckpt", tmp_path / f"checkpoints/{name}.ckpt")
+
+
+@pytest.mark.parametrize("ckpt_path", ["last", "linked/checkpoints/last.ckpt"], ids=["a link", "a relative path"])
+def test_the_best_epoch_is_kept_whatever_its_folder_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ckpt_path: str
+) -> None:
+    """The second epoch learns nothing, so that it is not better than the first."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "real")
+    folder = tmp_path / ("linked" if ckpt_path == "last" else "real")
+    still = ("data.limit_train=32", "optimizer.lr=1e-12")
+    fit(folder, *still, "trainer.max_epochs=1")
+    fit(folder, *still, "trainer.max_epochs=2", f"ckpt_path={ckpt_path}")
+    assert json.loads((folder / "results.json").read_text())["best_epoch"] == 1
 
 
 def test_random_numbers_matter(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
