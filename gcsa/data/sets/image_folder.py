@@ -18,7 +18,16 @@ from gcsa.data.splits import hold_out
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GREY_MEAN, GREY_STD = (0.449,), (0.226,)
-SPLIT_FOLDERS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+SPLIT_FOLDERS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+"""Which split a folder is, by its name in small letters."""
 PADS = (None, "white", "black")
 
 Files = tuple[list[Path], Tensor]
@@ -29,8 +38,8 @@ class ImageFolder(GCSADataModule):
     """Images in `<path>/{train,val,test}/<class>/` or, to be split 8 : 1 : 1, in `<path>/<class>/`; for an evaluation
     `<path>/test/<class>/` is enough.
 
-    Without `val` (or `valid`, `validation`), a tenth of the training images validates; splits are class-balanced and
-    the same in every run. Images are read by `gcsa.data.images.read_image`, cropped at the centre to a square, or
+    Split folders are found by any of the names in `SPLIT_FOLDERS`, in small or capital letters. Without one for `val`, a
+    tenth of the training images validates; splits are class-balanced and the same in every run. Images are read by `gcsa.data.images.read_image`, cropped at the centre to a square, or
     filled up to one, and resized. What is hidden (.git, ._1.png) or left by macOS (__MACOSX) is no class and no image. A split larger than
     `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
 
@@ -131,10 +140,11 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
     """Class names, and files and labels of "train", "val" and "test", in either layout of `ImageFolder`."""
     if not path.is_dir():
         raise FileNotFoundError(f"{path} is not a folder: data.path must hold one folder of images a class")
-    names = [name for name in SPLIT_FOLDERS if (path / name).is_dir()]
-    folders = {SPLIT_FOLDERS[name]: path / name for name in names}
+    inside = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
+    names = [name for known in SPLIT_FOLDERS for name in inside if name.lower() == known]
+    folders = {SPLIT_FOLDERS[name.lower()]: path / name for name in names}
     if len(folders) < len(names):
-        raise ValueError(f"{path} holds {' and '.join(names)}: keep one folder of validation images")
+        raise ValueError(f"{path} holds {' and '.join(names)}: keep one folder for each split")
     if (folders and "test" not in folders) or set(folders) == {"val", "test"}:
         raise ValueError(
             f"{path} holds {' and '.join(names)} only: it needs train and test, test alone, or none of them"

@@ -147,15 +147,18 @@ def test_folders_within_a_class_and_links(tmp_path: Path) -> None:
     assert list_images(tmp_path, ("cat", "dog"))[0] == files
 
 
-@pytest.mark.parametrize("name", ["valid", "validation"])
-def test_other_names_of_the_validation_folder(name: str, tmp_path: Path) -> None:
-    for part, count in (("train", 20), (name, 5), ("test", 3)):
+@pytest.mark.parametrize(
+    ("train", "val", "test"),
+    [("train", "valid", "test"), ("Training", "validation", "Testing"), ("TRAIN", "Val", "Test")],
+)
+def test_other_names_of_the_split_folders(train: str, val: str, test: str, tmp_path: Path) -> None:
+    for part, count in ((train, 20), (val, 5), (test, 3)):
         write(tmp_path / part, count=count)
     data = create_datamodule("image_folder", path=tmp_path, image_size=8)
     data.setup()
     assert [len(data.images(split)) for split in ("train", "val", "test")] == [40, 10, 6]
-    write(tmp_path / "val")
-    with pytest.raises(ValueError, match=rf"holds train and val and {name} and test: keep one folder of validation"):
+    write(tmp_path / "VALID")
+    with pytest.raises(ValueError, match=r"holds \w+ and \w+ and \w+ and \w+: keep one folder for each split"):
         create_datamodule("image_folder", path=tmp_path)
 
 
