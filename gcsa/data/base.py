@@ -148,8 +148,11 @@ class GCSADataModule(pl.LightningDataModule, ABC):
             if self.limit_train is not None:
                 chosen = limited(train.labels[train.rows], self.limit_train, self.seed)
                 train = train._replace(rows=train.rows[chosen])
-            if self.drop_last and len(train.rows) < self.batch_size:
-                raise ValueError(f"batch_size={self.batch_size} with drop_last leaves none of {len(train.rows)} images")
+            if self.drop_last and len(train.rows) < self.batch_size * self._processes:
+                raise ValueError(
+                    f"batch_size={self.batch_size} in each process with drop_last leaves none of {len(train.rows)} images: "
+                    "lower it, or leave out drop_last"
+                )
             self._splits |= {"train": train, "val": val}
         if stage in ("test", None) and "test" not in self._splits:
             test = self.read_test()
@@ -176,6 +179,11 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         """In file order."""
         return self._loader(self.images("test"))
 
+    @property
+    def _processes(self) -> int:
+        """That share every batch."""
+        return self.trainer.world_size if self.trainer else 1
+
     def _absent(self) -> list[Path]:
         return [path for path in self.required_files() if not path.exists()]
 
@@ -201,6 +209,6 @@ class GCSADataModule(pl.LightningDataModule, ABC):
             seed=self.seed,
             drop_last=drop_last,
             rank=self.trainer.global_rank if self.trainer else 0,
-            world_size=self.trainer.world_size if self.trainer else 1,
+            world_size=self._processes,
         )
         return BatchLoader(images, sampler, num_workers=self.num_workers)

@@ -157,6 +157,7 @@ class BatchLoader(Generic[Batch]):
     def __init__(self, images: Dataset[Batch], sampler: EpochSampler, *, num_workers: int = 0) -> None:
         self.images, self.sampler, self.num_workers = images, sampler, num_workers
         self._position = (0, 0)  # the epoch, and how many of its batches were handed out
+        self._begun_in: list[int] | None = None  # the order of an epoch that is continued in its middle
 
     def set_epoch(self, epoch: int) -> None:
         """Shuffle as epoch `epoch`, from its first batch."""
@@ -167,7 +168,14 @@ class BatchLoader(Generic[Batch]):
         return len(self.sampler)
 
     def __iter__(self) -> Iterator[Batch]:
+        """Raises ValueError where the middle of an epoch is continued with other data, batch size, processes or seed."""
         # Nothing happens before the first `next`: Lightning calls `iter` before it sets the epoch.
+        order = self.state_dict()["order"]
+        if self.sampler.start and self._begun_in is not None and self._begun_in != order:
+            raise ValueError(
+                "the checkpoint was written in mid-epoch with (images, batch size, processes, seed) = "
+                f"{tuple(self._begun_in)}, but this run has {tuple(order)}: use the same values"
+            )
         epoch, first, draws = self.sampler.epoch, self.sampler.start, list(self.sampler)
         self.sampler.start = 0
         loader = DataLoader(
@@ -195,17 +203,11 @@ class BatchLoader(Generic[Batch]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue after the last batch that was handed out.
 
-        Raises:
-            ValueError: in mid-epoch, with other data, batch size, processes or seed, the remaining batches
-                differ.
+        Whether the rest of its epoch is still to be seen only the trainer knows, which may have ended it early, so that
+        another order is refused where that rest is asked for.
         """
-        order = self.state_dict()["order"]
         in_the_middle = 0 < state["batch"] < state["batches"]
-        if in_the_middle and state["order"] != order:
-            raise ValueError(
-                "the checkpoint was written in mid-epoch with (images, batch size, processes, seed) = "
-                f"{tuple(state['order'])}, but this run has {tuple(order)}: use the same values"
-            )
+        self._begun_in = state["order"] if in_the_middle else None
         self.sampler.epoch = state["epoch"]
         self.sampler.start = state["batch"] if in_the_middle else len(self) * (state["batch"] > 0)
         self._position = self.sampler.epoch, self.sampler.start

@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -86,6 +87,10 @@ def test_limit_train_and_drop_last() -> None:
     assert [len(labels) for _, labels in dropped.train_dataloader()] == [64]
     with pytest.raises(ValueError, match=r"batch_size=128.*100"):
         create_datamodule("digits", limit_train=100, batch_size=128, drop_last=True).setup("fit")
+    shared = create_datamodule("digits", limit_train=100, batch_size=64, drop_last=True)
+    shared.trainer = SimpleNamespace(world_size=2, global_rank=0)  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=r"batch_size=64 in each process with drop_last leaves none of 100 images"):
+        shared.setup("fit")
     with pytest.raises(ValueError, match="limit_train=5000"):
         create_datamodule("digits", limit_train=5000).setup("fit")
 

@@ -139,8 +139,12 @@ def test_a_new_epoch_is_not_taken_for_a_finished_one() -> None:
 def test_resume_with_another_order_is_refused_in_mid_epoch_only() -> None:
     data = loader()
     next(iter(data))
+    other = loader(batch_size=5)
+    other.load_state_dict(data.state_dict())
     with pytest.raises(ValueError, match=r"\(22, 4, 1, 0\).*\(22, 5, 1, 0\)"):
-        loader(batch_size=5).load_state_dict(data.state_dict())
+        next(iter(other))
+    other.set_epoch(1)  # as where trainer.limit_train_batches ended the epoch with that batch
+    assert len(list(other)) == 5
     list(data)
     for batch_size, batches in ((3, 8), (5, 5)):
         other = loader(batch_size=batch_size)
