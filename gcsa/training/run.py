@@ -104,7 +104,8 @@ def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
 def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
     """Fits, exports the best checkpoint, tests it once (if `test`) and writes results.json into `output_dir`.
 
-    With `data.train_on_val` the last validated epoch is the best, its number is the value, and no validation is reported.
+    With `data.train_on_val` the last validated step is the best, the number of its epoch, which is the same for all runs of
+    one length, is the value, and no validation is reported.
     Returns the best value of the monitored validation metric, for sweeps. Raises ValueError or FileNotFoundError for a
     configuration or a test set that cannot work, before anything is trained, FloatingPointError when a loss or a weight
     is not finite, OSError where it cannot write, and Interrupted on a signal.
@@ -113,8 +114,8 @@ def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
     cfg.output_dir = str(output_dir)  # of this run, also in a sweep
     quiet_lightning()
     check_config(plain(cfg, cfg.output_dir), task.monitored)
-    if no_validation(cfg):  # a split that is trained on chooses no epoch: the last is the best
-        cfg.monitor = {"metric": "epoch", "mode": "max"}
+    if no_validation(cfg):  # a split that is trained on chooses nothing: what is validated last is the best
+        cfg.monitor = {"metric": "step", "mode": "max"}
     config = plain(cfg, cfg.output_dir)
     with interruptible(output_dir) as signals, only_run_in(output_dir):
         return fit_and_report(task, cfg, config, output_dir, signals)
@@ -164,7 +165,9 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
 
 def best_score(config: dict[str, Any], stored: dict[str, Any]) -> float:
     """The best value of the monitored metric, from a checkpoint: processes that DDP spawned take the state of their
-    callbacks with them."""
+    callbacks with them. Without a validation, the number of the epoch: by that of the step a sweep would choose."""
+    if no_validation(config):
+        return float(stored["epoch"])
     states = stored["callbacks"].values()
     return next(float(s["best_model_score"]) for s in states if s.get("monitor") == config["monitor"]["metric"])
 

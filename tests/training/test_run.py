@@ -85,11 +85,11 @@ def test_other_choices_train(tmp_path: Path, overrides: list[str]) -> None:
 def test_training_on_the_validation_split_keeps_the_last_epoch(tmp_path: Path) -> None:
     """Though it learns nothing, so that no epoch is better, and also of a run that is resumed for longer; it reports nothing
     that was measured on images it was trained on."""
-    still = ("data.limit_train=64", "data.train_on_val=true", "optimizer.lr=1e-12")
+    still = ("data.limit_train=64", "data.train_on_val=true", "optimizer.lr=1e-12", "+trainer.val_check_interval=1")
     for epochs, resume in ((2, "ckpt_path=null"), (3, "ckpt_path=last")):
         assert train(composed(tmp_path, *TINY, *still, f"trainer.max_epochs={epochs}", resume), tmp_path) == epochs - 1
         content = json.loads((tmp_path / "results.json").read_text())
-        assert content["best_epoch"] == epochs
+        assert (content["best_epoch"], content["best_step"]) == (epochs, 2 * epochs)
         assert content["results"] == {}
 
 
