@@ -144,8 +144,8 @@ def check_finite(state: Mapping[str, Tensor], step: int) -> None:
 
 
 class ValidateLastEpoch(pl.Callback):
-    """The last epoch is validated whatever `check_val_every_n_epoch` is, for the weights that the whole schedule led to are
-    candidates too."""
+    """The last epoch is validated whatever `check_val_every_n_epoch` is, and where `max_steps` ends it early, for the weights
+    that the whole schedule led to are candidates too."""
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         # Of a run that is resumed within its last epoch nothing else tells.
@@ -153,6 +153,11 @@ class ValidateLastEpoch(pl.Callback):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.current_epoch + 1 == trainer.max_epochs:
+            trainer.check_val_every_n_epoch = 1
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
+        if 0 <= trainer.max_steps <= trainer.global_step:
+            trainer.should_stop = True  # within an epoch, Lightning validates before this stop alone
             trainer.check_val_every_n_epoch = 1
 
 

@@ -12,7 +12,6 @@ from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning.callbacks import Checkpoint
 
 from gcsa.checkpoints import read_checkpoint
-from gcsa.training.checks import check_validated
 from gcsa.training.interruption import Signals
 
 CONFIG = "gcsa_config"
@@ -131,16 +130,10 @@ class LastCheckpoint(Checkpoint):
 
 
 class RunConfig(pl.Callback):
-    """Keeps the configuration of a run, plain values, in each of its checkpoints.
-
-    Raises ValueError before training where it would end without a validation, which only the size of the data tells.
-    """
+    """Keeps the configuration of a run, plain values, in each of its checkpoints."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        check_validated(trainer)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Any) -> None:
         checkpoint[CONFIG] = self.config

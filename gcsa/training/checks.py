@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import nn
 
@@ -15,6 +14,8 @@ from gcsa.checkpoints import check_tensors, read_checkpoint
 
 LARGEST_SEED = 2**32 - 1
 """Lightning replaces others by a random one."""
+LESS_IS_BETTER = ("val/loss", "val/calibration_error", "val/cer", "val/wer")
+"""Of the metrics that tasks can monitor; of the others more is."""
 
 
 def positive_int(key: str, value: Any) -> None:
@@ -115,20 +116,13 @@ def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
             f"monitor.metric={cfg['monitor']['metric']} is not measured with data={cfg['data']['name']}: choose one of "
             f"{', '.join(monitored)}, or take an experiment for such data (conf/experiment)"
         )
-    one_of("monitor.mode", cfg["monitor"]["mode"], ("max", "min"))
+    mode = "min" if cfg["monitor"]["metric"] in LESS_IS_BETTER else "max"
+    if cfg["monitor"]["mode"] != mode:
+        raise ValueError(
+            f"monitor.mode must be {mode} for monitor.metric={cfg['monitor']['metric']}, got {cfg['monitor']['mode']!r}"
+        )
     if cfg["data"].get("train_on_val") and "_target_" in (cfg["callbacks"].get("early_stopping") or {}):
         raise ValueError("data.train_on_val=true leaves no validation to stop early by: use callbacks=default")
-
-
-def check_validated(trainer: pl.Trainer) -> None:
-    """Raises ValueError where trainer.max_steps ends a fit, whose data are read, before its first validation."""
-    epochs = min(trainer.check_val_every_n_epoch or 1, trainer.max_epochs or 1)  # the last one is always validated
-    steps = epochs * math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
-    if 0 <= trainer.max_steps < steps and isinstance(trainer.val_check_interval, float):
-        raise ValueError(
-            f"trainer.max_steps={trainer.max_steps} ends the run before its first validation, after {steps} steps, so no "
-            f"epoch could be the best: use {steps} or more"
-        )
 
 
 def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) -> Path | None:

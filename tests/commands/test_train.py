@@ -18,7 +18,7 @@ REFUSED = "monitor.mode=most"
 def test_a_refused_run_leaves_nothing(folder: str, run: Run) -> None:
     code, out, err = run("train", REFUSED, f"output_dir={folder}")
     assert (code, out) == (2, "")
-    assert err.startswith("error: monitor.mode must be max or min")
+    assert err.startswith("error: monitor.mode must be max for monitor.metric=val/accuracy, got 'most'")
     assert os.listdir() == []
 
 
@@ -34,7 +34,7 @@ def test_a_folder_of_the_users_stays(run: Run) -> None:
 def test_a_refused_sweep_leaves_nothing(run: Run) -> None:
     code, _, err = run("train", "-m", "seed=0,1", REFUSED, "output_dir=sweep/one")
     assert code == 2
-    assert err.startswith("error: monitor.mode must be max or min")
+    assert err.startswith("error: monitor.mode must be max for monitor.metric=val/accuracy, got 'most'")
     assert os.listdir() == []
 
 

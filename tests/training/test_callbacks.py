@@ -153,6 +153,21 @@ def test_the_last_epoch_is_validated(tmp_path: Path, interval: int, epochs: list
     assert validated(tmp_path) == epochs
 
 
+@pytest.mark.parametrize(("steps", "interval", "epochs"), [(3, 2, [0]), (4, 2, [0]), (7, 1, [0, 1])])
+def test_an_epoch_that_max_steps_ends_is_validated(
+    tmp_path: Path, steps: int, interval: int, epochs: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With 4 batches an epoch; its line on the screen shows its own figures."""
+    own = (f"trainer.max_steps={steps}", f"trainer.check_val_every_n_epoch={interval}")
+    train(composed(tmp_path, *TINY, *own, "data.limit_train=128", "logger=csv"), tmp_path)
+    assert validated(tmp_path) == epochs
+    rows = csv.DictReader((tmp_path / "csv/version_0/metrics.csv").read_text().splitlines())
+    losses = [float(row["val/loss"]) for row in rows if row["val/loss"]]
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
+    assert [float(line.split()[-1]) for line in shown] == pytest.approx(losses, abs=1e-4)
+    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] == steps
+
+
 def test_the_last_epoch_is_validated_of_a_run_resumed_within_it(tmp_path: Path) -> None:
     """Killed at its fifth batch of eight, where no hook tells that the epoch starts."""
     own = ("trainer.check_val_every_n_epoch=2", "checkpoint_every_n_steps=3", "logger=csv")
