@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
@@ -49,14 +51,16 @@ def explain(error: BaseException) -> str:
 @contextmanager
 def task_errors(folder: Path) -> Iterator[None]:
     """`user_errors` around the task of a Hydra program with the output folder `folder`; where the task is refused, what
-    Hydra wrote there beforehand goes again."""
-    with user_errors(folder, HYDRA_USERS, explain, lambda: remove_leftovers(folder)):
+    Hydra wrote there beforehand goes again. In a sweep Hydra is told of the error, and goes on with the other runs."""
+    several = HydraConfig.get().mode == RunMode.MULTIRUN
+    with user_errors(folder, HYDRA_USERS, explain, lambda: remove_leftovers(folder), several):
         yield
 
 
 @contextmanager
 def composition_errors() -> Iterator[None]:
-    """`user_errors` around the whole of a Hydra program, for what fails before its task starts."""
+    """`user_errors` around the whole of a Hydra program, for what fails before its task starts, and for the first run of
+    a sweep that failed."""
     os.environ[FULL_ERROR] = "1"  # makes Hydra raise its errors to us instead of printing them itself
     before = argparse.ArgumentParser.error
     argparse.ArgumentParser.error = Parser.error  # type: ignore  # Hydra makes the parser itself

@@ -36,6 +36,17 @@ class Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
+class RunFailed(Exception):
+    """One run of several failed, and the others go on: its sentence, and the status that the program then ends with."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence, status)
+        self.sentence, self.status = sentence, status
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
 def one_sentence(error: BaseException) -> str:
     """The message of `error` on one line."""
     if isinstance(error, OSError) and error.filename:
@@ -49,12 +60,13 @@ def user_errors(
     users: tuple[type[Exception], ...] = USERS,
     explain: Callable[[BaseException], str] = one_sentence,
     refused: Callable[[], None] = lambda: None,
+    one_of_several: bool = False,
 ) -> Iterator[None]:
     """Turns every error into one line on stderr and SystemExit, with the status as above.
 
     folder: where the traceback of an unexpected error is kept, as error.log; None: in the system's temporary folder.
     users: errors that the user can mend, whoever raises them. explain: makes the sentence. refused: called after an
-    error that the user can mend.
+    error that the user can mend. one_of_several: after the line, raise RunFailed instead of SystemExit.
     """
     try:
         yield
@@ -66,14 +78,17 @@ def user_errors(
     except Exception as error:
         if TRACEBACK_WANTED:
             raise
-        if isinstance(error, users) or (isinstance(error, ValueError | ImportError) and _raised_by_gcsa(error)):
-            print(f"error: {explain(error)}", file=sys.stderr)
+        if isinstance(error, RunFailed):
+            sentence, status = error.sentence, error.status
+        elif isinstance(error, users) or (isinstance(error, ValueError | ImportError) and _raised_by_gcsa(error)):
+            sentence, status = explain(error), 2
             with suppress(OSError):
                 refused()
-            raise SystemExit(2) from None
-        where = _keep_traceback(error, folder)
-        print(f"error: {type(error).__name__}: {explain(error)} (unexpected: please report {where})", file=sys.stderr)
-        raise SystemExit(1) from None
+        else:
+            where = _keep_traceback(error, folder)
+            sentence, status = f"{type(error).__name__}: {explain(error)} (unexpected: please report {where})", 1
+        print(f"error: {sentence}", file=sys.stderr)
+        raise (RunFailed(sentence, status) if one_of_several else SystemExit(status)) from None
 
 
 def _raised_by_gcsa(error: BaseException) -> bool:

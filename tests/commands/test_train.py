@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
 from gcsa.commands import leftovers
 from gcsa.commands.composition import conf_folder
@@ -36,6 +37,51 @@ def test_a_refused_sweep_leaves_nothing(run: Run) -> None:
     assert code == 2
     assert err.startswith("error: monitor.mode must be max for monitor.metric=val/accuracy, got 'most'")
     assert os.listdir() == []
+
+
+def test_a_sweep_goes_on_after_a_run_that_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(task: object, cfg: DictConfig, output_dir: Path) -> float:
+        if cfg.seed == 1:
+            raise {"data": FloatingPointError("the loss is nan"), "fault": KeyError("key")}[cfg.data.name]
+        (output_dir / "results.json").touch()
+        return 0.5
+
+    def task_of(name: str) -> None: ...
+
+    monkeypatch.setattr("gcsa.tasks.task_of", task_of)
+    monkeypatch.setattr("gcsa.training.run.train", train)
+    monkeypatch.setattr("gcsa.tasks.seeds.Seeds.on_multirun_end", lambda *_, **__: None)
+    for name, status, sentence in (
+        ("data", 2, "error: the loss is nan\n"),
+        ("fault", 1, "error: KeyError: 'key' (unexpected: please report the traceback in "),
+    ):
+        code, _, err = run("train", "-m", "seed=0,1,2", f"data.name={name}", f"output_dir={name}")
+        assert code == status
+        assert err.count(sentence) == 2, "as it happens, and at the end"
+        assert "Error executing job with overrides: ['seed=1'," in err
+        for seed in (0, 2):
+            assert Path(name, str(seed), "results.json").is_file()
+    assert not Path("data/1").exists()
+    assert Path("fault/1/error.log").is_file()
+
+
+@pytest.mark.filterwarnings("ignore")  # of Optuna and its plugin, which use what others have deprecated
+def test_a_search_goes_on_after_a_trial_that_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+    rates = iter([FloatingPointError("the loss is nan"), 0.25, 0.75])
+
+    def train(*_: object) -> float:
+        rate = next(rates)
+        if isinstance(rate, Exception):
+            raise rate
+        return rate
+
+    monkeypatch.setattr("gcsa.training.run.train", train)
+    search = ("sweep=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.max_failure_rate=1.0", "output_dir=search")
+    code, _, err = run("train", "-m", *search)
+    assert code == 0, err
+    assert "error: the loss is nan\n" in err
+    assert "best_value: 0.75" in Path("search/optimization_results.yaml").read_text()
 
 
 def test_runs_of_a_sweep_before_the_refused_one_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
