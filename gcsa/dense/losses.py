@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -31,12 +32,17 @@ def classes(labels: Labels, num_classes: int) -> Tensor:
     return torch.from_numpy(labels.astype(np.int64))
 
 
+def mask_targets(labels: Labels, num_classes: int) -> Tensor:
+    """`classes` as a network's target: (1, H, W), float32. Raises as `classes`."""
+    return classes(labels, num_classes)[None].float()
+
+
 def targets_of(segmenter: Segmenter) -> Callable[[Labels], Tensor]:
-    """What turns a label map (H, W) into what `segmenter` learns from: `star_targets`, or classes (1, H, W) as float32."""
-    rays, num_classes = segmenter.rays, segmenter.options["num_classes"]
+    """What turns a label map (H, W) into what `segmenter` learns from: `star_targets` or `mask_targets`; it can be pickled,
+    for processes that a run starts."""
     if segmenter.task == "instances":
-        return lambda labels: star_targets(labels, rays)
-    return lambda labels: classes(labels, num_classes)[None].float()
+        return partial(star_targets, rays=segmenter.rays)
+    return partial(mask_targets, num_classes=segmenter.options["num_classes"])
 
 
 def star_loss(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -152,6 +152,8 @@ class SegmentationTask:
     def export(self, module: Segmentation, data: MasksDataModule, folder: Path) -> str:
         """Chooses the thresholds on the validation images, and writes the weights into `folder`, for segment.py; returns it."""
         if module.model.task == "instances":
+            data.trainer = None  # all images: in a fit of several processes each had its share
+            data.setup("validate")  # which a process that only started those has not read
             choose_thresholds(
                 module.model.eval(), ((image[0], labels[0].numpy()) for image, labels in data.val_dataloader())
             )

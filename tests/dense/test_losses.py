@@ -1,6 +1,7 @@
 """Targets and losses: nothing is lost by what is right, and only objects have rays."""
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,12 @@ def test_targets_are_those_of_the_task() -> None:
     assert masks.max() == 1
     several = targets_of(Segmenter(**TINY, task="masks", num_classes=9))(labels())
     assert several.unique().tolist() == [0, 3, 8]
+
+
+@pytest.mark.parametrize("task", ["instances", "masks"])
+def test_targets_reach_the_processes_that_a_run_starts(task: str) -> None:
+    targets = targets_of(Segmenter(**TINY, rays=8, task=task))
+    assert torch.equal(pickle.loads(pickle.dumps(targets))(labels()), targets(labels()))
 
 
 def test_classes() -> None:

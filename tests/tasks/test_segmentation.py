@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,20 @@ def test_grey_pictures_and_several_classes(tmp_path: Path) -> None:
     assert (opened.in_chans, opened.outputs) == (1, 6)
     assert content["results"].keys() == {"val/dice"}
     assert opened.segment(np.zeros((20, 31, 1), np.uint16)).shape == (20, 31)
+
+
+def test_thresholds_are_chosen_on_all_validation_images(
+    discs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By one process of two, also where the fit read the images in others that it started."""
+    cfg: Any = OmegaConf.to_container(composed(tmp_path, *INSTANCES, f"data.path={discs}"), resolve=True)
+    task, seen = SegmentationTask(), []
+    data = task.build_data(cfg)
+    module = task.build_module(cfg, data)
+    data.trainer = SimpleNamespace(world_size=2, global_rank=0)  # type: ignore[assignment]
+    monkeypatch.setattr("gcsa.tasks.segmentation.choose_thresholds", lambda _, examples: seen.extend(examples))
+    task.export(module, data, tmp_path / "weights")
+    assert len(seen) == 2
 
 
 @pytest.mark.parametrize(
