@@ -110,6 +110,8 @@ class Recognition:
 
     def build_module(self, cfg: dict[str, Any], data: LinesDataModule) -> Recognizer:
         """The recogniser of `cfg` for the charset of `data`. Raises ValueError for arguments that it refuses."""
+        if cfg["compile"]:
+            raise ValueError("compile=true is for classifiers, and a recogniser is not compiled: leave compile=false")
         model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
         optimizer = dict(cfg["optimizer"])
         module = Recognizer(

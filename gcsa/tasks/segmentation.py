@@ -131,6 +131,8 @@ class SegmentationTask:
         """The segmenter of `cfg`, which normalises as `data` does. Raises ValueError for arguments that it refuses."""
         if cfg.get("adapter") is not None:
             raise ValueError("a segmenter takes no adapter: leave out adapter=, and train it whole")
+        if cfg["compile"]:
+            raise ValueError("compile=true is for classifiers, and a segmenter is not compiled: leave compile=false")
         model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
         if model.get("task", "instances") == "instances":
             check_installed()
