@@ -205,7 +205,9 @@ def test_bad_arguments_of_the_pyramid(arguments: dict[str, Any], named: str) -> 
 
 
 def test_a_pyramid_of_linear_attention_has_no_neighbourhoods() -> None:
-    model = timm.create_model("gcsa_pyramid_tiny", attention="linear", depths=(1, 1, 1), fields=(2, 4, 8), heads=(1, 1, 1))
+    model = timm.create_model(
+        "gcsa_pyramid_tiny", attention="linear", depths=(1, 1, 1), fields=(2, 4, 8), heads=(1, 1, 1)
+    )
     assert model(torch.randn(1, 3, 16, 16)).shape == (1, 1000)
 
 
