@@ -59,7 +59,7 @@ BUDGETS = {"": "", "_long": ", three times the epochs", "_all": ", the validatio
 """What stands behind the name of a folder of docs/results/learning with all labels, and what it says."""
 SHARES = {"_3": 0.03, "_tenth": 0.1, "_30": 0.3}
 """What stands behind the name of a folder with a share of the labels, and that share."""
-OURS = {"pcam": "gcsa_pooled+shifts", "plankton": "gcsa_hybrid+shifts", "rotmnist": "gcsa_hybrid_tiny"}
+OURS = {"pcam": "gcsa_pooled+shifts", "plankton": "gcsa_hybrid+shifts", "rotmnist": "gcsa_tiny"}
 """What the others are compared with, image by image."""
 
 
