@@ -139,7 +139,8 @@ def paired(runs: list[Run], ours: list[Run]) -> str:
             longer[total - difference] += ways
         sums = longer
     seen = abs(sum(better.values()))
-    return f"{sum(count for total, count in sums.items() if abs(total) >= seen) / 2 ** len(differences):.2g}"
+    p = sum(count for total, count in sums.items() if abs(total) >= seen) / 2 ** len(differences)
+    return f"{p:.2g}" if p > 1e-99 else "< 1e-99"
 
 
 def seeds_cells(runs: list[Run]) -> list[str]:
