@@ -95,6 +95,16 @@ def classifier_names(model: nn.Module) -> list[str]:
     return [name for name, module in model.named_modules() if any(module is head for head in heads)]
 
 
+def pooling_of(model: nn.Module) -> str | None:
+    """The name of the pooling in front of the classifier, which timm looks for in the head and then in the model."""
+    for owner in (getattr(model, "head", None), model):
+        pool = getattr(owner, "global_pool", None)
+        pool = getattr(pool, "pool_type", pool)
+        if isinstance(pool, str):
+            return pool
+    return None
+
+
 def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     """Loads the weights of `source` into `model`, made with `options`. Returns whether the classifier did not fit and
     was left fresh; that of a recogniser keeps what it knows (`CTCRecognizer.grown`)."""
@@ -117,6 +127,10 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
             {name: tensor for name, tensor in tensors.items() if name not in of_head} for tensors in (weights, wanted)
         )
     check_tensors(source, weights, wanted)
+    if (
+        options.get("global_pool") is None and "global_pool" in made_with
+    ):  # timm writes it down, also where nobody gave it
+        options = {**options, "global_pool": pooling_of(model)}
     # Some options, such as the number of heads, change no shape.
     for key in sorted(key for key in made_with.keys() | options.keys() if not key.endswith(FREE_OPTIONS)):
         if made_with.get(key) != options.get(key):

@@ -261,6 +261,8 @@ def test_bases_that_are_damaged_or_adapted(base: Path, finished: Path, tmp_path:
     assert torch.equal(module.eval()(IMAGES), weights(finished)(IMAGES))
     with pytest.raises(ValueError, match=r"was made with model\.name=gcsa_tiny, not gcsa_tiny_c4"):
         adapt(classifier(name="gcsa_tiny_c4"), options(f"local-dir:{finished / 'weights'}"))
+    with pytest.raises(ValueError, match=r"was made with model\.global_pool=max, not avg"):
+        adapt(classifier(global_pool="avg"), options(f"local-dir:{finished / 'weights'}"))
     (finished / "weights/config.json").write_text("{")
     with pytest.raises(ValueError, match=r"is damaged or not"):
         adapt(classifier(), options(f"local-dir:{finished / 'weights'}"))
