@@ -112,7 +112,8 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
 
 
 def _adaptable(model: nn.Module) -> dict[str, nn.Module]:
-    """Name to layer. An adapter is what a layer's call returns, so layers of which only the weights are read are not among them."""
+    """Name to layer. An adapter changes what a call of the layer returns, so those of which only the weights are read are left
+    out."""
     readers = tuple(
         f"{name}." if name else ""
         for name, layer in model.named_modules()

@@ -34,9 +34,8 @@ def save_classifier(
     """
     names = preprocessing.pop("label_names", None)
     labels = {} if names is None else {"label_names": list(names)}
-    if not all(
-        tensor.is_contiguous() for tensor in model.state_dict().values()
-    ):  # as in channels_last: safetensors has none
+    # safetensors takes no other memory, such as that of channels_last.
+    if not all(tensor.is_contiguous() for tensor in model.state_dict().values()):
         model = copy.deepcopy(model).to(memory_format=torch.contiguous_format)
 
     def write(fresh: Path) -> None:

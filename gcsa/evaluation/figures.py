@@ -20,6 +20,8 @@ from gcsa.testing import relative_error
 
 COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057", "#e09f00", "#74c0fc")
 MARKERS = "os^Dv<P*"
+MARKED = 50
+"""Up to so many points of a line each have a marker."""
 MAPS = 4
 
 
@@ -258,7 +260,8 @@ def _lines(systems: Mapping[str, Mapping[Any, float]], title: str, across: str, 
     axes = figure.add_subplot()
     for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
         marker = MARKERS[i % len(MARKERS)]
-        axes.plot(list(line), list(line.values()), color=colour, marker=marker, markersize=5, lw=2, label=name)
+        style: dict[str, Any] = dict(color=colour, lw=2, marker=marker, markersize=5, markevery=1 + len(line) // MARKED)
+        axes.plot(list(line), list(line.values()), label=name, **style)
     axes.set_xlabel(across)
     axes.set_ylabel(upwards)
     axes.grid(color="#dee2e6")
@@ -273,10 +276,11 @@ def _percent(value: float, _: object = None) -> str:
 
 
 def _error_axis(axes: Any) -> None:
-    """Makes the upright axis logarithmic, with ticks at round numbers of percent."""
-    ticks = [digits * decade for decade in (0.1, 1, 10) for digits in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)]
+    """Makes the upright axis logarithmic, with ticks at round numbers of percent, fewer where it is long."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
+    digits = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8) if high < 10 * low else (1, 1.5, 2, 3, 5, 7)
+    ticks = [digit * decade for decade in (0.1, 1, 10) for digit in digits]
     axes.set_yticks([tick for tick in ticks if low <= tick <= high])
     axes.yaxis.set_major_formatter(_percent)
     axes.yaxis.set_minor_formatter("")

@@ -127,9 +127,8 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
             {name: tensor for name, tensor in tensors.items() if name not in of_head} for tensors in (weights, wanted)
         )
     check_tensors(source, weights, wanted)
-    if (
-        options.get("global_pool") is None and "global_pool" in made_with
-    ):  # timm writes it down, also where nobody gave it
+    # timm writes the pooling down, also where nobody gave it.
+    if options.get("global_pool") is None and "global_pool" in made_with:
         options = {**options, "global_pool": pooling_of(model)}
     # Some options, such as the number of heads, change no shape.
     for key in sorted(key for key in made_with.keys() | options.keys() if not key.endswith(FREE_OPTIONS)):

@@ -39,9 +39,9 @@ class ImageFolder(GCSADataModule):
     `<path>/test/<class>/` is enough.
 
     Split folders are found by any of the names in `SPLIT_FOLDERS`, in small or capital letters. Without one for `val`, a
-    tenth of the training images validates; splits are class-balanced and the same in every run. Images are read by `gcsa.data.images.read_image`, cropped at the centre to a square, or
-    filled up to one, and resized. What is hidden (.git, ._1.png) or left by macOS (__MACOSX) is no class and no image. A split larger than
-    `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
+    tenth of the training images validates; splits are class-balanced and the same in every run. Images are read by
+    `gcsa.data.images.read_image`, cropped at the centre to a square, or filled up to one, and resized. What is hidden (.git,
+    ._1.png) or left by macOS (__MACOSX) is no class and no image. A split larger than `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
 
     Args:
         path: the folder of images; `root` is not used.
