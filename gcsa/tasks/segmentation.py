@@ -86,7 +86,7 @@ class Segmentation(pl.LightningModule):
         scores = {name: metrics[name].compute() for name in ("dice", "iou")}
         if "instances" in metrics:
             scores |= metrics["instances"].compute()
-        self.log_dict({f"{stage}/{name}": value.float() for name, value in scores.items()})
+        self.log_dict({f"{stage}/{name}": value.float() for name, value in scores.items()}, sync_dist=True)
         for metric in metrics.values():
             metric.reset()
 

@@ -36,7 +36,8 @@ class GroupConvSelfAttention(nn.Module):
 
     Raises:
         ValueError: unknown attention (the choices are named), heads that do not divide the fields, even kernel,
-            an argument that the attention does not take, neighbourhood together with kv_stride.
+            an argument of another attention, neighbourhood together with kv_stride.
+        TypeError: an argument of none.
     """
 
     def __init__(
@@ -62,7 +63,10 @@ class GroupConvSelfAttention(nn.Module):
             raise ValueError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
         check_whole(kv_stride=kv_stride)
         kind = ATTENTION[attention]
+        known = {key for other in ATTENTION.values() for key in other.options}
         for key in attention_kwargs:
+            if key not in known:
+                raise TypeError(f"GroupConvSelfAttention got an unexpected keyword argument {key!r}")
             if key not in kind.options:
                 raise ValueError(f"attention {attention!r} does not take {key!r}: it takes {', '.join(kind.options)}")
         radius = check_radius(attention_kwargs.get("radius"))

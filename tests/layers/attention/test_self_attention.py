@@ -84,7 +84,6 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
         (dict(kernel_size=99), "kernel_size must be 32 or less, not 99"),
         (dict(radius=1, attention="linear"), "it takes features$"),
         (dict(features=8), "it takes radius, shape$"),
-        (dict(circular=True), "does not take 'circular'"),
         (dict(shape="ring", radius=1), "square or disc"),
         (dict(proj_drop=1.0), "below 1, not 1.0"),
         (dict(padding_mode="reflect"), "zeros or circular"),
@@ -94,6 +93,12 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         GroupConvSelfAttention(**{"fields": 4, "heads": 2, "group": "c4", **arguments})
+
+
+def test_arguments_of_no_attention() -> None:
+    for name in ("circular", "feilds"):  # the first is what the layer itself tells its attention
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            GroupConvSelfAttention(4, 2, "c4", **{name: True})
 
 
 def test_all_positions_by_name() -> None:
