@@ -91,7 +91,7 @@ class GCNN(Isotropic):
 # of the gcsa model of the same size.
 SIZES: dict[str, dict[str, Any]] = {
     "gcnn_tiny": dict(fields=12, depth=5, stem_strides=(1, 2, 1, 2), head_fields=64),
-    "gcnn_small": dict(fields=16, depth=11, stem_strides=(2, 2, 1, 2), head_fields=128),
+    "gcnn_small": dict(fields=16, depth=11, stem_strides=(2, 2, 1, 2), stem_norm="batch", head_fields=128),
 }
 
 default_cfgs = with_groups(
