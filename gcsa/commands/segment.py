@@ -136,7 +136,8 @@ def _segmented(segmenter: Segmenter, images: Sequence[Path], folder: Path, args:
             except (MemoryError, RuntimeError) as error:
                 if not isinstance(error, MemoryError | torch.OutOfMemoryError) and OUT_OF_MEMORY not in str(error):
                     raise
-                yield f"{path}: not enough memory: choose a smaller --tile, or cut the image"
+                smaller = "cut the image" if segmenter.margin is None else "choose a smaller --tile, or cut the image"
+                yield f"{path}: not enough memory: {smaller}"
             else:
                 _say(f"{path}: {_found(result)}")
             progress.update(task, completed=number)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gcsa.dense.segmenter import Segmenter
-from gcsa.dense.stars import Labels, star_targets
+from gcsa.dense.stars import Labels, check_objects, star_targets
 
 RAY_WEIGHT = 0.2
 """Of the mean error of the rays, in pixels, beside the cross-entropy of the object map (Schmidt et al. 2018)."""
@@ -43,6 +43,14 @@ def targets_of(segmenter: Segmenter) -> Callable[[Labels], Tensor]:
     if segmenter.task == "instances":
         return partial(star_targets, rays=segmenter.rays)
     return partial(mask_targets, num_classes=segmenter.options["num_classes"])
+
+
+def checked_as(segmenter: Segmenter) -> Callable[[Labels], object]:
+    """What raises ValueError for a label map (H, W) that `segmenter` cannot learn from, and that it cannot be compared with:
+    `check_objects` or `classes`; it can be pickled."""
+    if segmenter.task == "instances":
+        return check_objects
+    return partial(classes, num_classes=segmenter.options["num_classes"])
 
 
 def star_loss(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -9,13 +9,35 @@ import numpy as np
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.classification import MulticlassConfusionMatrix
 
+from gcsa.dense.losses import classes
 from gcsa.dense.segmenter import Segmenter
 from gcsa.dense.stars import Labels, numbered
 from gcsa.groups import group
 
 OVERLAPS = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Intersection over union from which a predicted object is one of those that were drawn."""
+
+
+class OverlapScores(MulticlassConfusionMatrix):
+    """Dice score and IoU of the pixels of all images: of the objects together where there are two classes, and of more the mean
+    over those but the background that occur."""
+
+    confmat: Tensor
+
+    def update(self, predicted: Labels, labels: Labels) -> None:
+        """Label maps (H, W) of one image: what was found, and what was drawn."""
+        found, drawn = (classes(part, self.num_classes).to(self.device) for part in (predicted, labels))
+        super().update(found, drawn)
+
+    def compute(self) -> dict[str, Tensor]:
+        """dice, iou."""
+        counts = self.confmat.double()
+        both, either = counts.diagonal()[1:], (counts.sum(0) + counts.sum(1))[1:]
+        occurring = max(1, int((either > 0).sum()))
+        dice, iou = 2 * both / either.clamp_min(1), both / (either - both).clamp_min(1)
+        return {"dice": dice.sum() / occurring, "iou": iou.sum() / occurring}
 
 
 class InstanceScores(Metric):
@@ -52,6 +74,13 @@ class InstanceScores(Metric):
         scores = {f"ap{round(100 * overlap)}": value for overlap, value in zip(OVERLAPS, precision, strict=True)}
         quality = self.matched[0] / (tp + (fp + fn) / 2)[0].clamp_min(0.5)
         return {**scores, "pq": quality, "ap50_by_image": self.by_image[0] / self.by_image[1].clamp_min(1)}
+
+
+def scores_of(segmenter: Segmenter) -> list[Metric]:
+    """New metrics of what a segmenter of this task finds; each takes label maps (predicted, drawn) and computes a dictionary."""
+    if segmenter.task == "instances":
+        return [OverlapScores(2), InstanceScores()]
+    return [OverlapScores(segmenter.options["num_classes"])]
 
 
 def changes(labels: Labels, others: Labels) -> tuple[int, int]:
@@ -115,7 +144,7 @@ def measure_turned(segmenter: Segmenter, examples: Iterable[tuple[Tensor, Labels
     classes, whose numbers are names, `pixels` that change and `of_pixels` that there are.
     """
     poses, instances = group("d4"), TurnedScores()
-    classes = {"pixels": 0, "of_pixels": 0}
+    pixels = {"pixels": 0, "of_pixels": 0}
     for image, labels in examples:
         upright = segmenter.labels(segmenter.maps(image))
         for g in poses.exact_elements[1:]:
@@ -124,6 +153,6 @@ def measure_turned(segmenter: Segmenter, examples: Iterable[tuple[Tensor, Labels
             if segmenter.task == "instances":
                 instances.update(upright, back, labels)
             else:
-                classes["pixels"] += int((upright != back).sum())
-                classes["of_pixels"] += upright.size
-    return instances.compute() if segmenter.task == "instances" else classes
+                pixels["pixels"] += int((upright != back).sum())
+                pixels["of_pixels"] += upright.size
+    return instances.compute() if segmenter.task == "instances" else pixels

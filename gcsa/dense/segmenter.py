@@ -109,12 +109,13 @@ class Segmenter(nn.Module):
         return self.network(x)
 
     def maps(self, image: Tensor) -> Tensor:
-        """Outputs (outputs, H, W) of one normalised image (in_chans, H, W) of any size.
+        """Outputs (outputs, H, W) of one normalised image (in_chans, H, W) of any size, which moves to the network's device.
 
         It is continued by reflection to a size that `multiple` divides, and to no less than `least`, equally far on opposite
         sides. Where an odd number of pixels is missing this cannot be: then both places are read, and the mean is taken, which
         is what keeps turns exact.
         """
+        image = image.to(next(self.parameters()).device)
         places = [placements(side, self.multiple, self.least) for side in image.shape[1:]]
         total: Tensor | None = None
         for top, bottom in places[0]:
@@ -148,10 +149,16 @@ class Segmenter(nn.Module):
 
     def segment(self, picture: NDArray[Any]) -> Labels:
         """The label map (H, W) of a picture (H, W, in_chans) as `read_picture` gives it: `gcsa.dense.tiles.segment`, which
-        reads it in its `reading_pose`, so that turned pictures have exactly turned label maps."""
+        reads it in its `reading_pose`, so that turned pictures have exactly turned label maps. Raises ValueError for another
+        shape."""
         from gcsa.dense.source import InMemory  # these are made of this class
         from gcsa.dense.tiles import segment
 
+        if picture.ndim != 3 or picture.shape[2] != self.in_chans or not picture.size:
+            raise ValueError(
+                f"a picture of shape {picture.shape} must be (H, W, {self.in_chans}), as gcsa.dense.data.pictures.read_picture "
+                "gives it"
+            )
         return segment(self, InMemory(picture)).labels
 
 

@@ -12,7 +12,7 @@ import tifffile
 
 from gcsa.data.images import Array
 from gcsa.dense.data.pictures import percentile_values, percentiles, read_picture
-from gcsa.dense.data.stored import ORIENTATION, TIFF_STARTS, RefusedError
+from gcsa.dense.data.stored import ORIENTATION, TIFF_STARTS, RefusedError, plane
 
 IN_MEMORY = 64_000_000
 """Pixels up to which a picture is held in memory as a whole."""
@@ -45,7 +45,7 @@ class InMemory:
         return self.picture[top:bottom, left:right]
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
-        if self.picture.dtype.kind != "u":
+        if self.picture.dtype not in (np.uint8, np.uint16):
             return percentiles(self.picture, low, high)
         return percentile_values(counts(self, self.picture.dtype), low, high)
 
@@ -82,6 +82,7 @@ class TiffFile:
             )
         if page.samplesperpixel > 1 and page.planarconfig != tifffile.PLANARCONFIG.CONTIG:
             raise RefusedError("holds each channel by itself: save them together (planar configuration 1)")
+        plane(self.file)
         if page.dtype not in (np.uint8, np.uint16):
             raise RefusedError(
                 f"holds {page.dtype} values, and is too large for anything but 8 and 16 bits: convert it to one of these"
@@ -113,7 +114,8 @@ class TiffFile:
         """The tile or strip of this number, (rows, columns, samples)."""
         handle = self.file.filehandle
         handle.seek(self.page.dataoffsets[index])
-        data = handle.read(self.page.databytecounts[index])
+        count = self.page.databytecounts[index]
+        data = handle.read(count) if count else None
         options = {} if self.page.jpegtables is None else {"jpegtables": self.page.jpegtables}
         values, _, shape = self.page.decode(data, index, **options)
         if values is None:  # a tile of nothing, which the file leaves out

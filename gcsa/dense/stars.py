@@ -39,6 +39,16 @@ def check_installed() -> None:
         ) from error
 
 
+def check_objects(labels: Labels) -> None:
+    """Raises ValueError for a mask of 0 and 255 in several pieces, whose objects have no numbers."""
+    from skimage.measure import label
+
+    if labels.max(initial=0) == 255 and np.isin(labels, (0, 255)).all() and label(labels, connectivity=2).max() > 1:
+        raise ValueError(
+            "its mask holds several objects, all with the number 255: give each a number of its own, or set model.task=masks"
+        )
+
+
 @dataclass(frozen=True)
 class Objects:
     """Star-convex polygons: `points` (n, 2), their centres as row and column in pixels; `distances` (n, R), float32, along

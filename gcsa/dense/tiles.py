@@ -31,10 +31,11 @@ MOST_WHOLE = 4096**2
 
 @dataclass(frozen=True)
 class Segmented:
-    """A label map (H, W) and, of instances, its objects: number i of the map is `objects[i - 1]`."""
+    """A label map (H, W) and, of instances, its objects: number i of the map is `objects[i - 1]`; or of masks the number of classes."""
 
     labels: Labels
     objects: Objects | None
+    num_classes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def _cuts(length: int, side: int, margin: int) -> list[int]:
 
 def tiled(segmenter: Segmenter, shape: tuple[int, int], side: int | None) -> list[Tile]:
     """The tiles in which a picture is read: one where it is small. Raises ValueError for a large one where attention reaches
-    everywhere, and for a side below 1."""
+    everywhere, and for a side that is below 1, or would cut what such attention sees."""
     if side is not None and side < 1:
         raise ValueError(f"a tile of {side} pixels holds nothing: use 1 or more")
     pixels = shape[0] * shape[1]
@@ -77,6 +78,10 @@ def tiled(segmenter: Segmenter, shape: tuple[int, int], side: int | None) -> lis
             raise ValueError(
                 f"{shape[0]} x {shape[1]} pixels are too many for one pass, and this network cannot be read in tiles, for it sees "
                 "everything: train one with a number in each of its radii, or cut the picture"
+            )
+        if side is not None and side < max(shape):
+            raise ValueError(
+                f"a tile of {side} pixels is less than this network reads, for it sees everything: leave it out"
             )
         return tiles(shape, max(shape))
     if side is None:
@@ -171,7 +176,7 @@ def segment(
     found = _segment(segmenter, Turned(source, group, g), side, done)
     back, shape = int(group.inverse[g]), (found.labels.shape[0], found.labels.shape[1])
     objects = None if found.objects is None else objects_after(found.objects, shape, group, back)
-    return Segmented(np.ascontiguousarray(turned(found.labels, group, back)), objects)
+    return Segmented(np.ascontiguousarray(turned(found.labels, group, back)), objects, found.num_classes)
 
 
 def _segment(segmenter: Segmenter, source: Source, side: int | None, done: Callable[[float], object]) -> Segmented:
@@ -190,7 +195,7 @@ def _segment(segmenter: Segmenter, source: Source, side: int | None, done: Calla
         here = (rows >= tile.top) & (rows < tile.bottom) & (columns >= tile.left) & (columns < tile.right)
         found.append(objects[here])
     if segmenter.task == "masks":
-        return Segmented(labels, None)
+        return Segmented(labels, None, segmenter.outputs)
     objects = suppress(Objects.joined(found), segmenter.overlap, source.shape)
     labels = draw(objects, source.shape)
     seen = np.zeros(len(objects) + 1, bool)

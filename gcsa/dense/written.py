@@ -50,8 +50,8 @@ def write(
         written.append(_named(stem, "_overlay.png"))
     if "csv" in kinds:
         name, rows = (
-            ("_classes.csv", class_rows(result.labels))
-            if result.objects is None
+            ("_classes.csv", class_rows(result.labels, result.num_classes))
+            if result.num_classes is not None
             else ("_objects.csv", object_rows(result))
         )
         with replacing(_named(stem, name)) as part, part.open("w", encoding="utf-8", newline="") as file:
@@ -119,12 +119,11 @@ def object_rows(result: Segmented) -> list[list[Any]]:
     return rows
 
 
-def class_rows(labels: Labels) -> list[list[Any]]:
+def class_rows(labels: Labels, num_classes: int) -> list[list[Any]]:
     """A header, and of each class its number, pixels and share."""
-    length = int(labels.max()) + 1
-    counts = np.zeros(length, np.int64)
+    counts = np.zeros(num_classes, np.int64)
     for top, bottom in strips(len(labels), 1):
-        counts += np.bincount(labels[top:bottom].ravel(), minlength=length)
+        counts += np.bincount(labels[top:bottom].ravel(), minlength=num_classes)
     rows: list[list[Any]] = [["class", "pixels", "share"]]
     return rows + [[number, int(count), round(float(count / labels.size), 6)] for number, count in enumerate(counts)]
 

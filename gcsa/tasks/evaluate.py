@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import torch
 from rich.console import Console
 from rich.table import Table
-from torchmetrics.classification import BinaryF1Score, BinaryJaccardIndex
 
 from gcsa.dense.data.datamodule import MasksDataModule
-from gcsa.dense.measure import InstanceScores, measure_turned
+from gcsa.dense.losses import checked_as
+from gcsa.dense.measure import measure_turned, scores_of
 from gcsa.dense.segmenter import load_segmenter
 from gcsa.dense.stars import check_installed
 from gcsa.evaluation.run import check_config
@@ -37,8 +37,8 @@ ROWS = {
     **{f"ap{share}": f"average precision at IoU 0.{share // 10}" for share in range(50, 100, 10)},
     "ap50_by_image": "average precision at IoU 0.5, mean over pictures",
     "pq": "panoptic quality",
-    "dice": "Dice of all objects against the background",
-    "iou": "IoU of all objects against the background",
+    "dice": "Dice of objects, or mean over classes",
+    "iou": "IoU of objects, or mean over classes",
 }
 """What the results are called on the screen."""
 
@@ -65,9 +65,9 @@ def evaluate_lines(config: dict[str, Any], data: LinesDataModule) -> dict[str, A
 
 
 def evaluate_masks(config: dict[str, Any], data: MasksDataModule) -> dict[str, Any]:
-    """Dice, IoU and the scores of instances of `config["model"]` on a held-out split of `data`, and what changes where its pictures
-    are turned and mirrored. As `evaluate_lines`."""
-    _check(config, ("val", "test"))
+    """Dice, IoU and the scores of instances of `config["model"]` on a held-out split of `data`, or on "all" of it, and what changes
+    where its pictures are turned and mirrored. As `evaluate_lines`."""
+    _check(config, ("val", "test", "all"))
     if config["adapter"] is not None:
         raise ValueError("a segmenter takes no adapter: leave out adapter=")
     model = load_segmenter(config["model"]).to(_device(config)).eval()
@@ -75,28 +75,20 @@ def evaluate_masks(config: dict[str, Any], data: MasksDataModule) -> dict[str, A
         raise ValueError(
             f"{config['model']} takes pictures of {model.in_chans} channels: set data.in_chans={model.in_chans}"
         )
-    instances = model.task == "instances"
-    if instances:
+    if model.task == "instances":
         check_installed()
-    data.percentiles = (
-        model.options["low"],
-        model.options["high"],
-    )  # as it was trained, whatever the data module would do
-    data.setup("validate" if config["split"] == "val" else "test")
-    loader = data.val_dataloader() if config["split"] == "val" else data.test_dataloader()
-    pictures = [(image[0], labels[0].numpy()) for image, labels in _spread([*loader], config["limit"])]
-    masks = {"dice": BinaryF1Score(), "iou": BinaryJaccardIndex()}
-    scores = InstanceScores()
+    data.percentiles = model.low, model.high  # as it was trained, whatever the data module would do
+    data.check_labels = checked_as(model)
+    wanted = SPLITS if config["split"] == "all" else (config["split"],)
+    examples = [data.example(pair) for pair in _spread(data.listed(*wanted), config["limit"])]
+    pictures = [(torch.from_numpy(example.normalized()), example.labels) for example in examples]
+    metrics: list[Any] = scores_of(model)
     with torch.inference_mode():
         for image, labels in pictures:
             found = model.labels(model.maps(image))
-            for metric in masks.values():
-                metric.update(torch.from_numpy(found > 0).long(), torch.from_numpy(labels > 0).long())
-            if instances:
-                scores.update(found, labels)
-    results = {name: float(metric.compute()) for name, metric in masks.items()}
-    if instances:
-        results |= {name: float(value) for name, value in scores.compute().items()}
+            for metric in metrics:
+                metric.update(found, labels)
+    results = {name: float(value) for metric in metrics for name, value in metric.compute().items()}
     turned = measure_turned(model, pictures)
     shown = {f"{name} that turns and mirrors change": turned[name] for name in ("pixels", "objects") if name in turned}
     _show(config, f"{len(pictures)} pictures", results | shown)

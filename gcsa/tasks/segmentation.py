@@ -1,6 +1,5 @@
 """Segmentation: a Lightning module around a `Segmenter` of instances or of masks, and what a run does with it."""
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +7,11 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
-from torchmetrics.classification import BinaryF1Score, BinaryJaccardIndex
 
 from gcsa.checkpoints import save_segmenter
 from gcsa.dense.data.datamodule import MasksDataModule, Nuclei
-from gcsa.dense.losses import classes, mask_loss, star_loss, targets_of
-from gcsa.dense.measure import InstanceScores, measure_turned
+from gcsa.dense.losses import checked_as, mask_loss, star_loss, targets_of
+from gcsa.dense.measure import measure_turned, scores_of
 from gcsa.dense.segmenter import Segmenter
 from gcsa.dense.stars import check_installed
 from gcsa.dense.thresholds import choose_thresholds
@@ -31,8 +29,8 @@ COUNTED_SIDE = 256
 class Segmentation(pl.LightningModule):
     """Trains a `Segmenter` on crops (B, C, h, w) with targets (B, T, h, w); measures it on whole images.
 
-    model: keyword arguments of `Segmenter`; optimizer, schedule, adapter: as of `Classifier`. Logs {val,test}/dice and iou of
-    the pixels of objects and, for instances, the scores of `InstanceScores`. Raises ValueError for arguments that cannot work.
+    model: keyword arguments of `Segmenter`; optimizer, schedule, adapter: as of `Classifier`. Logs {val,test}/ with the names of
+    `OverlapScores` and, for instances, of `InstanceScores`. Raises ValueError for arguments that cannot work.
     """
 
     def __init__(
@@ -48,13 +46,7 @@ class Segmentation(pl.LightningModule):
         make_optimizer(self.model, optimizer)
         make_schedule(total=1, **schedule)
         self.loss = star_loss if self.model.task == "instances" else mask_loss
-        self.metrics = nn.ModuleDict({stage: self._metrics() for stage in ("val", "test")})
-
-    def _metrics(self) -> nn.ModuleDict:
-        metrics: dict[str, nn.Module] = {"dice": BinaryF1Score(), "iou": BinaryJaccardIndex()}
-        if self.model.task == "instances":
-            metrics["instances"] = InstanceScores()
-        return nn.ModuleDict(metrics)
+        self.metrics = nn.ModuleDict({stage: nn.ModuleList(scores_of(self.model)) for stage in ("val", "test")})
 
     def configure_model(self) -> None:
         shard(self.model, self.device_mesh)
@@ -74,20 +66,16 @@ class Segmentation(pl.LightningModule):
 
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         (image,), (labels,) = batch
-        found, wanted = self.model.labels(self.model.maps(image).float()), labels.cpu().numpy()
+        found, drawn = self.model.labels(self.model.maps(image).float()), labels.cpu().numpy()
         metrics: Any = self.metrics[stage]
-        for name in ("dice", "iou"):
-            metrics[name].update(torch.from_numpy(found > 0).to(image.device).long(), (labels > 0).long())
-        if "instances" in metrics:
-            metrics["instances"].update(found, wanted)
+        for metric in metrics:
+            metric.update(found, drawn)
 
     def log_scores(self, stage: str) -> None:
         metrics: Any = self.metrics[stage]
-        scores = {name: metrics[name].compute() for name in ("dice", "iou")}
-        if "instances" in metrics:
-            scores |= metrics["instances"].compute()
-        self.log_dict({f"{stage}/{name}": value.float() for name, value in scores.items()}, sync_dist=True)
-        for metric in metrics.values():
+        for metric in metrics:
+            scores = {f"{stage}/{name}": value.float() for name, value in metric.compute().items()}
+            self.log_dict(scores, sync_dist=True)
             metric.reset()
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
@@ -147,8 +135,7 @@ class SegmentationTask:
         module = Segmentation(model=model, schedule=schedule, optimizer=optimizer)
         check_crop(data.crop, module.model.multiple, module.model.least)
         data.targets = targets_of(module.model)
-        if module.model.task == "masks":
-            data.check_labels = partial(classes, num_classes=module.model.options["num_classes"])
+        data.check_labels = checked_as(module.model)
         return module
 
     def export(self, module: Segmentation, data: MasksDataModule, folder: Path) -> str:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gcsa.dense import Segmenter
-from gcsa.dense.measure import OVERLAPS, InstanceScores, changes, measure_turned
+from gcsa.dense.measure import OVERLAPS, InstanceScores, OverlapScores, changes, measure_turned
 from gcsa.testing import randomize
 
 TINY: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, 1], stem_fields=[2], rays=8)
@@ -28,6 +28,28 @@ def scores(*pairs: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
     for predicted, labels in pairs:
         metric.update(predicted, labels)
     return {name: value.item() for name, value in metric.compute().items()}
+
+
+def test_overlap_of_objects() -> None:
+    metric = OverlapScores(2)
+    metric.update(blocks((0, 4), (4, 8)), blocks((2, 6), (20, 22)))  # 8 and 6 columns, 4 of them in common
+    metric.update(blocks(), blocks())
+    assert {name: float(value) for name, value in metric.compute().items()} == {"dice": 8 / 14, "iou": 4 / 10}
+
+
+def test_overlap_of_classes() -> None:
+    metric, labels = OverlapScores(4), blocks((0, 5), (10, 20))  # class 3 does not occur
+    metric.update(labels, labels)
+    assert set(map(float, metric.compute().values())) == {1.0}
+    metric.reset()
+    metric.update(np.where(labels > 0, 3 - labels, 0), labels)
+    assert set(map(float, metric.compute().values())) == {0.0}, "classes that are taken for each other"
+    metric.reset()
+    metric.update(blocks((0, 5)), labels)
+    assert set(map(float, metric.compute().values())) == {0.5}
+    metric.reset()
+    metric.update(blocks(), blocks())
+    assert set(map(float, metric.compute().values())) == {0.0}
 
 
 def test_perfect_labels() -> None:

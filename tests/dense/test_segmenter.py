@@ -279,6 +279,24 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
     assert len(re.sub("choose one of.*", "", str(error.value))) < 300
 
 
+@pytest.mark.parametrize("shape", [(40, 40), (40, 40, 1), (3, 40, 40), (40, 40, 4), (0, 40, 3)], ids=str)
+def test_pictures_of_another_shape(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"a picture of shape .* must be \(H, W, 3\), as .*read_picture"):
+        Segmenter(**TINY).segment(np.zeros(shape, np.uint8))
+
+
+def test_pictures_of_other_numbers() -> None:
+    values = np.random.default_rng(0).integers(0, 200, (24, 24, 3))
+    segmenter = Segmenter(**TINY, task="masks").eval()
+    expected = segmenter.segment(values.astype(np.uint8))
+    for kind in (np.uint32, np.float32):
+        assert np.array_equal(segmenter.segment(values.astype(kind)), expected)
+
+
+def test_an_image_moves_to_the_network() -> None:
+    assert Segmenter(**TINY).to("meta").maps(torch.zeros(3, 32, 32)).device.type == "meta"
+
+
 def test_sides_of_a_batch() -> None:
     with pytest.raises(ValueError, match="both sides must be multiples of 8; resize 30 to 24 or 32"):
         Segmenter(**TINY)(torch.zeros(1, 3, 32, 30))

@@ -142,6 +142,29 @@ def test_a_compression_that_needs_a_package(tmp_path: Path) -> None:
             pass
 
 
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_tiles_that_a_file_leaves_out_are_black(compression: str | None, tmp_path: Path) -> None:
+    values = picture(1)
+    values[16:32, 32:48] = 0
+    parts = [values[y : y + 16, x : x + 16] for y in range(0, 64, 16) for x in range(0, 80, 16)]
+    left_out = (part if part.any() else None for part in parts)
+    options: Any = dict(shape=(64, 80, 1), dtype=np.uint8, tile=(16, 16), compression=compression)
+    tifffile.imwrite(tmp_path / "x.tif", left_out, **options)
+    with open_source(tmp_path / "x.tif", 1, in_memory=1) as source:
+        assert np.array_equal(source.window(0, 0, 64, 80), values[:64, :80])
+
+
+def test_planes_behind_one_page_are_refused(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "x.tif", np.zeros((5, 70, 90), np.uint8), truncate=True)
+    with (
+        pytest.raises(
+            ValueError, match=r"x.tif holds 5 planes or channels \(5 x 70 x 90 as QYX\): save one plane a file"
+        ),
+        open_source(tmp_path / "x.tif", 1, in_memory=1),
+    ):
+        pass
+
+
 def test_an_orientation_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "x.tif", picture(3), photometric="rgb", extratags=[(274, "H", 1, 6, True)])
     with pytest.raises(ValueError, match=r"x.tif is stored turned or mirrored"), open_source(path, 3, in_memory=1):

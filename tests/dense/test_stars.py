@@ -14,6 +14,7 @@ from gcsa.dense.stars import (
     Objects,
     candidates,
     check_installed,
+    check_objects,
     draw,
     numbered,
     star_targets,
@@ -35,6 +36,16 @@ def drawn(shape: tuple[int, int], ellipses: list[Ellipse]) -> np.ndarray:
     for number, (row, column, high, wide) in enumerate(ellipses, 1):
         labels[((rows - row) / high) ** 2 + ((columns - column) / wide) ** 2 <= 1] = number
     return labels
+
+
+def test_objects_without_numbers_are_refused() -> None:
+    two = drawn((40, 60), [(10, 10, 5, 5), (30, 40, 5, 5)])
+    check_objects(two)
+    check_objects(255 * (two == 1))
+    check_objects(np.where(two > 0, 253 + two, 0))
+    check_objects(np.zeros_like(two))
+    with pytest.raises(ValueError, match="its mask holds several objects, all with the number 255"):
+        check_objects(255 * (two > 0))
 
 
 def as_maps(targets: Tensor) -> Tensor:

@@ -122,7 +122,9 @@ def test_what_is_read_at_once() -> None:
     assert len(tiled(untrained(), large, None)) > 1
     everywhere = untrained(radii=[1, "all"])
     assert everywhere.margin is None
-    assert len(tiled(everywhere, large, 64)) == 1
+    assert len(tiled(everywhere, large, max(large))) == len(tiled(everywhere, large, None)) == 1
+    with pytest.raises(ValueError, match="a tile of 64 pixels is less than this network reads, for it sees everything"):
+        tiled(everywhere, large, 64)
     with pytest.raises(
         ValueError, match=r"1 x 16777217 pixels are too many for one pass.*sees everything: train one with a number"
     ):

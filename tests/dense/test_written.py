@@ -155,9 +155,15 @@ def test_an_object_over_the_whole_picture(tmp_path: Path) -> None:
 def test_classes(tmp_path: Path) -> None:
     labels = np.zeros(SHAPE, np.int32)
     labels[:30] = 2
-    paths = write(Segmented(labels, None), source(), (0, 200), tmp_path / "x")
+    paths = write(Segmented(labels, None, 4), source(), (0, 200), tmp_path / "x")
     assert [path.name for path in paths] == ["x_labels.png", "x_overlay.png", "x_classes.csv"]
-    assert paths[2].read_text().splitlines() == ["class,pixels,share", "0,2400,0.5", "1,0,0.0", "2,2400,0.5"]
+    assert paths[2].read_text().splitlines() == [
+        "class,pixels,share",
+        "0,2400,0.5",
+        "1,0,0.0",
+        "2,2400,0.5",
+        "3,0,0.0",
+    ]
 
 
 def test_more_objects_than_16_bits(tmp_path: Path) -> None:

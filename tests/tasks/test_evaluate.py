@@ -61,6 +61,15 @@ def test_masks(tmp_path: Path) -> None:
     assert found["pictures"] == 1
     assert {found["results"][name] for name in ("dice", "iou", "ap50", "ap90", "pq")} == {1.0}
     assert (found["turned"]["pixels"], found["turned"]["objects"]) == (0, 0)
+    assert evaluated(tmp_path, SEGMENTER, "data=mask_folder", "split=all")["pictures"] == 3
+    assert evaluated(tmp_path / "test", SEGMENTER, "data=mask_folder", "split=all")["results"] == found["results"]
+    with pytest.raises(
+        ValueError, match="holds too few pictures for a test split: add some, or a folder for each split"
+    ):
+        evaluated(tmp_path / "test", SEGMENTER, "data=mask_folder")
+    for split in ("train", "valid"):
+        shutil.rmtree(tmp_path / split)
+    assert evaluated(tmp_path, SEGMENTER, "data=mask_folder") == found
 
 
 @pytest.mark.parametrize(
@@ -73,7 +82,7 @@ def test_masks(tmp_path: Path) -> None:
         (
             SEGMENTER,
             ["data=mask_folder", "split=train"],
-            "split=train is not for data=mask_folder: choose one of val, test",
+            "split=train is not for data=mask_folder: choose one of val, test, all",
         ),
         (READER, ["data=mask_folder"], "segments no images: name the weights of a gcsa_unet"),
         (SEGMENTER, ["data=mask_folder", "data.in_chans=1"], "set data.in_chans=3"),

@@ -95,19 +95,29 @@ class MasksDataModule(pl.LightningDataModule):
     def pairs(self) -> dict[str, list[Pair]]:
         """The files of each split, those of training after `limit_train`; reads no picture."""
         pairs = list_pairs(self.path)
-        if self.limit_train is not None:
+        if self.limit_train is not None and pairs["train"]:
             rows = limited(torch.zeros(len(pairs["train"]), dtype=torch.long), self.limit_train, self.seed)
             pairs["train"] = [pairs["train"][row] for row in rows.sort().values.tolist()]
         return pairs
 
+    def listed(self, *splits: str) -> list[Pair]:
+        """The files of `splits`; reads no picture. Raises ValueError where there are none, and as `setup`."""
+        pairs = [pair for split in splits for pair in self.pairs[split]]
+        if not pairs:
+            raise ValueError(
+                f"{self.path} holds too few pictures for a {' or '.join(splits)} split: add some, or a folder for each split"
+            )
+        return pairs
+
     def prepare_data(self) -> None:
         """Look for the files of all splits. Raises as `setup`."""
-        self.pairs  # noqa: B018
+        for split in SPLITS:
+            self.listed(split)
 
     def check_test(self) -> None:
         """Open pictures and masks of the test split as far as their headers, so that a long training does not end on a
         damaged one. Raises as `setup`."""
-        for pair in self.pairs["test"]:
+        for pair in self.listed("test"):
             check_pair(*pair)
 
     def setup(self, stage: str | None = None) -> None:
@@ -150,9 +160,10 @@ class MasksDataModule(pl.LightningDataModule):
         return self._whole("test")
 
     def _read(self, split: str) -> list[Example]:
-        return [self._example(pair) for pair in self.pairs[split]]
+        return [self.example(pair) for pair in self.listed(split)]
 
-    def _example(self, pair: Pair) -> Example:
+    def example(self, pair: Pair) -> Example:
+        """The picture and the labels in two files. Raises as `setup`."""
         picture, labels = read_picture(pair.image, self.in_chans), read_labels(pair.mask)
         check_sizes(pair.image, picture.shape[:2], pair.mask, labels.shape)
         if self.check_labels is not None:

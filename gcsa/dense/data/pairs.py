@@ -30,11 +30,12 @@ def list_pairs(path: Path) -> dict[str, list[Pair]]:
 
     A split is a folder `images` beside a folder `masks` whose files have the same names up to the suffix (StarDist's
     layout), or a folder of `NAME.tif` (or `NAME_img.tif`) and `NAME_masks.tif` (Cellpose's). `path` holds the folders
-    train, test and, if it likes, val (or valid, validation), without which a tenth of train validates; or it is itself
-    such a folder, which is split 8 : 1 : 1. Splits are the same in every run. What is hidden is passed over.
+    train, test and, if it likes, val (or valid, validation), without which a tenth of train validates; or test alone; or it
+    is itself such a folder, which is split 8 : 1 : 1. Splits are the same in every run, and empty where there are too few
+    pictures. What is hidden is passed over.
 
     Raises:
-        ValueError: a picture or a mask without its partner or with two, a folder without pictures, too few to be split.
+        ValueError: a picture or a mask without its partner or with two, a folder without pictures.
         FileNotFoundError: no such folder.
     """
     if not path.is_dir():
@@ -43,17 +44,15 @@ def list_pairs(path: Path) -> dict[str, list[Pair]]:
     folders = {SPLIT_FOLDERS[name]: path / name for name in names}
     if len(folders) < len(names):
         raise ValueError(f"{path} holds {' and '.join(names)}: keep one folder of validation pictures")
-    if folders and not {"train", "test"} <= set(folders):
-        raise ValueError(f"{path} holds {' and '.join(names)} only: it needs train and test, or neither")
+    if folders and set(folders) != {"test"} and not {"train", "test"} <= set(folders):
+        raise ValueError(f"{path} holds {' and '.join(names)} only: it needs train and test, test alone, or neither")
     parts = {part: pairs_in(folder) for part, folder in folders.items()}
     if not parts:
         rest, parts["test"] = _divide(pairs_in(path), 0.1)
         parts["train"], parts["val"] = _divide(rest, 1 / 9)
-    elif "val" not in parts:
+    elif "train" in parts and "val" not in parts:
         parts["train"], parts["val"] = _divide(parts["train"], 0.1)
-    if not all(parts.values()):
-        raise ValueError(f"{path} holds too few pictures to be split: add some, or a folder for each split")
-    return {part: parts[part] for part in SPLITS}
+    return {part: parts.get(part, []) for part in SPLITS}
 
 
 def pairs_in(folder: Path) -> list[Pair]:

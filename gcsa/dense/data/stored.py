@@ -74,7 +74,7 @@ def _is_tiff(data: bytes) -> bool:
 
 def _tiff(data: bytes, labels: bool) -> Array:
     with tifffile.TiffFile(BytesIO(data)) as file:
-        height, width, channels = _plane(file)
+        height, width, channels = plane(file)
         series, page = file.series[0], file.pages.first
         kind = tifffile.PHOTOMETRIC(page.photometric).name
         many_bits = series.dtype.itemsize > 1
@@ -106,7 +106,7 @@ def _tiff(data: bytes, labels: bool) -> Array:
 
 def _tiff_size(data: bytes) -> tuple[int, int]:
     with tifffile.TiffFile(BytesIO(data)) as file:
-        height, width, _ = _plane(file)
+        height, width, _ = plane(file)
         return (width, height) if _tiff_orientation(file.pages.first) >= 5 else (height, width)
 
 
@@ -115,7 +115,7 @@ def _tiff_orientation(page: tifffile.TiffPage) -> int:
     return 1 if tag is None else int(tag.value)
 
 
-def _plane(file: tifffile.TiffFile) -> tuple[int, int, int]:
+def plane(file: tifffile.TiffFile) -> tuple[int, int, int]:
     """Height, width and channels. Raises RefusedError for more than one plane, and channels that are no colours."""
     if not file.series:
         raise ValueError("it holds no picture")

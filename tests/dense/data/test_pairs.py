@@ -52,6 +52,11 @@ def test_one_folder_is_split(tmp_path: Path, layout: object) -> None:
     assert sorted(pair for part in pairs.values() for pair in part) == pairs_in(tmp_path)
 
 
+def test_pictures_to_test_on_are_enough(tmp_path: Path) -> None:
+    stardist(tmp_path / "test", 2)
+    assert [len(part) for part in list_pairs(tmp_path).values()] == [0, 0, 2]
+
+
 def test_what_is_no_picture_is_passed_over(tmp_path: Path) -> None:
     cellpose(tmp_path, 3)
     expected = pairs_in(tmp_path)
@@ -65,7 +70,7 @@ def test_defects_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no pictures and masks: expected images/NAME\.tif"):
         list_pairs(tmp_path)
     stardist(tmp_path / "train", 3)
-    with pytest.raises(ValueError, match="holds train only: it needs train and test, or neither"):
+    with pytest.raises(ValueError, match="holds train only: it needs train and test, test alone, or neither"):
         list_pairs(tmp_path)
     (tmp_path / "test" / "images").mkdir(parents=True)
     with pytest.raises(ValueError, match="test holds a folder images only: it needs images and masks"):
@@ -74,8 +79,6 @@ def test_defects_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="test holds no pictures and masks"):
         list_pairs(tmp_path)
     stardist(tmp_path / "test", 1)
-    with pytest.raises(ValueError, match="holds too few pictures to be split"):
-        list_pairs(tmp_path)
     for name in ("val", "valid"):
         stardist(tmp_path / name, 1)
     with pytest.raises(ValueError, match="holds train and val and valid and test: keep one folder of validation"):
