@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.classification import MulticlassConfusionMatrix
+from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from gcsa.dense.losses import classes
 from gcsa.dense.segmenter import Segmenter
@@ -20,21 +20,27 @@ OVERLAPS = (0.5, 0.6, 0.7, 0.8, 0.9)
 """Intersection over union from which a predicted object is one of those that were drawn."""
 
 
-class OverlapScores(MulticlassConfusionMatrix):
+class OverlapScores(Metric):
     """Dice score and IoU of the pixels of all images: of the objects together where there are two classes, and of more the mean
     over those but the background that occur."""
 
-    confmat: Tensor
+    full_state_update = False
+    counts: Tensor
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        self.add_state("counts", torch.zeros(num_classes, num_classes, dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predicted: Labels, labels: Labels) -> None:
         """Label maps (H, W) of one image: what was found, and what was drawn."""
         found, drawn = (classes(part, self.num_classes).to(self.device) for part in (predicted, labels))
-        super().update(found, drawn)
+        self.counts += multiclass_confusion_matrix(found, drawn, self.num_classes)
 
     def compute(self) -> dict[str, Tensor]:
         """dice, iou."""
-        counts = self.confmat.double()
-        both, either = counts.diagonal()[1:], (counts.sum(0) + counts.sum(1))[1:]
+        both = self.counts.double().diagonal()[1:]
+        either = (self.counts.sum(0) + self.counts.sum(1))[1:]
         occurring = max(1, int((either > 0).sum()))
         dice, iou = 2 * both / either.clamp_min(1), both / (either - both).clamp_min(1)
         return {"dice": dice.sum() / occurring, "iou": iou.sum() / occurring}
