@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from peft import (
     get_peft_model_state_dict,
     set_peft_model_state_dict,
 )
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
 from gcsa.adapters.convolutional_lora import ConvolutionalLora
@@ -34,16 +35,16 @@ def lora_config(
     model: nn.Module,
     rank: int = 8,
     alpha: int | None = None,
-    target_modules: Iterable[str] = ("q", "k", "v", "out"),
+    target_modules: str | Iterable[str] = ("q", "k", "v", "out"),
     **options: Any,
 ) -> LoraConfig:
     """PEFT's configuration of a rank-`rank` adapter of `model`, which stays as it is.
 
     Args:
-        model: what will be adapted.
+        model: what will be adapted, also by another adapter beside those that it has.
         rank: regular fields between A and B (numbers, for `nn.Linear`).
         alpha: the delta is scaled by alpha / rank; None: twice the rank.
-        target_modules: names of modules; each stands for all convolutions and linear layers of that name or within it,
+        target_modules: a name of modules, or several; each stands for all convolutions and linear layers of that name or within it,
             such as "mlp" or "stem". Depthwise convolutions are passed over, for the 1 x 1 behind them.
         options: of `peft.LoraConfig`, such as `use_rslora`, `lora_dropout` or `modules_to_save`.
 
@@ -53,10 +54,11 @@ def lora_config(
     if rank < 1:
         raise ValueError(f"the rank must be 1 or more, not {rank}")
     layers: dict[str, nn.Module] = {}
-    for target in target_modules:
-        chosen = {name: layer for name, layer in _adaptable(model).items() if f".{target}." in f".{name}."}
+    adaptable = _adaptable(model.get_base_model() if isinstance(model, PeftModel) else model)
+    for target in [target_modules] if isinstance(target_modules, str) else target_modules:
+        chosen = {name: layer for name, layer in adaptable.items() if f".{target}." in f".{name}."}
         if not chosen:
-            choices = ", ".join(sorted({part for name in _adaptable(model) for part in name.split(".")}))
+            choices = ", ".join(sorted({part for name in adaptable for part in name.split(".")}))
             raise ValueError(f"no layer to adapt is called {target!r}: choose from {choices}")
         layers |= chosen
     for name, layer in layers.items():
@@ -73,10 +75,11 @@ def lora_config(
 
 
 def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is_trainable: bool = False) -> PeftModel:
-    """`model`, or a `PeftModel` of it, with the adapter that `save_pretrained` wrote into `folder`.
+    """`model`, or a `PeftModel` of it, with the adapter that `save_pretrained` wrote into `folder`, or that comes with gcsa by
+    this name.
 
     Raises FileNotFoundError for a missing file and ValueError for a damaged one, or for an adapter of another model,
-    which leaves `model` without it.
+    which leaves `model` as it was.
     """
     adapter = read_adapter(folder)
     tensors = adapter.tensors
@@ -91,9 +94,11 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
         model.add_adapter(adapter_name, config)
         peft_model = model
     else:
+        trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         try:
             peft_model = get_peft_model(model, config, adapter_name)
         except ValueError as error:
+            _take_out(model, trained)
             raise ValueError(f"the adapter in {folder} is of another model: {in_short(error)}") from error
     wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
     stored = {name: tensor.shape for name, tensor in tensors.items()}
@@ -102,6 +107,7 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
             peft_model.delete_adapter(adapter_name)
         else:
             peft_model.unload()
+            _take_out(model, trained)
         name = min(name for name in wanted | stored if wanted.get(name) != stored.get(name))
         raise ValueError(
             f"the adapter in {folder} is of another model or rank: its {name} is {list(stored.get(name, [])) or 'missing'}"
@@ -111,19 +117,30 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     return peft_model if is_trainable else peft_model.eval()
 
 
+def _take_out(model: nn.Module, trained: Collection[str]) -> None:
+    """Leaves nothing of PEFT in a model of which the parameters `trained` were trained."""
+    for name, layer in list(model.named_modules()):
+        if isinstance(layer, BaseTunerLayer):
+            model.set_submodule(name, layer.get_base_layer())
+    vars(model).pop("peft_config", None)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in trained)
+
+
 def _adaptable(model: nn.Module) -> dict[str, nn.Module]:
-    """Name to layer. An adapter changes what a call of the layer returns, so those of which only the weights are read are left
-    out."""
+    """Name to layer, of an adapted one the layer itself. An adapter changes what a call of the layer returns, so those of which
+    only the weights are read are left out."""
     readers = tuple(
         f"{name}." if name else ""
         for name, layer in model.named_modules()
         if isinstance(layer, SteerableConvTranspose2d | SpatialEncoding)
     )
     return {
-        name: layer
+        name.removesuffix(".base_layer"): layer
         for name, layer in model.named_modules()
         if (isinstance(layer, nn.Linear | nn.Conv2d) or (isinstance(layer, SteerableConv2d) and not layer.depthwise))
         and not name.startswith(readers)
+        and ".lora_" not in name
     }
 
 

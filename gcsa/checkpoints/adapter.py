@@ -12,7 +12,7 @@ from torch import Tensor
 from gcsa.checkpoints.files import CHARSET, read_charset, read_json, read_tensors
 from gcsa.checkpoints.tensors import check_finite
 from gcsa.models.create import is_number, is_whole
-from gcsa.published import ADAPTER_CONFIG
+from gcsa.published import ADAPTER_CONFIG, published
 
 ADAPTER_TENSORS = "adapter_model.safetensors"
 
@@ -28,12 +28,12 @@ class Adapter:
 
 
 def read_adapter(folder: str | Path) -> Adapter:
-    """The adapter that PEFT's `save_pretrained` wrote into `folder`.
+    """The adapter that PEFT's `save_pretrained` wrote into `folder`, or that comes with gcsa by this name.
 
     Only what a low-rank adapter of a gcsa model needs is read: rank, alpha, dropout and the names of layers. Raises
     FileNotFoundError for a missing file and ValueError for a damaged one, or one that asks for more than that.
     """
-    folder = Path(folder)
+    folder = published(str(folder)) or Path(folder)
     for file in (ADAPTER_CONFIG, ADAPTER_TENSORS):
         if not (folder / file).is_file():
             raise FileNotFoundError(f"there is no {folder / file}: name a folder as save_pretrained writes it")

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from gcsa.checkpoints.files import BORDER
 from gcsa.checkpoints.reading import Weights, read
 from gcsa.checkpoints.tensors import check_tensors
 from gcsa.models.create import create_model, in_short
@@ -35,7 +36,10 @@ def make_classifier(weights: Weights) -> nn.Module:
         )
         raise ValueError(f"{weights.source} {does}, or name a classifier of images")
     model = fill(lambda: create_model(weights.architecture, **weights.options), weights)
-    vars(model)["pretrained_cfg"] = {**vars(model).get("pretrained_cfg", {}), **weights.preprocessing}
+    preprocessing = dict(weights.preprocessing)
+    if preprocessing.pop("pad", None):
+        preprocessing |= BORDER
+    vars(model)["pretrained_cfg"] = {**vars(model).get("pretrained_cfg", {}), **preprocessing}
     return model
 
 

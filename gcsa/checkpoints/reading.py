@@ -21,6 +21,7 @@ from gcsa.checkpoints.files import (
     read_tensors,
 )
 from gcsa.checkpoints.tensors import check_finite
+from gcsa.data.sets.image_folder import PADS
 from gcsa.models.create import SEGMENTERS, check_name, check_options, is_number, is_whole
 from gcsa.published import ADAPTER_CONFIG, list_weights, published
 
@@ -40,7 +41,8 @@ class Weights:
         characters: of a recogniser of text lines, else None.
         kind: "classifier", "recognizer" or "segmenter".
         preprocessing: in timm's terms, of a classifier: `input_size` (C, H, W), `mean` and `std` of each channel on the
-            0..1 scale, `label_names`, as far as the file tells them.
+            0..1 scale, `label_names`, and `pad`, the colour of the border that makes an image a square, as far as the file
+            tells them.
         about: what a person wants to know, `ABOUT`, as far as the file tells it.
     """
 
@@ -114,8 +116,12 @@ def _read_folder(folder: Path, source: str) -> Weights:
     options = config.get("model_args", {})
     if not isinstance(options, dict) or not isinstance(config.get("pretrained_cfg", {}), dict):
         raise ValueError(f"{folder / CONFIG} is damaged: model_args and pretrained_cfg must be objects")
-    labels = {"label_names": config["label_names"]} if isinstance(config.get("label_names"), list) else {}
-    preprocessing = _checked_preprocessing(folder / CONFIG, {**config.get("pretrained_cfg", {}), **labels})
+    beside = {"label_names": config["label_names"]} if isinstance(config.get("label_names"), list) else {}
+    preprocessing = _checked_preprocessing(folder / CONFIG, {**config.get("pretrained_cfg", {}), **beside})
+    if (pad := config.get("pad")) is not None:
+        if pad not in PADS:
+            raise ValueError(f"{folder / CONFIG} is damaged: its pad is {str(pad)[:60]}")
+        preprocessing["pad"] = pad
     options = {"num_classes": config.get("num_classes"), **options}
     return _checked(source, config.get("architecture"), options, tensors, preprocessing=preprocessing, about=about)
 

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from timm.models import save_for_hf
 from torch import nn
 
-from gcsa.checkpoints.files import CONFIG, TENSORS
+from gcsa.checkpoints.files import BORDER, CONFIG, TENSORS
 from gcsa.checkpoints.tensors import check_finite
 from gcsa.files import give_usual_mode
 from gcsa.models.create import check_options
@@ -28,18 +28,21 @@ def save_classifier(
     """Writes `model`, made by timm, into a folder that `load_classifier` and timm's `local-dir:` open. Returns it.
 
     The model's keyword arguments travel along; so does `preprocessing` in timm's terms (`input_size` (C, H, W) in pixels,
-    `mean` and `std` of each channel on the 0..1 scale, `label_names`), and `about`, see `Weights`. The folder appears
+    `mean` and `std` of each channel on the 0..1 scale, `label_names`) with `pad`, and `about`, see `Weights`. The folder appears
     whole or not at all; an older one of that name is replaced. Raises ValueError for weights that are not finite and for
     options that could not be read back, and OSError if it cannot write.
     """
-    names = preprocessing.pop("label_names", None)
-    labels = {} if names is None else {"label_names": list(names)}
+    names, pad = (preprocessing.pop(key, None) for key in ("label_names", "pad"))
+    beside = {} if names is None else {"label_names": list(names)}
+    if pad is not None:
+        beside |= {"pad": pad}
+        preprocessing |= BORDER
     # safetensors takes no other memory, such as that of channels_last.
     if not all(tensor.is_contiguous() for tensor in model.state_dict().values()):
         model = copy.deepcopy(model).to(memory_format=torch.contiguous_format)
 
     def write(fresh: Path) -> None:
-        save_for_hf(model, str(fresh), model_config=labels, safe_serialization=True, data_config=preprocessing)
+        save_for_hf(model, str(fresh), model_config=beside, safe_serialization=True, data_config=preprocessing)
         check_options(json.loads((fresh / CONFIG).read_text(encoding="utf-8")).get("model_args", {}))
 
     return _write_folder(model, Path(folder), write, about)

@@ -13,21 +13,22 @@ from torch import nn
 from gcsa.checkpoints import load_classifier, read
 from gcsa.data import GCSADataModule
 from gcsa.models.create import check_name, create_model, in_short
-from gcsa.published import published
+from gcsa.published import CONFIG, published
 
 FOLDERS = ("local-dir:", "hf-hub:")
 
 
 def load_model(source: str, data: GCSADataModule) -> tuple[nn.Module, bool]:
     """The timm model that `source` names, and whether its weights are trained; `data` is asked for its sizes only, and from
-    now on normalises its images as the weights say.
+    now on normalises its images, and makes them squares, as the weights say.
 
-    `source` is a .ckpt of train.py, a folder of weights (local-dir: or hf-hub:), the name of published weights, or another
+    `source` is a .ckpt of train.py, a folder of weights (local-dir:, hf-hub: or its path), the name of published weights, or another
     name in timm, which gives random weights. Raises FileNotFoundError for a missing file, and ValueError for an unknown
     name, for a damaged file, for weights that do not fit the architecture, and for a model, an image size or class names
     that `data` does not fit.
     """
-    trained = source.startswith(FOLDERS) or source.endswith(".ckpt") or published(source) is not None
+    folder = source.startswith(FOLDERS) or (Path(source) / CONFIG).is_file()
+    trained = folder or source.endswith(".ckpt") or published(source) is not None
     model = load_classifier(source) if trained else create_for(source, data)
     _check_fit(model, source, data)
     if trained:
@@ -58,6 +59,8 @@ def _adopt(preprocessing: dict[str, Any], source: str, data: GCSADataModule) -> 
     for key in ("mean", "std"):
         if key in preprocessing:
             setattr(data, key, tuple(preprocessing[key]))
+    if "pad" in preprocessing and hasattr(data, "pad"):
+        data.pad = preprocessing["pad"]
 
 
 def _listed(names: Sequence[str]) -> str:

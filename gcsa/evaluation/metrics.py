@@ -73,9 +73,17 @@ def score(logits: Tensor, labels: Tensor) -> Scores:
     probabilities = logits.float().softmax(1)
     correct = int((logits.argmax(1) == labels).sum())
     both = classes == 2 and len(labels.unique()) == 2
-    auroc = binary_auroc(probabilities[:, 1], labels).item() if both else None
+    auroc = binary_auroc(ranks(logits), labels).item() if both else None
     error = multiclass_calibration_error(probabilities, labels, classes, n_bins=BINS)
     return Scores(len(labels), correct / len(labels), wilson_interval(correct, len(labels)), auroc, error.item())
+
+
+def ranks(logits: Tensor) -> Tensor:
+    """Float64 (M,) from 0 to 1: the order of the second class's probability by logits (M, 2), where probabilities of confident
+    models are rounded to 1 and level."""
+    margins = logits.double() @ torch.tensor([-1.0, 1.0], dtype=torch.float64, device=logits.device)
+    places = margins.unique(return_inverse=True)[1].double()
+    return places / places.max().clamp_min(1)
 
 
 def reliability(logits: Tensor, labels: Tensor) -> Reliability:

@@ -69,7 +69,7 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     configuration, a model or an overlay that cannot work.
     """
     check_config(config)
-    overlay = dict(map(read_turns, config["overlay"]))
+    overlay = [read_turns(folder) for folder in config["overlay"]]
     if config["threads"] is not None:
         torch.set_num_threads(config["threads"])
     torch.manual_seed(config["seed"])
@@ -78,6 +78,11 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     gpu = config["device"] == "cuda" or (config["device"] == "auto" and torch.cuda.is_available())
     model = model.to("cuda" if gpu else "cpu")
     label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))
+    labels = [label, *(name for name, _ in overlay)]
+    if twice := [name for name in labels if labels.count(name) > 1]:
+        raise ValueError(
+            f"two curves of one figure are called {twice[0]}: set another label= in one of the evaluations"
+        )
 
     data.prepare_data()
     options = {key: config[key] for key in ("split", "limit", "curve_images", "cyclic", "copies")}
@@ -85,7 +90,7 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     image = first_images(draw_sample(data, config["split"], 1), 1)[0]
     shifts = {"x (to the right)": report.shift_x, "y (down)": report.shift_y}
     figures = {
-        "turns": polar_figure({label: report.turns} | overlay),
+        "turns": polar_figure({label: report.turns, **dict(overlay)}),
         "calibration": reliability_figure({label: report.reliability}, "How sure and how right answers are"),
         "shifts": shift_figure(shifts, f"{label} when the images shift"),
         "attention": attention_figure(model, image),

@@ -170,13 +170,17 @@ def check_file(file: Path, format: str) -> None:
 
 
 def check_images(model: nn.Module, images: Tensor, hint: str) -> None:
-    """Raises ValueError with a `hint` unless `model` takes `images` (B, C, H, W)."""
+    """Raises ValueError with a `hint` unless `model` takes `images` (B, C, H, W), and gives one tensor of them."""
     shape = " x ".join(map(str, images.shape[1:]))
     try:
         with torch.no_grad():
-            model.eval()(images)
+            outputs = model.eval()(images)
     except (RuntimeError, AssertionError, ValueError) as error:
         raise ValueError(f"{type(model).__name__} takes no images of {shape}{hint}: {_in_short(error)}") from error
+    if not isinstance(outputs, Tensor):
+        raise ValueError(
+            f"{type(model).__name__} gives several outputs, and a file holds one: export the model without features_only"
+        )
 
 
 def _in_short(error: Exception) -> str:

@@ -23,12 +23,13 @@ from gcsa.models.create import in_short
 
 @dataclass(frozen=True)
 class Prepare:
-    """Makes a picture ready for a model: cropped at the centre to a square, resized to `size` pixels a side, and normalised
-    by the `mean` and `std` of each channel on the 0..1 scale."""
+    """Makes a picture ready for a model: cropped at the centre to a square, or with `pad`, "white" or "black", filled up to one;
+    resized to `size` pixels a side, and normalised by the `mean` and `std` of each channel on the 0..1 scale."""
 
     size: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    pad: str | None = None
 
     def __call__(self, image: Image.Image | np.ndarray[Any, Any]) -> Tensor:
         """A picture of mode RGB or L, or its pixels uint8 (H, W, C), to float32 (C, size, size). Raises ValueError for others,
@@ -44,7 +45,7 @@ class Prepare:
             raise ValueError(
                 f"pixels must be uint8 of shape (height, width, {len(self.mean)}), not {image.dtype} of {image.shape}"
             )
-        pixels = _square(torch.tensor(image).permute(2, 0, 1)).double()
+        pixels = _square(torch.tensor(image).permute(2, 0, 1), self.pad).double()
         if pixels.shape[1:] != (self.size, self.size):
             sides = (self.size, self.size)
             pixels = F.interpolate(pixels[None], sides, mode="bicubic", antialias=True)[0].clamp(0, 255)
@@ -52,9 +53,13 @@ class Prepare:
         return (pixels.float() / 255 - mean) / std
 
 
-def _square(pixels: Tensor) -> Tensor:
-    """The centre of (C, H, W). Where margins cannot be equal, one pixel more stays, and the square is stretched by it."""
+def _square(pixels: Tensor, pad: str | None) -> Tensor:
+    """The centre of (C, H, W), or with `pad` all of it. Where margins cannot be equal, there is one pixel more, and the square is
+    stretched by it."""
     height, width = pixels.shape[1:]
+    if pad is not None:
+        rows, columns = -(-max(width - height, 0) // 2), -(-max(height - width, 0) // 2)
+        return F.pad(pixels, (columns, columns, rows, rows), value=255 if pad == "white" else 0)
     top, left = max(height - width, 0) // 2, max(width - height, 0) // 2
     return pixels[:, top : height - top, left : width - left]
 
@@ -109,4 +114,4 @@ def load_embedder(source: str | Path) -> Embedder:
         raise ValueError(f"{source} is for images of {height} x {width}: name weights for square images")
     if not channels == len(mean) == len(std):
         raise ValueError(f"{source} has {channels} channels, but {len(mean)} means and {len(std)} deviations of them")
-    return Embedder(fold(model), Prepare(height, mean, std))
+    return Embedder(fold(model), Prepare(height, mean, std, told.get("pad")))

@@ -150,7 +150,10 @@ class Classification:
         """Writes the weights into `folder`; returns how timm names them."""
         side = data.image_size
         about = {"data": data.name, "group": getattr(classifier.model, "group_name", "c1")}
-        preprocessing = dict(input_size=(data.in_chans, side, side), mean=tuple(data.mean), std=tuple(data.std))
+        preprocessing: dict[str, Any] = dict(
+            input_size=(data.in_chans, side, side), mean=tuple(data.mean), std=tuple(data.std)
+        )
+        preprocessing["pad"] = getattr(data, "pad", None)  # of image_folder
         written = save_classifier(classifier.model, folder, about, label_names=data.class_names, **preprocessing)
         return f"local-dir:{written}"
 

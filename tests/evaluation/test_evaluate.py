@@ -121,6 +121,15 @@ def test_values_are_checked_before_anything_is_read(change, message, tmp_path, m
     assert not list(tmp_path.iterdir())
 
 
+def test_two_curves_of_one_name_are_refused(run, tmp_path):
+    earlier = {"label": "resnet10t", "turns": asdict(Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4))}
+    (tmp_path / "evaluation.json").write_text(json.dumps(earlier))
+    code, _, errors = run("model=resnet10t", "limit=20", f"overlay=[{tmp_path}]", f"output_dir={tmp_path}/out")
+    assert code == 2
+    assert "two curves of one figure are called resnet10t: set another label=" in errors
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_damaged_overlay_is_refused(tmp_path):
     (tmp_path / "evaluation.json").write_text('{"label": "x", "turns": {}}')
     config = {

@@ -3,10 +3,11 @@ import shutil
 
 import numpy as np
 import pytest
+import timm
 import torch
 from PIL import Image
 
-from gcsa.checkpoints import load_classifier
+from gcsa.checkpoints import load_classifier, save_classifier
 from gcsa.data import create_datamodule
 from gcsa.evaluation.load import load_model
 
@@ -30,6 +31,23 @@ def test_a_name_gives_random_weights_for_the_data(name):
 def test_a_trained_model_says_so(trained):
     assert load_model(f"{trained}/best.ckpt", DIGITS)[1]
     assert load_model(f"local-dir:{trained}/weights", DIGITS)[1]
+    assert load_model(f"{trained}/weights", DIGITS)[1]
+
+
+def test_images_become_squares_as_in_training(tmp_path):
+    patches(tmp_path)
+    model = timm.create_model("gcsa_tiny_c4", depth=1, fields=4, num_classes=2, in_chans=3)
+    about = dict(input_size=(3, 28, 28), mean=(0.5,) * 3, std=(0.5,) * 3, label_names=("normal", "tumour"))
+    for pad in ("black", None):
+        folder = save_classifier(model, tmp_path / "weights", pad=pad, **about)
+        data = create_datamodule("image_folder", path=tmp_path, image_size=28, pad="white")
+        loaded = load_model(str(folder), data)[0]
+        assert data.pad == (pad or "white")
+        assert loaded.pretrained_cfg["crop_mode"] == ("border" if pad else "center")
+        timm.create_model(f"local-dir:{folder}", pretrained=True)
+    (folder / "config.json").write_text((folder / "config.json").read_text().replace("{", '{"pad": "red",', 1))
+    with pytest.raises(ValueError, match=r"config.json is damaged: its pad is red"):
+        load_model(str(folder), data)
 
 
 def test_the_name_of_published_weights_gives_them():

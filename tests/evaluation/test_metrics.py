@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torchmetrics.functional.classification import binary_auroc
 
 from gcsa.evaluation import predict, reliability, score, wilson_interval, worst_mistakes
 
@@ -47,6 +48,16 @@ def test_reliability_and_the_calibration_error_agree():
     rows = zip(bins.images, bins.probability, bins.accuracy, strict=True)
     apart = sum(images * abs(probability - accuracy) for images, probability, accuracy in rows)
     assert apart / 200 == pytest.approx(score(logits, labels).calibration_error, abs=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1.0, 40.0, 1000.0])
+def test_auroc_of_confident_answers(scale):
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(2, (500,), generator=generator)
+    logits = torch.randn(500, 2, generator=generator)
+    logits[:, 1] += labels
+    expected = binary_auroc((logits[:, 1] - logits[:, 0]).sigmoid(), labels).item()
+    assert score(scale * logits, labels).auroc == pytest.approx(expected, abs=1e-6)
 
 
 def test_auroc_needs_two_classes_that_occur():

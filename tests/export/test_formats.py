@@ -125,6 +125,14 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_several_outputs_are_refused(tmp_path: Path) -> None:
+    model = create("gcsa_tiny", features_only=True)
+    with pytest.raises(
+        ValueError, match="gives several outputs, and a file holds one: export the model without features_only"
+    ):
+        export(model, tmp_path / "m", "folded", (1, 16, 16))
+
+
 def test_recognizer_of_another_height(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="reads lines 8 pixels high, not 16"):
         export(recognizer(), tmp_path / "m", "folded", (1, 16, 32))

@@ -65,6 +65,21 @@ def test_pillow_resizes_otherwise_when_the_picture_turns(embedder: Embedder) -> 
     assert largest_change(embedder, by_pillow, patches()[:, 8:-8, 8:-8]) > 1e-4
 
 
+@pytest.mark.parametrize(("pad", "value"), [("white", 1.0), ("black", -1.0)])
+def test_filled_up_to_a_square(pad: str, value: float) -> None:
+    prepare = Prepare(32, PREPARE.mean, PREPARE.std, pad)
+    pixels = patches(1)[0, :32, :20]
+    found = prepare(pixels)
+    assert torch.equal(found[:, :, 6:26], PREPARE(np.pad(pixels, ((0, 0), (6, 6), (0, 0))))[:, :, 6:26])
+    assert (found[:, :, :6] == value).all()
+    assert (found[:, :, 26:] == value).all()
+    for shape in ((32, 20), (24, 32), (31, 50)):
+        picture = patches(1)[0, : shape[0], : shape[1]]
+        upright = prepare(picture).permute(1, 2, 0).numpy()
+        for turned, expected in zip(poses(picture), poses(upright), strict=True):
+            assert np.allclose(prepare(turned).permute(1, 2, 0).numpy(), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(50, 50), (50, 71), (72, 49), (20, 20)])
 def test_resized_as_others_do(shape: tuple[int, int]) -> None:
     pixels = patches(1)[0, : shape[0], : shape[1]]
