@@ -17,7 +17,7 @@ from gcsa.ocr.reading import Reading
 BEHIND_TEXT = ("TextStyle", "UserDefined", "Labels")
 """What PAGE-XML wants behind the text of a line or a region."""
 BOX = ("HPOS", "VPOS", "WIDTH", "HEIGHT")
-TAGGED_CHARACTERS = re.compile(r"\s*\w+ *\{[^}]*\boffset:[^}]*\}")
+TAGGED_CHARACTERS = re.compile(r"\s*[^\s{}]+ *\{[^}]*\boffset:[^}]*\}")
 """What Transkribus says of characters of a line, such as an abbreviation's, by their place in the text."""
 
 
@@ -25,7 +25,7 @@ def write_text(path: Path, readings: Sequence[Reading | None]) -> str:
     """The content of a file that `read_page` reads, with `readings` of its lines in their place.
 
     A text replaces all that the file says of the line's text: its words, characters and other readings too. A region
-    that states a text gets that of its lines. A line without a reading stays as it is.
+    that states a text gets that of its lines, if one of them has a reading. A line without a reading stays as it is.
 
     Raises ValueError where the file has other lines than `readings`.
     """
@@ -36,12 +36,13 @@ def write_text(path: Path, readings: Sequence[Reading | None]) -> str:
     lines = document.getElementsByTagNameNS("*", "TextLine")
     if len(lines) != len(readings):
         raise ValueError(f"{path} has {len(lines)} lines now, and had {len(readings)} when it was read: read it again")
-    for line, reading in zip(lines, readings, strict=True):
-        if reading is not None:
-            write(line, reading)
+    read = {line: reading for line, reading in zip(lines, readings, strict=True) if reading is not None}
+    for line, reading in read.items():
+        write(line, reading)
     for region in document.getElementsByTagNameNS("*", "TextRegion"):
-        if _children(region, "TextEquiv"):
-            _write_text_equiv(region, "\n".join(map(_text, region.getElementsByTagNameNS("*", "TextLine"))))
+        inner = region.getElementsByTagNameNS("*", "TextLine")
+        if _children(region, "TextEquiv") and not read.keys().isdisjoint(inner):
+            _write_text_equiv(region, "\n".join(map(_text, inner)))
     return str(document.toxml(encoding="UTF-8"), "utf-8")
 
 
@@ -89,7 +90,9 @@ def _write_alto_line(line: Any, reading: Reading) -> None:
     line.appendChild(string)
 
 
-def _text(line: Any) -> str:
-    equivs = _children(line, "TextEquiv")
-    nodes = [node for content in _children(equivs[0], "Unicode") for node in content.childNodes] if equivs else []
-    return "".join(node.data for node in nodes)
+def _text(element: Any) -> str:
+    """The text of a line or a word; of a line that states none, that of its words."""
+    equivs = _children(element, "TextEquiv")
+    if not equivs:
+        return " ".join(map(_text, _children(element, "Word")))
+    return "".join(node.data for content in _children(equivs[0], "Unicode") for node in content.childNodes)

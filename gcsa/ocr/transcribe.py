@@ -50,9 +50,11 @@ class Transcript:
         source, reading = self.source, self.reading
         # JSON is UTF-8, which the name of a file need not be.
         content: dict[str, object] = {"file": os.fsencode(source.file).decode(errors="backslashreplace")}
+        if source.number is not None:
+            content["line"] = source.number
         if source.line is not None and source.line.polygon is not None:
             xs, ys = zip(*source.line.polygon, strict=True)
-            content |= {"line": source.number, "box": [round(side) for side in (min(xs), min(ys), max(xs), max(ys))]}
+            content["box"] = [round(side) for side in (min(xs), min(ys), max(xs), max(ys))]
         if reading is None:
             return content | {"error": self.error}
         turn = (source.line.turn if source.line is not None else 0) + reading.turn

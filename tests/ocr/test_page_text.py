@@ -1,5 +1,6 @@
 """Texts go into the file that the lines came from, and nothing else of it changes."""
 
+import json
 import re
 from pathlib import Path
 from xml.dom.minidom import parseString
@@ -39,8 +40,7 @@ def test_page(desk: Path) -> None:
     assert "WORD" not in new
     assert new.count("<TextEquiv") == 3, "of two lines and the region"
     assert new.count('conf="0.8765"') == 2
-    (region,) = parseString(new).getElementsByTagName("TextRegion")
-    assert region.lastChild.firstChild.firstChild.data == "\n".join(TEXTS)
+    assert region_text(new) == "\n".join(TEXTS)
 
 
 def test_all_else_stays(desk: Path) -> None:
@@ -71,6 +71,31 @@ def test_what_transkribus_says_of_single_characters_goes(desk: Path) -> None:
     custom = 'custom="readingOrder {index:3;} abbrev {offset:2; length:9; expansion:etc;} structure {type:p;}"'
     new = written(desk, PAGE.format(**page()).replace('id="a"', f'id="a" {custom}'), READINGS)
     assert 'custom="readingOrder {index:3;} structure {type:p;}"' in new
+
+
+def test_a_tag_may_have_a_hyphen(desk: Path) -> None:
+    custom = 'custom="readingOrder {index:3;} my-tag {offset:0; length:2;}"'
+    new = written(desk, PAGE.format(**page()).replace('id="a"', f'id="a" {custom}'), READINGS)
+    assert 'custom="readingOrder {index:3;}"' in new
+
+
+def region_text(content: str) -> str:
+    (region,) = parseString(content).getElementsByTagName("TextRegion")
+    return str(region.lastChild.firstChild.firstChild.data)
+
+
+def test_a_region_keeps_its_text_where_nothing_of_it_was_read(desk: Path) -> None:
+    assert region_text(written(desk, PAGE.format(**page()), [None, None])) == "REGION"
+    by_hand = "<TextRegion><TextEquiv><Unicode>BY HAND</Unicode></TextEquiv></TextRegion></Page>"
+    assert by_hand in written(desk, PAGE.format(**page()).replace("</Page>", by_hand), READINGS)
+
+
+def test_a_region_gets_the_words_of_lines_that_were_not_read(desk: Path) -> None:
+    word = "<Word><TextEquiv><Unicode>{}</Unicode></TextEquiv></Word>"
+    content = PAGE.format(**page()).replace(
+        "<TextEquiv><Unicode/></TextEquiv>", word.format("two") + word.format("words")
+    )
+    assert region_text(written(desk, content, [READINGS[0], None])) == f"{TEXTS[0]}\ntwo words"
 
 
 def test_page_as_before_2013_and_with_a_prefix(desk: Path) -> None:
@@ -127,6 +152,21 @@ def test_command(weights: Path, pages: Path, tmp_path: Path, capsys: pytest.Capt
     assert main([str(weights), str(file), "--format", "alto", "--output", str(file)]) == 0, "in its place"
     assert read_page(file)[0].text == read[0]
     assert main([str(weights), str(file), "--format", "alto", "--beams", "2", "--output", str(file)]) == 0
+
+
+def test_a_line_without_a_polygon_stays_and_the_rest_is_read(
+    weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = pages / "1.xml", tmp_path / "out.xml"
+    file.write_text(file.read_text().replace("10,50 105,50 105,89 10,89", ""))
+    assert main([str(weights), str(file), "--format", "json"]) == 1
+    said, error = capsys.readouterr()
+    bad, good = map(json.loads, said.splitlines())
+    assert (bad.keys(), bad["line"], good["line"]) == ({"file", "line", "error"}, 1, 2)
+    assert f"line a of {file} cannot be cut out (its polygon is not 3 or more points" in error
+    assert main([str(weights), str(file), "--format", "page", "--output", str(out)]) == 1
+    assert "WORD" in out.read_text(encoding="utf-8")
+    assert good["text"] in out.read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_read_is_listed_and_the_rest_written(

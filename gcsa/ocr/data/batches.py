@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from gcsa.data.loading import Draw, EpochSampler, seeded_generator
-from gcsa.ocr.data.charset import Charset, display_order
+from gcsa.ocr.data.charset import Charset, display_order, normalize
 from gcsa.ocr.data.line_image import Line
 
 
@@ -42,8 +42,7 @@ class LineSet(Dataset[LineBatch]):
     ) -> None:
         self.images, self.lines, self.augment = images, lines, augment
         self.widths = [image.shape[-1] for image in images]
-        known = ("".join(character for character in line.text if character in charset) for line in lines)
-        self.targets = [charset.encode(display_order(text)) for text in known]
+        self.targets = [charset.encode(display_order(normalize(line.text)), known_only=True) for line in lines]
 
     def __len__(self) -> int:
         return len(self.images)

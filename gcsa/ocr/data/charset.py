@@ -14,6 +14,9 @@ from functools import cached_property
 INVISIBLE = dict.fromkeys([0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF])
 """Marks that direct the display of bidirectional text, and the byte-order mark: no ink, so nothing to read."""
 
+FREE_ACCENTS = 0xE0100
+"""The first of 240 combining characters that no text holds: they choose between forms of Chinese characters."""
+
 
 def normalize(text: str) -> str:
     """NFC without the `INVISIBLE` characters, every run of white space one space, none at the ends."""
@@ -23,18 +26,23 @@ def normalize(text: str) -> str:
 def display_order(text: str) -> str:
     """The characters from left to right, as they stand on the page, by Unicode's bidirectional algorithm (UAX 9).
 
-    Applied to its own result it gives back the logical order; for this the direction of a line is that of most of its
-    letters. Text without right-to-left letters stays as it is. Raises ImportError where python-bidi is missing.
+    Brackets are as they are printed. Applied to its own result it gives back the logical order; for this the direction
+    of a line is that of most of its letters. It need not where Latin words stand among them: a number before one moves.
+    Text without right-to-left letters stays as it is. Raises ImportError where python-bidi is missing.
     """
     kinds = Counter(map(unicodedata.bidirectional, text))
     leftward = kinds["R"] + kinds["AL"]
     if leftward == 0:
         return text
     try:
-        from bidi import get_display
+        from bidi.algorithm import get_display  # that of bidi itself does not mirror brackets
     except ModuleNotFoundError as error:
         raise ImportError("right-to-left text needs python-bidi: pip install 'gcsa[ocr]'") from error
-    return str(get_display(text, base_dir="R" if leftward >= kinds["L"] else "L"))
+    # It drops what joins or parts letters, and fails on what has no direction: they go as accents of the letter before.
+    others = sorted({character for character in text if unicodedata.bidirectional(character) in ("BN", "")})
+    accents = {ord(character): chr(FREE_ACCENTS + i) for i, character in enumerate(others)}
+    shown = str(get_display(text.translate(accents), base_dir="R" if leftward >= kinds["L"] else "L"))
+    return shown.translate({ord(accent): character for character, accent in accents.items()})
 
 
 def describe(character: str) -> str:
@@ -74,9 +82,12 @@ class Charset:
     def __contains__(self, character: str) -> bool:
         return character in self._classes
 
-    def encode(self, text: str) -> list[int]:
-        """The classes of the normalised text. Raises ValueError naming the characters that have none."""
+    def encode(self, text: str, known_only: bool = False) -> list[int]:
+        """The classes of the normalised text. Characters that have none are left out if `known_only`, else a ValueError
+        names them."""
         text = normalize(text)
+        if known_only:  # not normalised again, as an accent left without its letter may fit the one before
+            text = " ".join("".join(character for character in text if character in self).split())
         if unknown := sorted(set(text) - self._classes.keys()):
             raise ValueError(
                 f"{text!r} holds {', '.join(map(describe, unknown))}, not in the charset of {len(self) - 1}"

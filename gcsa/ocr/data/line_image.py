@@ -1,9 +1,10 @@
 """Images of single text lines: read, contrast-normalised, and resized to a height and one of a few widths.
 
 Ink is 1 and paper 0: ink = clip((paper - x) / (paper - black), 0, 1), where `paper` is the 95th and `black` the 1st
-percentile of the grey levels x of the line. Where the median is nearer the 1st than the 99th percentile the line is
-light on dark, and x is inverted first. Widths form a geometric series, so that lines of one width share a batch and
-no pixel is padding. Reading and resizing commute with quarter turns.
+percentile of the grey levels x of the line, or a lower one where a few letters stand on a wide line. Where the median
+is nearer the 1st than the 99th percentile the line is light on dark, and x is inverted first. Widths form a geometric
+series, so that lines of one width share a batch and no pixel is padding. Reading and resizing commute with quarter
+turns.
 """
 
 import math
@@ -26,6 +27,11 @@ MIN_SIDE = 4
 MAX_PIXELS = 1 << 25
 """Of a line as it lies on the page: a fifth of what a page may have."""
 MIN_CONTRAST = 16
+"""Of 255 grey levels; in a picture of more than 8 bits, of its largest level, as it may use 10 or 12 of 16 bits."""
+MIN_DEEP_CONTRAST = 0.2
+"""Of 255 grey levels, whatever the largest is: 51 of 65,535, above the noise of what is black all over."""
+FEW_LETTERS = 0.02
+"""Squares of a line's height that their ink covers: half a letter."""
 DARK = 0.5
 """Ink of a letter, not of one that shines through."""
 TAIL = 0.005
@@ -41,6 +47,7 @@ class Line(NamedTuple):
     """A line of text: a whole image file, or what lies within `polygon` (pixels x, y) on the image of a page.
 
     turn: degrees, counter-clockwise, by which the page is known to be turned; the line is cut from the page turned back.
+    error: why the line cannot be cut out, where the file that describes the page says nothing usable of its place.
     """
 
     image: Path
@@ -49,6 +56,7 @@ class Line(NamedTuple):
     document: str = ""
     polygon: Points | None = None
     turn: int = 0
+    error: str = ""
 
     @property
     def name(self) -> str:
@@ -65,11 +73,14 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
         height: of the model; refuses lines that would be wider than MAX_WIDTH there, with the name of the file.
 
     Raises:
-        ValueError: an image that cannot be read, is below 4 pixels a side, blank, far too large or far too wide.
+        ValueError: a line with an `error`; an image that cannot be read, is below 4 pixels a side, blank, far too large
+            or far too wide.
     """
     if isinstance(source, Image.Image):
         return _ink_of(levels_of(source), None, "the image", height)
     line = source if isinstance(source, Line) else Line(Path(source))
+    if line.error:
+        raise ValueError(line.error)
     if line.polygon is None:
         return _ink_of(read_levels(line.image), None, line.name, height)
     page = page_levels(line.image)
@@ -198,20 +209,31 @@ def _ink_of(levels: Array, inside: Array | None, name: str, height: int | None =
         raise ValueError(f"{name} is {w} x {h} pixels, above {MAX_PIXELS:,}: cut the lines from the page first")
     if height is not None:
         check_width(h, w, height, name)
-    return torch.from_numpy(_ink(levels.astype(np.float32), inside, name))[None]
+    return torch.from_numpy(_ink(levels, inside, name))[None]
 
 
 def _ink(levels: Array, inside: Array | None, name: str) -> Array:
     counted = levels if inside is None else levels[inside]
     if not counted.size:
         raise ValueError(f"{name} lies outside of its image")
-    low, median, high = np.percentile(counted, (1, 50, 99))
+    needed = MIN_CONTRAST if levels.dtype == np.uint8 else max(MIN_DEEP_CONTRAST, MIN_CONTRAST * counted.max() / 255)
+    levels, counted = levels.astype(np.float32), counted.astype(np.float32)
+    tail = _tail(counted, min(levels.shape))
+    low, median, high = np.percentile(counted, (tail, 50, 100 - tail))
     if median - low < high - median:
         levels, counted = 255 - levels, 255 - counted
-    black, paper = np.percentile(counted, (1, 95))
-    if not paper - black >= MIN_CONTRAST:
+    black, paper = np.percentile(counted, (tail, 95))
+    if not paper - black >= needed:
         raise ValueError(
-            f"{name} is blank: its grey levels differ by {paper - black:.0f} of 255, a line needs {MIN_CONTRAST}"
+            f"{name} is blank: its grey levels differ by {paper - black:.3g} of 255, a line needs {needed:.3g}"
         )
     ink = np.clip((paper - levels) / (paper - black), 0, 1).astype(np.float32)
     return ink if inside is None else np.where(inside, ink, np.float32(0))
+
+
+def _tail(counted: Array, short: int) -> float:
+    """The percentile that is `black` of the grey levels `counted` of a line `short` pixels high: 1, or less where so
+    few letters stand on it that the 1st is paper."""
+    few = min(1.0, 100 * FEW_LETTERS * short**2 / counted.size)
+    darkest, low, median, high, lightest = np.percentile(counted, (few, 1, 50, 99, 100 - few))
+    return few if max(median - darkest, lightest - median) > 2 * max(median - low, high - median) else 1.0

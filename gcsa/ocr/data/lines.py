@@ -33,8 +33,9 @@ log = logging.getLogger(__name__)
 def list_lines(folder: str | Path, splits: Collection[str] = SPLITS, any_image: bool = False) -> list[Line]:
     """The lines of `splits` with their normalised texts; transcriptions of other splits are not read.
 
-    The text is that of the `.gt.txt`, whatever a manifest says. Lines of XML pages without a transcription are left
-    out, and their number is logged. With `any_image`, manifests and pages may name images outside of the folder.
+    The text is that of the `.gt.txt`, whatever a manifest says. Lines of XML pages without a transcription, or without
+    a polygon that can be cut out, are left out, and their number is logged. With `any_image`, manifests and pages may
+    name images outside of the folder.
 
     Raises:
         ValueError: a file that is missing, empty, not UTF-8 or not what it should be; too few lines to be split.
@@ -126,7 +127,12 @@ def _page_lines(folder: Path, pages: list[Path], splits: Collection[str], any_im
     lines = [(page.name, line) for page in pages for line in read_page(page, any_image)]
     transcribed = [(page, line) for page, line in lines if line.text]
     if left_out := len(lines) - len(transcribed):
-        log.warning("%s: %d of %d lines have no transcription and are left out", folder, left_out, len(lines))
+        log.warning(
+            "%s: %d of %d lines have no transcription, or no usable polygon, and are left out",
+            folder,
+            left_out,
+            len(lines),
+        )
     if not by_page:
         names = [f"{page} {number}" for number, (page, _) in enumerate(transcribed)]
         split = divide(names, folder)

@@ -8,10 +8,9 @@ A file may come from somebody else: it opens no image outside of its folder, and
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path, PureWindowsPath
-from typing import Any
 from xml.etree.ElementTree import Element, ParseError
 
 from gcsa.data.files import confined, read_bounded
@@ -34,6 +33,8 @@ MAX_COORDINATE = 10_000_000
 """Of a coordinate, a width and a height: a metre in the finest unit of ALTO, 1/1200 inch, is 47,000."""
 MAX_TEXT = 10_000
 """Characters of a line."""
+SAME_ASPECT = 0.02
+"""By this share two ratios of width and height may differ, and be of one page."""
 
 
 def list_pages(folder: Path) -> list[Path]:
@@ -48,41 +49,66 @@ def list_pages(folder: Path) -> list[Path]:
 def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
     """The lines of a PAGE-XML or ALTO file in the order of the file; `text` is empty where there is none.
 
+    A line whose polygon cannot be used has neither text nor polygon, and an `error` that says why.
+
     The image that the file names is looked for by that name in the folder of the XML file and its subfolders, then by
     its last part beside the XML file and in the folder above it. With `any_image` it is read wherever the file says.
 
     Raises:
-        ValueError: not XML, unsafe XML, another schema, no lines, an impossible polygon or page size, more of anything
-            than a page has, no image or one that lies elsewhere, naming the file.
+        ValueError: not XML, unsafe XML, another schema, no lines, an impossible page size, more of anything than a page
+            has, no image, one that lies elsewhere or is stored turned, naming the file.
         FileNotFoundError: no such file.
     """
     path = Path(path)
     root = _parse(path)
-    page_of, line_of = (_page, _page_line) if _format(path, root) == "page" else (_alto, _alto_line)
+    formats = {"page": (_page, _page_text, _page_points), "alto": (_alto, _alto_text, _alto_points)}
+    page_of, text_of, points_of = formats[_format(path, root)]
     try:
         name, stated = page_of(root)
         elements = list(_all(root, "TextLine"))
         if len(elements) > MAX_LINES:
             raise ValueError(f"{len(elements)} lines, above {MAX_LINES}")
-        contents = [line_of(element) for element in elements]
+        texts = [normalize(_bounded(text_of(element))) for element in elements]
     except (KeyError, ValueError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
-        raise ValueError(f"{path} cannot be read as a page ({reason}): correct it") from error
-    if not contents:
+        raise ValueError(f"{path} cannot be read as a page ({_reason(error)}): correct it") from error
+    if not elements:
         raise ValueError(f"{path} holds no TextLine: segment and transcribe the page, or remove the file")
     image = _find_image(path, name, any_image)
     try:
         width, height = image_size(image)
     except ValueError as error:
         raise ValueError(f"the image of {path}, {error}") from error
-    x_scale, y_scale = (width / stated[0], height / stated[1]) if all(stated) else (1.0, 1.0)
+    page_width, page_height = stated if all(stated) else (width, height)
+    size = f"{page_width:g} x {page_height:g}"
+    if _is_turned(page_width / page_height, width / height):
+        raise ValueError(
+            f"{path} states a page of {size}, and its image {image} is stored turned, {width} x {height}: save the "
+            "image upright, without an EXIF orientation"
+        )
+    x_scale, y_scale = width / page_width, height / page_height
     lines = []
-    for points, text in contents:
+    for element, text in zip(elements, texts, strict=True):
+        try:
+            points = _polygon(points_of(element))
+        except (KeyError, ValueError) as error:  # the other lines are read
+            name = str(element.get("id") or element.get("ID"))[:80]
+            reason = f"line {name} of {path} cannot be cut out ({_reason(error)}): correct it"
+            lines.append(Line(image, document=path.stem, error=reason))
+            continue
         polygon = tuple((x * x_scale, y * y_scale) for x, y in points)
         if max(max(abs(x), abs(y)) for x, y in polygon) > MAX_COORDINATE:
-            raise ValueError(f"{path} states a page of {stated[0]:g} x {stated[1]:g}, far too small for its lines")
-        lines.append(Line(image, normalize(text), document=path.stem, polygon=polygon))
+            raise ValueError(f"{path} states a page of {size}, far too small for its lines")
+        lines.append(Line(image, text, document=path.stem, polygon=polygon))
     return lines
+
+
+def _reason(error: KeyError | ValueError) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
+
+
+def _is_turned(stated: float, stored: float) -> bool:
+    """Whether of two ratios of width and height one is that of the page turned by 90 degrees, and not nearly square."""
+    return abs(stated * stored - 1) < SAME_ASPECT < abs(stated / stored - 1)
 
 
 def _parse(path: Path) -> Element:
@@ -133,17 +159,16 @@ def _inner(element: Element, *tags: str) -> Element | None:
     return place
 
 
-def _polygon(numbers: Iterable[str | float], line: Element) -> Points:
+def _polygon(numbers: Iterable[str | float]) -> Points:
     values = [float(number) for number in numbers]
-    name = str(line.get("id") or line.get("ID"))[:80]
     if len(values) < 6 or len(values) % 2 or not all(map(math.isfinite, values)):
-        raise ValueError(f"the polygon of line {name} is not 3 or more points x,y")
+        raise ValueError("its polygon is not 3 or more points x,y")
     if len(values) > 2 * MAX_POINTS or max(map(abs, values)) > MAX_COORDINATE:
-        raise ValueError(f"the polygon of line {name} has over {MAX_POINTS} points or one beyond {MAX_COORDINATE}")
+        raise ValueError(f"its polygon has over {MAX_POINTS} points or one beyond {MAX_COORDINATE}")
     return tuple(zip(values[::2], values[1::2], strict=True))
 
 
-def _text(text: str) -> str:
+def _bounded(text: str) -> str:
     if len(text) > MAX_TEXT:
         raise ValueError(f"a line of {len(text)} characters, above {MAX_TEXT}")
     return text
@@ -170,16 +195,23 @@ def _page(root: Element) -> tuple[str, tuple[float, float]]:
     return page.attrib["imageFilename"], _size(page, "imageWidth", "imageHeight")
 
 
-def _page_line(line: Element) -> tuple[Points, str]:
+def _page_points(line: Element) -> list[str]:
     coords = _inner(line, "Coords")
     if coords is None:
         raise KeyError("Coords")
     numbers = coords.get("points", "").replace(",", " ").split()
     for point in coords:  # as PAGE wrote them before 2013
         numbers += [point.attrib["x"], point.attrib["y"]]
-    readings = sorted((e for e in line if _tag(e) == "TextEquiv"), key=lambda e: int(e.get("index") or 0))
-    text: Any = _inner(readings[0], "Unicode") if readings else None
-    return _polygon(numbers, line), "" if text is None else _text(text.text or "")
+    return numbers
+
+
+def _page_text(element: Element) -> str:
+    """The first reading of a line or a word; of a line that has none, those of its words."""
+    readings = sorted((e for e in element if _tag(e) == "TextEquiv"), key=lambda e: int(e.get("index") or 0))
+    if not readings:
+        return " ".join(_page_text(word) for word in element if _tag(word) == "Word")
+    text = _inner(readings[0], "Unicode")
+    return "" if text is None else text.text or ""
 
 
 def _alto(root: Element) -> tuple[str, tuple[float, float]]:
@@ -190,13 +222,15 @@ def _alto(root: Element) -> tuple[str, tuple[float, float]]:
     return (name.text or "" if name is not None else ""), _size(page, "WIDTH", "HEIGHT")
 
 
-def _alto_line(line: Element) -> tuple[Points, str]:
+def _alto_points(line: Element) -> Sequence[str | float]:
     shape = _inner(line, "Shape", "Polygon")
     if shape is not None:
-        numbers: list[Any] = shape.attrib["POINTS"].replace(",", " ").split()
-    else:
-        x, y, w, h = (float(line.attrib[key]) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT"))
-        numbers = [x, y, x + w, y, x + w, y + h, x, y + h]
+        return shape.attrib["POINTS"].replace(",", " ").split()
+    x, y, w, h = (float(line.attrib[key]) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT"))
+    return [x, y, x + w, y, x + w, y + h, x, y + h]
+
+
+def _alto_text(line: Element) -> str:
     # Where nothing separates the words of a line, every String is one.
     between = "" if _inner(line, "SP") is not None else " "
     parts: list[str] = []
@@ -205,7 +239,7 @@ def _alto_line(line: Element) -> tuple[Points, str]:
             parts += [between, element.attrib["CONTENT"]]
         elif _tag(element) in ("SP", "HYP"):
             parts.append(" " if _tag(element) == "SP" else element.get("CONTENT", ""))
-    return _polygon(numbers, line), _text("".join(parts))
+    return "".join(parts)
 
 
 def _find_image(path: Path, name: str, any_image: bool) -> Path:

@@ -6,8 +6,11 @@ numeral or letters at random in the place of a word, so that what the scans hold
 
 from __future__ import annotations
 
+import logging
 import random
+import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +26,8 @@ MODERN = str.maketrans({"\N{LATIN SMALL LETTER LONG S}": "s"})
 HYPHENS = str.maketrans({"¬": "-"})
 """Transcriptions write a word broken at the end of a line with ¬; print has a hyphen there."""
 
+log = logging.getLogger(__name__)
+
 
 def list_fonts(folder: Path) -> list[Path]:
     """The fonts in `folder`, by name. Raises ValueError where there are none."""
@@ -33,8 +38,20 @@ def list_fonts(folder: Path) -> list[Path]:
 
 
 def set_lines(texts: Sequence[str], fonts: Sequence[Path], seed: int) -> Iterator[tuple[str, Image.Image]]:
-    """Each of `texts` as it is set, and its image: grey, dark on light. One that no font has all letters of is left out."""
+    """Each of `texts` as it is set, and its image: grey, dark on light.
+
+    Those that no font has all letters of are left out. So are those with right-to-left letters, which would need their
+    order and their joined forms; the number of these is logged.
+    Raises ValueError where all have such letters, and for a font that cannot be read.
+    """
+    leftward = [not {"R", "AL"}.isdisjoint(map(unicodedata.bidirectional, text)) for text in texts]
+    if texts and all(leftward):
+        raise ValueError("data.fonts sets text from left to right, and every training text is right-to-left: drop it")
+    if any(leftward):
+        log.warning("%d of %d texts hold right-to-left letters and are not set in fonts", sum(leftward), len(texts))
     for i, text in enumerate(texts):
+        if leftward[i]:
+            continue
         draw = random.Random(f"{seed} {i}")
         text = normalize(_varied(text.translate(MODERN), draw))
         able = [font for font in fonts if set(text.translate(HYPHENS)) <= _letters(font)]
@@ -85,7 +102,8 @@ def _set(text: str, font: ImageFont.FreeTypeFont, draw: random.Random) -> Image.
 
 @lru_cache
 def _font(path: Path) -> ImageFont.FreeTypeFont:
-    return ImageFont.truetype(str(path), SIZE)
+    with _named(path):
+        return ImageFont.truetype(str(path), SIZE)
 
 
 @lru_cache
@@ -93,5 +111,13 @@ def _letters(path: Path) -> frozenset[str]:
     """The characters of a font; the space needs no glyph."""
     from fontTools.ttLib import TTFont
 
-    with TTFont(path, lazy=True) as font:
+    with _named(path), path.open("rb") as file, TTFont(file, lazy=True) as font:
         return frozenset(map(chr, font.getBestCmap())) | {" "}
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # a damaged font raises whatever its readers stumble over
+        raise ValueError(f"{path} cannot be read as a font ({error!r:.200}): remove or replace it") from error

@@ -69,6 +69,25 @@ def test_right_to_left_text_is_displayed_from_the_right(text: str) -> None:
     assert shown[-1] == text[0]
 
 
+def test_brackets_are_as_they_are_printed() -> None:
+    assert display_order("\u05d0 (\u05d1") == "\u05d1) \u05d0"
+    assert display_order("\u05d0\u05d1 [a]") == "[a] \u05d1\u05d0"
+    assert display_order("a (b") == "a (b"
+
+
+@pytest.mark.parametrize("character", ["\u200c", "\u00ad", "\u0378"])
+def test_characters_without_a_direction_stay(character: str) -> None:
+    text = f"\u0641\u064a{character} \u0628"
+    assert sorted(display_order(text)) == sorted(text)
+    assert display_order(display_order(text)) == text
+
+
+def test_only_known_characters() -> None:
+    charset = Charset("abe\u0301 ")
+    assert charset.encode("aeX\u0301b", known_only=True) == [1, 3, 4, 2], "not composed behind another letter"
+    assert charset.encode("a X b X", known_only=True) == charset.encode("a b"), "one space"
+
+
 def test_numbers_in_right_to_left_text_stay_as_they_are() -> None:
     assert display_order("\u0633\u0646\u0629 1984") == "1984 \u0629\u0646\u0633"
     assert display_order("a page, 12") == "a page, 12"

@@ -9,9 +9,10 @@ import torch
 from PIL import Image
 
 from gcsa.ocr.data.augment import LineAugment
-from gcsa.ocr.data.batches import LineBatch, WidthSampler, steps_needed
-from gcsa.ocr.data.charset import Charset
+from gcsa.ocr.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
+from gcsa.ocr.data.charset import Charset, display_order
 from gcsa.ocr.data.datamodule import LinesDataModule
+from gcsa.ocr.data.line_image import Line
 
 MILD = {
     "shear": 4,
@@ -278,6 +279,15 @@ def test_texts_are_also_set_in_fonts(tmp_path: Path) -> None:
     assert len(data.lines("val")) == len(scans.lines("val"))
     with pytest.raises(ValueError, match="holds no fonts"):
         LinesDataModule(path=folder, fonts=folder)
+
+
+def test_targets_are_in_display_order() -> None:
+    """With the brackets that are printed; one that the charset lacks is left out."""
+    texts = ["\u05d0 (\u05d1", "\u05d0) \u05d1"]
+    images = [torch.zeros(1, 40, 80, dtype=torch.uint8)] * 2
+    charset = Charset.from_texts(map(display_order, texts[:1]))
+    lines = LineSet(images, [Line(Path("1.png"), text) for text in texts], charset)
+    assert [charset.decode(target) for target in lines.targets] == ["\u05d1) \u05d0", "\u05d1 \u05d0"]
 
 
 @pytest.mark.parametrize("script", ["la09_12_caroline_manuscript", "ar20_arabic_print"])

@@ -47,6 +47,31 @@ def test_light_on_dark_is_inverted(share: float) -> None:
     assert line[0, 0, 0] == 1
 
 
+@pytest.mark.parametrize("dark", [True, False])
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_few_letters_on_a_wide_line(dark: bool, turned: bool) -> None:
+    levels = np.full((40, 3000), 220, np.uint8)
+    levels[10:30, 50:70] = 20  # a third of a hundredth
+    levels = levels if dark else 255 - levels
+    line = read_line(Image.fromarray(levels.T.copy() if turned else levels))[0].numpy()
+    assert np.array_equal(line.T if turned else line, ink(levels if dark else 255 - levels))
+
+
+@pytest.mark.parametrize("width", [100, 3000])
+def test_noise_is_blank(width: int) -> None:
+    noise = np.random.default_rng(0).normal(200, 3, (40, width))
+    with pytest.raises(ValueError, match=r"is blank"):
+        read_line(Image.fromarray(noise.astype(np.uint8)))
+    with pytest.raises(ValueError, match=r"is blank"):
+        read_line(Image.fromarray((256 * noise).astype(np.uint16)))
+
+
+def test_no_light_on_a_sensor_of_12_bits_is_blank() -> None:
+    noise = np.random.default_rng(0).normal(40, 8, (40, 1000))
+    with pytest.raises(ValueError, match=r"is blank: .* of 255, a line needs 0\.2$"):
+        read_line(Image.fromarray(noise.astype(np.uint16)))
+
+
 def modes() -> dict[str, Image.Image]:
     levels = page()
     grey = Image.fromarray(levels)
@@ -64,6 +89,8 @@ def modes() -> dict[str, Image.Image]:
         "transparent colour": palette,
         "I;16": Image.fromarray(levels.astype(np.uint16) * 257),
         "dark I;16": Image.fromarray(levels.astype(np.uint16) * 40),
+        "12 bits in I;16": Image.fromarray(levels.astype(np.uint16) * 16),
+        "10 bits in I;16": Image.fromarray(levels.astype(np.uint16) * 4),
         "I": Image.fromarray(levels.astype(np.int32) * 257),
         "F": Image.fromarray(levels.astype(np.float32) / 255),
     }
