@@ -44,8 +44,8 @@ def lora_config(
         model: what will be adapted, also by another adapter beside those that it has.
         rank: regular fields between A and B (numbers, for `nn.Linear`).
         alpha: the delta is scaled by alpha / rank; None: twice the rank.
-        target_modules: a name of modules, or several; each stands for all convolutions and linear layers of that name or within it,
-            such as "mlp" or "stem". Depthwise convolutions are passed over, for the 1 x 1 behind them.
+        target_modules: a name of modules, or several; each stands for all convolutions and linear layers of that name or
+            within it, such as "mlp" or "stem". Depthwise convolutions are passed over, for the 1 x 1 behind them.
         options: of `peft.LoraConfig`, such as `use_rslora`, `lora_dropout` or `modules_to_save`.
 
     Raises:

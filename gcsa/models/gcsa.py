@@ -128,7 +128,7 @@ class GCSA(Isotropic):
 
 TINY: dict[str, Any] = dict(fields=12, depth=3, heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2)
 SMALL: dict[str, Any] = dict(fields=16, depth=6, heads=4, stem_strides=(2, 2, 1, 2), head_fields=128, mlp_ratio=2)
-SMALL["stem_norm"] = "batch"  # docs/adr/0017
+SMALL |= dict(stem_norm="batch")  # docs/adr/0017
 POOLED: dict[str, Any] = dict(fields=16, scalar_fields=96, depth=4, heads=4, mlp_ratio=2, stem_norm="batch")
 POOLED |= dict(stem_strides=(2, 2, 2), stem_fields=(24, 8), stem_separable=True, low_pass=False)
 
