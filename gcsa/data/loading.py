@@ -98,8 +98,9 @@ class EpochSampler(Sampler[Draw]):
 
     All processes walk the same order; each takes every `world_size`-th row of a batch of `world_size *
     batch_size`, so together they see what one process with the larger batch sees, every row once, in equally
-    many steps. Only where the last batch has fewer rows than there are processes, the idle ones repeat its
-    first row.
+    many steps. Where the last batch has fewer rows than there are processes, the one before gives it the rest, so that
+    scores count every row once; only where that would leave too few (batches of one row, a split smaller than the
+    processes) the idle ones repeat its first row.
     """
 
     def __init__(
@@ -132,7 +133,12 @@ class EpochSampler(Sampler[Draw]):
         order = torch.arange(self.length)
         if self.shuffle:
             order = torch.randperm(self.length, generator=seeded_generator(self.seed, self.epoch))
-        return [part.tolist() for part in order.split(self.batch_size * self.world_size)][: self.batches]
+        batches = [part.tolist() for part in order.split(self.batch_size * self.world_size)][: self.batches]
+        missing = self.world_size - len(batches[-1]) if len(batches) > 1 and self.batch_size > 1 else 0
+        if missing > 0:
+            batches[-1][:0] = batches[-2][-missing:]
+            del batches[-2][-missing:]
+        return batches
 
     def __iter__(self) -> Iterator[Draw]:
         epoch = self.epoch

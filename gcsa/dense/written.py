@@ -69,13 +69,16 @@ def _named(stem: Path, ending: str) -> Path:
 
 
 def _labels(labels: Labels, stem: Path) -> Path:
+    png, tif = (_named(stem, ending) for ending in ENDINGS["labels"])
     if labels.max(initial=0) <= MOST_16_BITS:
-        with replacing(_named(stem, "_labels.png")) as part:
+        with replacing(png) as part:
             Image.fromarray(labels.astype(np.uint16)).save(part, format="PNG")
-        return _named(stem, "_labels.png")
-    with replacing(_named(stem, "_labels.tif")) as part:
+        tif.unlink(missing_ok=True)  # of an earlier result, which nobody should take for this one's
+        return png
+    with replacing(tif) as part:
         tifffile.imwrite(part, labels.astype(np.uint32), compression="zlib")
-    return _named(stem, "_labels.tif")
+    png.unlink(missing_ok=True)
+    return tif
 
 
 def overlay(labels: Labels, source: Source, scale: tuple[float, float]) -> NDArray[np.uint8]:

@@ -64,18 +64,26 @@ def test_drop_last() -> None:
     assert len(sampler) == 5
 
 
-@pytest.mark.parametrize(("length", "world"), [(24, 2), (25, 2), (29, 3), (17, 4), (3, 2)])
-def test_processes_together_see_what_one_process_sees(length: int, world: int) -> None:
+@pytest.mark.parametrize(("length", "world"), [(24, 2), (25, 2), (29, 3), (17, 4), (33, 4), (3, 2), (8, 8)])
+def test_processes_together_see_every_row_once(length: int, world: int) -> None:
     ranks = [EpochSampler(length, 4, shuffle=True, seed=1, rank=r, world_size=world) for r in range(world)]
     one = EpochSampler(length, 4 * world, shuffle=True, seed=1)
     shares = [list(sampler) for sampler in ranks]
     assert {len(share) for share in shares} == {len(one)}, "every process takes as many steps"
-    for step, whole in enumerate(one):
-        together = [row for share in shares for row in share[step].rows]
-        assert set(together) == set(whole.rows)
+    steps = [[row for share in shares for row in share[step].rows] for step in range(len(one))]
+    assert sorted(row for together in steps for row in together) == list(range(length))
+    for step, whole in enumerate(list(one)[:-2]):
+        assert set(steps[step]) == set(whole.rows), "as in one process with the larger batch"
+    for step in range(len(one)):
         assert all(share[step].rows for share in shares), "no process has an empty batch"
-        assert len(together) == max(len(whole.rows), world), "a row is repeated only for an idle process"
         assert len({share[step].key for share in shares}) == world, "augmentation differs between processes"
+
+
+@pytest.mark.parametrize(("length", "batch_size"), [(3, 4), (5, 1)])
+def test_a_row_is_repeated_where_there_are_too_few(length: int, batch_size: int) -> None:
+    ranks = [EpochSampler(length, batch_size, shuffle=False, seed=1, rank=r, world_size=4) for r in range(4)]
+    last = [list(sampler)[-1].rows for sampler in ranks]
+    assert last == ([[0], [1], [2], [0]] if batch_size == 4 else [[4], [4], [4], [4]])
 
 
 def test_augmentation_is_new_in_every_batch_and_epoch() -> None:

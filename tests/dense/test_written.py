@@ -175,6 +175,14 @@ def test_more_objects_than_16_bits(tmp_path: Path) -> None:
     assert np.array_equal(tifffile.imread(path), labels)
 
 
+def test_label_images_of_an_earlier_result_go(tmp_path: Path) -> None:
+    many = np.arange(66_000, dtype=np.int32).reshape(200, 330)
+    for labels in (many, many % 9, many):
+        picture = InMemory(np.zeros((200, 330, 3), np.uint8))
+        paths = write(Segmented(labels, None), picture, (0, 1), tmp_path / "x", ["labels"])
+        assert list(tmp_path.iterdir()) == paths
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_only(kind: str, tmp_path: Path) -> None:
     paths = write(TWO, source(), (0, 200), tmp_path / "x", [kind])

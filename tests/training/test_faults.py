@@ -56,10 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
-    """Stopped in mid-epoch, refused with other options, and resumed: the bits of a run that was never stopped.
-
-    Meanwhile a second run in its folder is refused.
-    """
+    """Stopped in mid-epoch and resumed: the bits of a run that was never stopped. Meanwhile a second run is refused."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     train(composed(whole, *TINY, "data.limit_train=null"), whole)
 
@@ -83,14 +80,6 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     assert not (stopped / LOCK).exists()
     assert not (stopped / "weights").exists()
     assert 40 < torch.load(stopped / "checkpoints/last.ckpt", weights_only=True)["global_step"] < 120
-
-    before = contents(stopped)
-    code, printed = ended(start(stopped, "ckpt_path=last", "optimizer.lr=0.5", "label_smoothing=0"))
-    assert code == 2
-    assert re.fullmatch(
-        r"error: .*label_smoothing=0 \(it was 0\.1\), optimizer\.lr=0\.5 \(it was 0\.002\).*\n", printed
-    )
-    assert contents(stopped) == before
 
     resume = shlex.split(sentence[1])
     assert subprocess.run([sys.executable, *resume[1:]], cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 0

@@ -216,10 +216,12 @@ def _page_text(element: Element) -> str:
 
 def _alto(root: Element) -> tuple[str, tuple[float, float]]:
     name = _inner(root, "Description", "sourceImageInformation", "fileName")
-    page = _inner(root, "Layout", "Page")
-    if page is None:
+    pages = list(_all(root, "Page"))
+    if not pages:
         raise KeyError("Page")
-    return (name.text or "" if name is not None else ""), _size(page, "WIDTH", "HEIGHT")
+    if len(pages) > 1:
+        raise ValueError(f"{len(pages)} pages, of one image: write a file for each")
+    return (name.text or "" if name is not None else ""), _size(pages[0], "WIDTH", "HEIGHT")
 
 
 def _alto_points(line: Element) -> Sequence[str | float]:

@@ -107,11 +107,6 @@ def test_what_is_not_shipped_is_made() -> None:
     assert fingerprint(group("c5"), 3) != fingerprint(group("c4"), 3)
 
 
-def test_common_tables_need_no_escnn() -> None:
-    done = without_escnn(TABLES)
-    assert done.returncode == 0, done.stderr
-
-
 def test_other_tables_name_the_extra() -> None:
     done = without_escnn("import timm, gcsa; timm.create_model('gcsa_tiny', group='c5')")
     assert done.returncode == 1
@@ -120,8 +115,7 @@ def test_other_tables_name_the_extra() -> None:
     assert "pip install gcsa[escnn]" in last
 
 
-@pytest.mark.parametrize("code", [ZOO, PUBLISHED], ids=["zoo", "published"])
-def test_models_and_weights_need_no_escnn(code: str) -> None:
-    """Every model is made, some are trained for a step, and the published weights are read."""
-    done = without_escnn(code)
+def test_what_is_common_needs_no_escnn() -> None:
+    """Common groups have tables, every model is made, some are trained for a step, and the published weights are read."""
+    done = without_escnn(TABLES + ZOO + PUBLISHED)
     assert done.returncode == 0, done.stderr

@@ -118,6 +118,7 @@ EXTERNAL = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/hostname">]><PcGts>&a;</
         ("<html><body/></html>", r"is neither PAGE-XML nor ALTO: its root is <html>"),
         ("<PcGts/>", r"cannot be read as a page \(no 'Page'\)"),
         ("<alto/>", r"cannot be read as a page \(no 'Page'\)"),
+        ("<alto><Layout><Page/><Page/></Layout></alto>", r"\(2 pages, of one image: write a file for each\)"),
         ("<PcGts><Page/></PcGts>", r"\(no 'imageFilename'\)"),
         ('<PcGts><Page imageFilename="1.png"/></PcGts>', r"holds no TextLine"),
         (PAGE.format(**page(image="other.png")), r"needs the image other.png: put it beside"),
