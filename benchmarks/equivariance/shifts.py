@@ -56,7 +56,13 @@ def main() -> None:
     path = RESULTS / "shifts.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     content = {data: before[data] for data in ("mnist", "fashion_mnist") if data in before}
-    save("shifts", content | {data: {"curves": by_run} for data, by_run in curves.items()} | {"trained_at": commits})
+    others = {
+        run: commit for run, commit in before.get("trained_at", {}).items() if run.partition("/")[0] not in curves
+    }
+    save(
+        "shifts",
+        content | {data: {"curves": by_run} for data, by_run in curves.items()} | {"trained_at": others | commits},
+    )
 
 
 if __name__ == "__main__":

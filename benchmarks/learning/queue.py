@@ -151,6 +151,8 @@ def main() -> None:
     with ThreadPoolExecutor(parsed.jobs) as pool:
         for line in pool.map(lambda run: work(run, parsed.threads), runs):
             print(f"{line} · {left(runs)}", flush=True)
+    if not all(run.result.is_file() for run in runs):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

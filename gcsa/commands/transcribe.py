@@ -193,6 +193,16 @@ def _check_pages(args: argparse.Namespace) -> None:
         )
 
 
+def _check_kept(args: argparse.Namespace) -> None:
+    """Raises ValueError where an input would be overwritten."""
+    files = [file for name in args.inputs for file in list_files(name)]
+    given = {str(file.resolve()).casefold() for file in files}  # as some file systems compare names
+    into = Path(args.output)
+    for target in [into / f"{file.stem}.xml" for file in files] if into.is_dir() else [into]:
+        if str(target.resolve()).casefold() in given:
+            raise ValueError(f"{target} is one of the inputs, and would be overwritten: name another --output")
+
+
 @contextmanager
 def _written(name: str) -> Iterator[TextIO]:
     """A file to write to that replaces `name` at the end, and only if nothing went wrong; "-" is stdout."""
@@ -232,6 +242,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check_inputs(args.inputs)
         if args.format in FORMATS:
             _check_pages(args)
+        if args.output != "-":
+            _check_kept(args)
         if args.adapter is not None and find_spec("peft") is None:
             raise ImportError("an adapter needs PEFT, which is not installed: pip install gcsa[ocr]")
         chosen = device(args.device)

@@ -214,6 +214,7 @@ class EpochLines(ProgressBar):
         self._since = self._printed = time.monotonic()
         self._start: tuple[float, int] | None = None  # when the first batch of this process ended, and its number
         self._enabled = True
+        self._validated = False  # since the last line: Lightning keeps the figures of earlier validations
 
     def disable(self) -> None:
         """Lightning asks for this in all processes but the first."""
@@ -240,10 +241,14 @@ class EpochLines(ProgressBar):
             seconds = min(seconds, max(0.0, limit.time_remaining() or 0.0))
         return f"about {timedelta(seconds=round(seconds))} left"
 
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._validated = not trainer.sanity_checking
+
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._enabled:
-            shown = (n for n in sorted(trainer.callback_metrics) if n == "train/loss" or n.startswith("val/"))
-            values = "  ".join(f"{name} {float(trainer.callback_metrics[name]):.4f}" for name in shown)
+            metrics, validated, self._validated = trainer.callback_metrics, self._validated, False
+            shown = (n for n in sorted(metrics) if n == "train/loss" or (validated and n.startswith("val/")))
+            values = "  ".join(f"{name} {float(metrics[name]):.4f}" for name in shown)
             since, self._since = self._since, time.monotonic()
             self._printed = self._since
             seconds = self._since - since

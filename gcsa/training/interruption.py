@@ -6,6 +6,7 @@ once. Lightning's own handlers save nothing, or save in the middle of a batch, s
 """
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -127,7 +128,10 @@ def resume_command(output_dir: Path) -> str:
     given = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
     kept = [override for override in given if override.split("=")[0].lstrip("+~") not in ("ckpt_path", "output_dir")]
     program = ["python", sys.argv[0]] if sys.argv[0].endswith(".py") else [Path(sys.argv[0]).name]
-    return shlex.join([*program, *kept, "ckpt_path=last", f"output_dir={output_dir}"])
+    folder = str(output_dir)
+    if not re.fullmatch(r"[\w./+-]+", folder):  # Hydra reads more than a word in it
+        folder = "'{}'".format(folder.replace("'", r"\'"))
+    return shlex.join([*program, *kept, "ckpt_path=last", f"output_dir={folder}"])
 
 
 @contextmanager

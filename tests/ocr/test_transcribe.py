@@ -243,6 +243,7 @@ def test_wrong_arguments_are_told_before_anything_is_read(
         ((weights, "--device", "abacus", image), "--device abacus cannot be used here"),
         ((weights, "--output", tmp_path, image), "is a folder: name a file"),
         ((weights, "--output", tmp_path / "no/text", image), "there is no folder"),
+        ((weights, "--output", image, folder), "0.png is one of the inputs, and would be overwritten"),
     ):
         with pytest.raises(SystemExit, match="2"):
             main(list(map(str, arguments)))

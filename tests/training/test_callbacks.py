@@ -236,6 +236,18 @@ def test_a_long_epoch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys
         "epoch 1/2  batch 4/4  about 0:01:20 left",
         "epoch 1/2  80.0 s  train/loss 0.5000",
     ]
+    trainer.callback_metrics["val/loss"] = 0.25  # which Lightning keeps until the next validation
+    for trainer.sanity_checking in (True, False):
+        lines.on_validation_end(trainer, None)  # type: ignore[arg-type]
+        for _ in range(2):
+            lines.on_train_epoch_end(trainer, None)  # type: ignore[arg-type]
+    shown = [line.partition(" s  ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [
+        "train/loss 0.5000",
+        "train/loss 0.5000",
+        "train/loss 0.5000  val/loss 0.2500",
+        "train/loss 0.5000",
+    ]
     lines.disable()
     clock.now += 100
     lines.on_train_batch_end(trainer, None, None, None, 0)  # type: ignore[arg-type]

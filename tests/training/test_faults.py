@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from gcsa.tasks.classification import Classification, Classifier
-from gcsa.training.interruption import LOCK, Interrupted, interruptible
+from gcsa.training.interruption import LOCK, Interrupted, interruptible, resume_command
 from tests.runs import TINY, composed, train
 from tests.training.test_resume import ROOT, assert_same_state
 
@@ -85,6 +86,14 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, *resume[1:]], cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 0
     for name in ("last", "best"):
         assert_same_state(whole / f"checkpoints/{name}.ckpt", stopped / f"checkpoints/{name}.ckpt")
+
+
+@pytest.mark.parametrize("name", ["plain-1.0", "a, b", "data=1", "a(b)", "it's", "pcam, 3 [x]"])
+def test_the_printed_command_is_for_any_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    *_, folder = shlex.split(resume_command(Path("/runs", name)))
+    (parsed,) = OverridesParser.create().parse_overrides([folder])
+    assert (parsed.key_or_group, parsed.value()) == ("output_dir", f"/runs/{name}")
 
 
 def test_sigint(tmp_path: Path) -> None:
