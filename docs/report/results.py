@@ -65,15 +65,10 @@ def thousands(count: int) -> str:
     return f"{count / 1e3:,.0f}k"
 
 
-def short(commit: str) -> str:
-    """The first digits, and a plus sign where files were changed or new beside the commit."""
-    return commit[:8] + "+" * commit.endswith("-dirty")
-
-
 def budget_cells(run: Run) -> list[str]:
     """Minutes, epochs, seed and commit."""
     epochs = str(run["config"]["trainer"]["max_epochs"])
-    return [f"{run['fit_seconds'] / 60:.0f}", epochs, str(run["seed"]), short(run["commit"])]
+    return [f"{run['fit_seconds'] / 60:.0f}", epochs, str(run["seed"]), run["commit"][:8]]
 
 
 BUDGET = ("minutes", "epochs", "seed", "commit")

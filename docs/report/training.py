@@ -18,7 +18,6 @@ from report.results import (
     load_benchmark,
     load_runs,
     load_timings,
-    short,
     table,
     thousands,
 )
@@ -34,7 +33,7 @@ def training() -> str:
             cells.append(f"{100 * results[key]:.2f}" if key in results else "")
         minutes = run["fit_seconds"] / 60
         budget = f"{config['trainer']['max_epochs']} epochs, {minutes:.0f} min on {run['machine']['threads']} thread(s)"
-        rows.append([name, thousands(run["parameters"]), *cells, budget, str(run["seed"]), short(run["commit"])])
+        rows.append([name, thousands(run["parameters"]), *cells, budget, str(run["seed"]), run["commit"][:8]])
     return table(["run", "parameters", "validation %", "test %", "test AUROC %", "budget", "seed", "commit"], rows)
 
 
@@ -147,7 +146,7 @@ def paired(runs: list[Run], ours: list[Run]) -> str:
 def seeds_cells(runs: list[Run]) -> list[str]:
     """Minutes, epochs, seeds and commits."""
     minutes, epochs, *_ = zip(*map(budget_cells, runs), strict=True)
-    commits = dict.fromkeys(short(commit) for run in runs for commit in run["commit"].split())
+    commits = dict.fromkeys(commit[:8] for run in runs for commit in run["commit"].split())
     seeds = ", ".join(str(run["seed"]) for run in runs)
     return [" ".join(dict.fromkeys(minutes)), " ".join(dict.fromkeys(epochs)), seeds, " ".join(commits)]
 
