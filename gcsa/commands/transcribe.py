@@ -194,12 +194,18 @@ def _check_pages(args: argparse.Namespace) -> None:
 
 
 def _check_kept(args: argparse.Namespace) -> None:
-    """Raises ValueError where an input would be overwritten."""
-    files = [file for name in args.inputs for file in list_files(name)]
-    given = {str(file.resolve()).casefold() for file in files}  # as some file systems compare names
+    """Raises ValueError where an input would be overwritten by anything but itself with its text in it."""
+
+    def name(path: Path) -> str:
+        return str(path.resolve()).casefold()  # as some file systems compare names
+
+    files = [file for given in args.inputs for file in list_files(given)]
+    inputs = set(map(name, files))
     into = Path(args.output)
-    for target in [into / f"{file.stem}.xml" for file in files] if into.is_dir() else [into]:
-        if str(target.resolve()).casefold() in given:
+    for file in files:
+        target = into / f"{file.stem}.xml" if into.is_dir() else into
+        in_its_place = args.format in FORMATS and name(target) == name(file)
+        if name(target) in inputs and not in_its_place:
             raise ValueError(f"{target} is one of the inputs, and would be overwritten: name another --output")
 
 

@@ -1,6 +1,7 @@
 """Checkpoints that a kill at any moment leaves whole, and that only the run they belong to continues."""
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,7 +13,8 @@ from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning.callbacks import Checkpoint
 
 from gcsa.checkpoints import read_checkpoint
-from gcsa.training.interruption import Signals
+from gcsa.files import replacing
+from gcsa.training.interruption import Signals, first_process
 
 CONFIG = "gcsa_config"
 """Where a checkpoint keeps conf/train.yaml as plain values."""
@@ -80,6 +82,23 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             if "dirpath" in state:
                 state["dirpath"] = str(folder)
         return stored
+
+
+def take_along(path: Path, folder: Path) -> Path:
+    """The checkpoint to resume in place of `path`, from another folder than `folder`, that of the run: a copy there, called
+    last.ckpt, beside copies of its best epochs, with which later ones are to be compared. `path` itself where it already
+    is there, or where the best epochs are not beside it. The first of several processes copies."""
+    states = AtomicCheckpointIO().load_checkpoint(path).get("callbacks", {}).values()
+    best = {state["best_model_path"] for state in states if state.get("best_model_path")}
+    best = best.union(*(state.get("best_k_models", ()) for state in states))
+    if path.resolve().parent == folder.resolve() or not best or not all(Path(name).is_file() for name in best):
+        return path
+    if first_process():
+        folder.mkdir(parents=True, exist_ok=True)
+        for source, name in [*((name, Path(name).name) for name in best), (path, "last.ckpt")]:
+            with replacing(folder / name) as part:
+                shutil.copyfile(source, part)
+    return folder / "last.ckpt"
 
 
 class LastCheckpoint(Checkpoint):

@@ -132,8 +132,14 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) ->
     or if a fresh start would replace the checkpoints in `folder`.
     """
     if ckpt_path is None:
-        if any(folder.glob("*.ckpt")):
-            raise ValueError(f"{folder} holds an earlier run: resume it with ckpt_path=last, or set another output_dir")
+        earlier = sorted(folder.glob("*.ckpt"))
+        if earlier:
+            name = (
+                "last" if folder / "last.ckpt" in earlier else earlier[0]
+            )  # a kill may have come before the first last.ckpt
+            raise ValueError(
+                f"{folder} holds an earlier run: resume it with ckpt_path={name}, or set another output_dir"
+            )
         return None
     path = folder / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)
     if not path.is_file():

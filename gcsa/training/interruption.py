@@ -163,9 +163,23 @@ def requeue() -> None:
         subprocess.run(["scontrol", "requeue", job], check=False)
 
 
-def was_requeued() -> bool:
-    """Whether SLURM started this job before."""
-    return int(os.environ.get("SLURM_RESTART_COUNT", 0)) > 0
+def requeued_checkpoint(output_dir: Path) -> str | None:
+    """What a job that SLURM started before resumes by itself: "last"; None where it had saved nothing, and for other jobs.
+
+    Raises ValueError where such a job was given no folder: each start makes a new one, in which it would start over.
+    """
+    if int(os.environ.get("SLURM_RESTART_COUNT", 0)) == 0:
+        return None
+    if (output_dir / "checkpoints/last.ckpt").is_file():
+        return "last"
+    if HydraConfig.initialized():
+        given = any(override.startswith("output_dir=") for override in HydraConfig.get().overrides.task)
+        if not given and "submitit" not in str(HydraConfig.get().launcher):  # which keeps the folder of the first start
+            raise ValueError(
+                f"SLURM started this job again, and in {output_dir}, a new folder, it would start over: submit it with an "
+                "output_dir, which may be the earlier one, with ckpt_path=last"
+            )
+    return None
 
 
 @contextmanager

@@ -16,10 +16,10 @@ from gcsa.checkpoints import annotate
 from gcsa.threads import choose_threads
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit, ValidateLastEpoch, trained_seconds
-from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run
+from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run, take_along
 from gcsa.training.checks import check_config, resolve_checkpoint
 from gcsa.training.distributed import leave_group
-from gcsa.training.interruption import Signals, first_process, interruptible, only_run_in, was_requeued
+from gcsa.training.interruption import Signals, first_process, interruptible, only_run_in, requeued_checkpoint
 from gcsa.training.results import git_commit, machine, write_json
 from gcsa.training.task import Task
 
@@ -134,10 +134,8 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
         adapt(module, config["adapter"])
     trainer = build_trainer(cfg, output_dir, signals)
     best_checkpoint(trainer)
-    ckpt_path = config["ckpt_path"]
-    if ckpt_path is None and was_requeued() and (output_dir / "checkpoints/last.ckpt").is_file():
-        ckpt_path = "last"
-    ckpt_path = resolve_checkpoint(ckpt_path, output_dir / "checkpoints", module)
+    asked = requeued_checkpoint(output_dir) if config["ckpt_path"] is None else config["ckpt_path"]
+    ckpt_path = resolve_checkpoint(asked, output_dir / "checkpoints", module)
     if ckpt_path is not None:
         check_same_run(ckpt_path, recorded(cfg))
     if first_process():
@@ -147,6 +145,8 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     if trainer.world_size == 1:  # before the loggers make their folders, so that refused data leave none
         data.setup("fit")
 
+    if ckpt_path is not None:
+        ckpt_path = take_along(ckpt_path, output_dir / "checkpoints")
     started = time.monotonic()
     signals.trainer = trainer
     trainer.fit(module, data, ckpt_path=ckpt_path, weights_only=True)

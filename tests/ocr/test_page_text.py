@@ -187,6 +187,7 @@ def test_what_cannot_be_read_is_listed_and_the_rest_written(
     [
         (["alto.xml", "--format", "page"], "alto.xml is written as it came: take --format alto, not page"),
         (["pages/1.xml", "--format", "alto"], "1.xml is written as it came: take --format page, not alto"),
+        (["pages/1.xml", "--output", "pages/1.xml"], "pages/1.xml is one of the inputs, and would be overwritten"),
         (["pages", "--format", "page"], "2 pages are written as a file each: make a folder"),
         (["pages/1.png", "--format", "page"], "1.png is none: take --format text or json"),
         (["bad.xml", "--format", "page"], "bad.xml is not XML that can be read safely"),

@@ -36,9 +36,10 @@ def test_bad_checkpoints(tmp_path: Path) -> None:
 
 def test_an_earlier_run_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints/best.ckpt").touch()
-    with pytest.raises(ValueError, match="holds an earlier run: resume it with ckpt_path=last"):
-        train(composed(tmp_path, *TINY), tmp_path)
+    for name, hint in (("best", "/checkpoints/best.ckpt"), ("last", "last")):
+        (tmp_path / f"checkpoints/{name}.ckpt").touch()
+        with pytest.raises(ValueError, match=f"holds an earlier run: resume it with ckpt_path=.*{hint}, or"):
+            train(composed(tmp_path, *TINY), tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from gcsa.tasks.classification import Classification, Classifier
-from gcsa.training.interruption import LOCK, Interrupted, interruptible, resume_command
+from gcsa.training.interruption import LOCK, Interrupted, interruptible, requeued_checkpoint, resume_command
 from tests.runs import TINY, composed, train
 from tests.training.test_resume import ROOT, assert_same_state
 
@@ -163,6 +165,18 @@ def test_slurm_starts_the_same_command_again(tmp_path: Path, name: str) -> None:
     assert 40 < step < 120
     assert ended(start(tmp_path / "run", env=job | {"SLURM_RESTART_COUNT": "1"}))[0] == 0
     assert (tmp_path / "run/results.json").is_file()
+
+
+def test_slurm_may_not_start_a_command_over_in_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cfg = composed(tmp_path / "new", *TINY)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert requeued_checkpoint(tmp_path) is None, "the folder was given"
+    started = SimpleNamespace(overrides=SimpleNamespace(task=["seed=0"]), launcher="basic")
+    monkeypatch.setattr(HydraConfig, "get", lambda: started)
+    with pytest.raises(ValueError, match="a new folder, it would start over: submit it with an output_dir"):
+        train(cfg, tmp_path / "new")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
+    assert requeued_checkpoint(tmp_path) is None
 
 
 def test_a_full_disk(tmp_path: Path) -> None:

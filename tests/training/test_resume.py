@@ -79,19 +79,33 @@ def test_resumes_bit_for_bit(whole: Path, tmp_path: Path, every: str, batch: int
         assert_same_state(whole / f"checkpoints/{name}.ckpt", tmp_path / f"checkpoints/{name}.ckpt")
 
 
+STILL = ("data.limit_train=32", "optimizer.lr=1e-12")
+"""A second epoch learns nothing, so that it is not better than the first."""
+
+
 @pytest.mark.parametrize("ckpt_path", ["last", "linked/checkpoints/last.ckpt"], ids=["a link", "a relative path"])
 def test_the_best_epoch_is_kept_whatever_its_folder_is_called(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ckpt_path: str
 ) -> None:
-    """The second epoch learns nothing, so that it is not better than the first."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "real").mkdir()
     (tmp_path / "linked").symlink_to(tmp_path / "real")
     folder = tmp_path / ("linked" if ckpt_path == "last" else "real")
-    still = ("data.limit_train=32", "optimizer.lr=1e-12")
-    fit(folder, *still, "trainer.max_epochs=1")
-    fit(folder, *still, "trainer.max_epochs=2", f"ckpt_path={ckpt_path}")
+    fit(folder, *STILL, "trainer.max_epochs=1")
+    fit(folder, *STILL, "trainer.max_epochs=2", f"ckpt_path={ckpt_path}")
     assert json.loads((folder / "results.json").read_text())["best_epoch"] == 1
+
+
+@pytest.mark.parametrize("name", ["last", "best"])
+def test_the_best_epoch_goes_along_to_another_folder(tmp_path: Path, name: str) -> None:
+    """And the run that was resumed stays as it is."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    fit(first, *STILL, "trainer.max_epochs=1")
+    before = {path.name: path.read_bytes() for path in first.glob("checkpoints/*")}
+    fit(second, *STILL, "trainer.max_epochs=2", f"ckpt_path={first}/checkpoints/{name}.ckpt")
+    assert json.loads((second / "results.json").read_text())["best_epoch"] == 1
+    assert {path.name for path in second.glob("checkpoints/*")} == {"best.ckpt", "last.ckpt"}
+    assert before == {path.name: path.read_bytes() for path in first.glob("checkpoints/*")}
 
 
 def test_random_numbers_matter(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ from gcsa.baselines.crnn import CRNN
 from gcsa.models.backbone import Backbone
 from gcsa.models.create import check_options, create_model
 
+OF_HEADS = ("centred", "global_pool", "head_fields")
+"""Options of the classifier's head, which an encoder has not."""
+
 
 class NoHead(nn.Identity):
     """In place of a model's head: gives the features back, whatever else the model tells its head."""
@@ -22,6 +25,9 @@ class NoHead(nn.Identity):
 def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
     """The model that timm calls `name` without its classifier, for grey images; or "crnn". Options that are None are left
     out. Raises ValueError for an unknown name and for options that it does not take."""
+    unused = [option for option in OF_HEADS if options.get(option) is not None]
+    if unused:
+        raise ValueError(f"an encoder of text lines has no classifier, and does not use {', '.join(unused)}: drop it")
     if name != "crnn":
         if not timm.is_model(str(name)):
             choices = ", ".join(["crnn", *timm.list_models("gcsa_ocr_*")])
