@@ -5,7 +5,8 @@
     model = gcsa.adapters.load(model_without_adapter, "adapter")
 
 Everything else is PEFT's own: several adapters, `set_adapter`, `add_weighted_adapter` (`cat`, which is exact, or
-`linear`), `disable_adapter`, `merge_and_unload`.
+`linear`), `disable_adapter`, `merge_and_unload`, and batches of several adapters (`adapter_names`), which G-SA does not
+take, as its keys see encodings too, which have no batch.
 """
 
 from gcsa.adapters.convolutional_lora import ConvolutionalLora, delta

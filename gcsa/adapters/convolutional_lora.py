@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from gcsa.layers.basis import turns
 from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d, expand_filter
+from gcsa.layers.steerable import SteerableConv2d
 
 
 def delta(phi_a: SteerableConv2d, phi_b: SteerableConv2d) -> Tensor:
@@ -35,12 +35,6 @@ def delta(phi_a: SteerableConv2d, phi_b: SteerableConv2d) -> Tensor:
 
 class Factor(SteerableConv2d):
     """phi_A or phi_B, as PEFT casts and saves it."""
-
-    def filter(self) -> Tensor:
-        """As in `SteerableConv2d`; PEFT widens the parameters of half-precision models and not the buffers."""
-        blocks = expand_filter(self.weight, self.tables.to(self.weight.dtype), self.index)
-        n, o, m, c, k, _ = blocks.shape
-        return blocks.reshape(n * o, m * c, k, k)
 
     def get_extra_state(self) -> Tensor:
         """The fingerprint of the basis, of two axes, for PEFT warns of tensors with fewer."""

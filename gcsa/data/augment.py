@@ -27,7 +27,7 @@ class RandomAffine:
 
     Args:
         degrees: turn by an angle uniform in [-degrees, degrees].
-        translate: shift along each axis, uniform in [-translate, translate] pixels.
+        translate: shift along each axis, uniform in [-translate, translate] pixels, before the image is scaled and turned.
         scale: magnify by a factor uniform in [scale[0], scale[1]].
         flip: mirror left to right with probability one half, exactly.
         quarter_turns: turn by a random multiple of 90 degrees, exactly.

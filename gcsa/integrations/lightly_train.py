@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from torch import Tensor, nn
 
-from gcsa.layers.head import from_nchw
+from gcsa.layers.head import InvariantHead, from_nchw
 from gcsa.models.backbone import Backbone
 
 
@@ -44,6 +44,7 @@ class LightlyModel(nn.Module):
     def forward_features(self, x: Tensor) -> Features:
         """Images (B, C, H, W) to a map (B, D, h, w) of scalar fields and, as "cls_token", to invariant features (B, D)."""
         maps, head = self._model.forward_features(x), self._model.head
+        assert isinstance(head, InvariantHead)
         fields = head.expand(from_nchw(maps, head.order))
         pooled = fields.amax(3) if head.global_pool == "max" else fields.mean(3)
         return {"features": head.norm(pooled).permute(0, 3, 1, 2), "cls_token": head(maps, pre_logits=True)}

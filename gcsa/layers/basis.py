@@ -95,8 +95,9 @@ def _digest(content: bytes) -> int:
 class ComputedBuffers(nn.Module):
     """A module with non-persistent buffers that follow from its arguments.
 
-    They are filled again after the meta device and with every `load_state_dict`, because neither `to_empty` nor a
-    state dict does so; `init_non_persistent_buffers` is what timm's `reinit_non_persistent_buffers` calls.
+    They are filled again after the meta device and with every `load_state_dict`, because neither `to_empty` nor a state
+    dict does so, and where they get a wider type, which would keep the rounding of the narrow one;
+    `init_non_persistent_buffers` is what timm's `reinit_non_persistent_buffers` calls.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -108,9 +109,11 @@ class ComputedBuffers(nn.Module):
         raise NotImplementedError
 
     def _apply(self, fn: Any, recurse: bool = True) -> ComputedBuffers:
-        empty = any(buffer.is_meta for buffer in self.buffers(recurse=False))
+        before = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)
-        if empty:
+        if any(
+            old.is_meta or self.get_buffer(name).element_size() > old.element_size() for name, old in before.items()
+        ):
             self.init_non_persistent_buffers()
         return self
 

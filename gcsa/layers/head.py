@@ -66,6 +66,25 @@ class CentredMean(nn.Module):
         return (x.flatten(1, 2) * weights[:, None]).sum(1)
 
 
+class NoHead(nn.Module):
+    """In place of a head that was taken away, with its parameters, which get no gradient and so would stop distributed
+    training: gives the features back, whatever else the model tells its head."""
+
+    global_pool = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Identity()
+
+    def reset(self, num_classes: int, pool: str | None = None) -> None:
+        """Raises ValueError for anything but no classes and the unpooled map."""
+        if num_classes != 0 or pool:
+            raise ValueError("the head of this model was taken away, to leave feature maps: create the model again")
+
+    def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        return x
+
+
 class InvariantHead(nn.Module):
     """Mean over positions, then mean ("avg") or maximum ("max") over the group, norm, dropout and a linear classifier.
 

@@ -47,7 +47,8 @@ def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
     ordered = weight[:, :, index]
     if tables.shape[-1] == 1:  # the one planar function of a 1 x 1 kernel is the constant 1
         return ordered.permute(2, 0, 3, 1, 4).unsqueeze(-1)
-    return torch.einsum("ocgmj,gjxy->gomcxy", ordered, tables)
+    # PEFT, FSDP's mixed precision and a state dict that is assigned cast parameters alone.
+    return torch.einsum("ocgmj,gjxy->gomcxy", ordered, tables.to(ordered.dtype))
 
 
 @torch.fx.wrap

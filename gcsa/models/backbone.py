@@ -18,7 +18,7 @@ from gcsa.layers.attention.relative_self_attention import RelativeSelfAttention
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.basis import fill_buffers
 from gcsa.layers.checks import check_rate, check_sequence, check_whole
-from gcsa.layers.head import POOLS, InvariantHead, check_classes, to_nchw
+from gcsa.layers.head import POOLS, InvariantHead, NoHead, check_classes, to_nchw
 from gcsa.layers.norm import FieldNorm
 
 
@@ -113,8 +113,9 @@ class Backbone(nn.Module):
         self.stages = nn.Sequential(*stages())
         norm: nn.Module = FieldNorm(fields, fibre.order, **factory)
         self.norm = norm
-        self.head = InvariantHead(fields, num_classes, fibre, head_fields, global_pool, drop_rate, centred, **factory)
-        self.head_hidden_size = self.head.num_features
+        head = InvariantHead(fields, num_classes, fibre, head_fields, global_pool, drop_rate, centred, **factory)
+        self.head: InvariantHead | NoHead = head
+        self.head_hidden_size = head.num_features
         self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
         if img_size is not None:
             self.check_input_size(*height_and_width(img_size))
@@ -202,14 +203,16 @@ class Backbone(nn.Module):
     ) -> list[int]:
         """Removes the stages after the last of `indices`, and the norm and the head where asked; returns the indices.
 
-        A norm that does not fit the width of the stage that is then the last goes too.
+        A norm that does not fit the width of the stage that is then the last goes too. The sides of images need then be multiples of that
+        stage's stride alone.
         """
         take, last = feature_take_indices(len(self.stages), indices)
         self.stages = self.stages[: last + 1]
         if prune_norm or self.feature_info[last]["num_chs"] != self.feature_info[-1]["num_chs"]:
             self.norm = nn.Identity()
         if prune_head:
-            self.reset_classifier(0, "")
+            self.head, self.num_classes = NoHead(), 0
+        self.multiple = self.feature_info[last]["reduction"]
         return take
 
     @torch.jit.ignore
@@ -240,7 +243,8 @@ class Backbone(nn.Module):
 
 class Isotropic(Backbone):
     """A backbone of `depth` blocks on one resolution: `block` makes each for its place, from 0, and its rate of stochastic
-    depth, which rises to `drop_path_rate`. `stride` is the stem's; `options` are those of `Backbone`."""
+    depth, which rises from 0 to `drop_path_rate`, so that a single block has none. `stride` is the stem's; `options` are
+    those of `Backbone`."""
 
     def __init__(
         self,

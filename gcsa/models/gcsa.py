@@ -45,7 +45,7 @@ class GCSA(Isotropic):
         padding_mode: "zeros", or "circular" for exact cyclic shifts.
         basis: of the k x k filters, as in `SteerableConv2d`.
         stem_fields, stem_norm, low_pass, stem_separable, positions: `widths`, `norm`, ... of the `Stem`.
-        proj_drop_rate, drop_path_rate: dropout of whole fields, and of residual branches (rising to this).
+        proj_drop_rate, drop_path_rate: dropout of whole fields, and of residual branches (rising from 0 to this).
         block: further arguments of `Block` and `GroupConvSelfAttention` (attention, radius, shape, features,
             kernel_size, separable, kv_stride, mlp_ratio, layer_scale). timm's `create_model` leaves out arguments that
             are None, so radius="all" and layer_scale=0 say what None does elsewhere.
@@ -384,11 +384,11 @@ def gcsa_hybrid_small(pretrained: bool = False, **kwargs: Any) -> GCSA:
 
 @register_model
 def gcsa_ocr_tiny(pretrained: bool = False, **kwargs: Any) -> GCSA:
-    """Encoder of text lines 40 pixels high, about 0.5M parameters."""
+    """Encoder of text lines 40 pixels high, about 0.13M parameters."""
     return _create("gcsa_ocr_tiny", "gcsa_ocr_tiny", "c4", pretrained, kwargs)
 
 
 @register_model
 def gcsa_ocr_small(pretrained: bool = False, **kwargs: Any) -> GCSA:
-    """Encoder of text lines 40 pixels high, about 1M parameters."""
+    """Encoder of text lines 40 pixels high, about 0.5M parameters."""
     return _create("gcsa_ocr_small", "gcsa_ocr_small", "c4", pretrained, kwargs)

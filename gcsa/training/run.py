@@ -226,5 +226,6 @@ def test(
     options = {key: config["trainer"][key] for key in ("accelerator", "precision")}
     tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
     scores = tester.test(module, data, verbose=False)[0]
+    module.float()  # what trainer.precision=64-true or bf16-true made of it; what follows feeds it float32
     measured, shown = task.measure(module, data, dict(scores), output_dir)
     return {**scores, **measured}, shown

@@ -209,6 +209,9 @@ def test_prune_intermediate_layers(name: str) -> None:
     pruned = model.forward_intermediates(x, indices=[0, 1], intermediates_only=True)
     assert all(torch.equal(a, b) for a, b in zip(whole, pruned, strict=True))
     assert torch.equal(model(x), model.forward_features(x))
+    model.reset_classifier(0, "")
+    with pytest.raises(ValueError, match="the head of this model was taken away"):
+        model.reset_classifier(2, "avg")
 
 
 @small_models

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import json
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,14 @@ def test_trains_as_in_float32(tmp_path: Path, in_float32: list[float], precision
     assert losses != pytest.approx(in_float32, abs=1e-4), "something was rounded"
     stored = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)
     assert all(torch.isfinite(tensor).all() for tensor in stored["state_dict"].values())
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_other_weights_are_tested_to_the_end(tmp_path: Path, precision: str) -> None:
+    """Also where images are fed to them that no trainer converts."""
+    options = ("trainer.max_epochs=1", "trainer.limit_val_batches=1", "test=true", f"trainer.precision={precision}")
+    train(composed(tmp_path, *SMALL, *options), tmp_path)
+    assert "test/accuracy" in json.loads((tmp_path / "results.json").read_text())["results"]
 
 
 def test_half_weights_are_averaged_in_float32(tmp_path: Path) -> None:

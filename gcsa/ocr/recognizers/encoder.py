@@ -5,21 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import timm
-from torch import Tensor, nn
+from torch import nn
 
 from gcsa.baselines.crnn import CRNN
+from gcsa.layers.head import NoHead
 from gcsa.models.backbone import Backbone
 from gcsa.models.create import check_options, create_model
 
 OF_HEADS = ("centred", "global_pool", "head_fields")
 """Options of the classifier's head, which an encoder has not."""
-
-
-class NoHead(nn.Identity):
-    """In place of a model's head: gives the features back, whatever else the model tells its head."""
-
-    def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        return x
 
 
 def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
@@ -39,7 +33,6 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
             raise ValueError(
                 f"encoder {name!r} has scalar fields, which do not tell which way up a line is: set scalar_fields=0"
             )
-        # Only features are used, and parameters that get no gradient stop distributed training.
         encoder.head = NoHead()
         return encoder
     given = check_options(options)

@@ -1,4 +1,5 @@
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,10 @@ def test_a_picture_too_large_is_named(tmp_path: Path) -> None:
     (tmp_path / "dog" / "3.png").write_bytes(png_header(20_000, 20_000))
     with pytest.raises(ValueError, match=r"dog/3\.png cannot be read as an image \(.*400000000 pixels"):
         create_datamodule("image_folder", path=tmp_path, image_size=8).setup()
+    write(tmp_path / "alone" / "test")
+    shutil.move(tmp_path / "dog" / "3.png", tmp_path / "alone" / "test" / "dog" / "3.png")
+    with pytest.raises(ValueError, match=r"dog/3\.png cannot be read as an image \(.*400000000 pixels"):
+        create_datamodule("image_folder", path=tmp_path / "alone", image_size=8).check_test()
 
 
 def test_names_that_are_not_utf_8(tmp_path: Path) -> None:
