@@ -325,15 +325,6 @@ def test_a_wider_type_fills_the_tables(narrow: torch.dtype) -> None:
     assert torch.equal(layer.tables, exact.tables)
 
 
-def test_parameters_may_be_cast_alone() -> None:
-    """As FSDP's mixed precision and state dicts that are assigned do."""
-    layer, x = SteerableConv2d(3, 3, 3, "c8"), image(8, 4, 4)
-    narrow = {name: value.bfloat16() for name, value in layer.named_parameters()}
-    found = torch.func.functional_call(layer, narrow, x.bfloat16())
-    assert found.dtype == torch.bfloat16
-    assert torch.allclose(found.float(), layer(x), atol=0.05)
-
-
 def test_timm_fills_the_tables() -> None:
     layer = SteerableConv2d(3, 3, 3, "d4")
     expected = layer.tables.clone()

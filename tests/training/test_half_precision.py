@@ -86,6 +86,19 @@ def test_strided_depthwise_convolutions_are_in_float32_under_autocast(dtype: tor
     assert torch.equal(found, F.conv2d(channels, filter, bias, stride=2, padding=1, groups=16))
 
 
+@pytest.mark.parametrize(
+    "name", ["gcsa_tiny", "gcsa_linear_tiny", "gcsa_pyramid_tiny", "gsa_tiny", "z2sa_tiny", "gcnn_tiny"]
+)
+def test_parameters_may_be_cast_alone(name: str) -> None:
+    """As FSDP's mixed precision and state dicts that are assigned do, which leave the buffers wide."""
+    model = timm.create_model(name, in_chans=1, num_classes=10).eval()
+    x = torch.randn(2, 1, 32, 32)
+    narrow = {key: value.bfloat16() for key, value in model.named_parameters()}
+    logits = torch.func.functional_call(model, narrow, x.bfloat16())
+    assert logits.dtype == torch.bfloat16
+    assert torch.allclose(logits.float(), model(x), atol=0.05)
+
+
 @pytest.fixture(scope="module")
 def in_float32(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     """The losses of a run in float32."""

@@ -290,7 +290,7 @@ class RelativeSelfAttention(ComputedBuffers):
         """(B, H, W, N, C) to the same shape; ValueError for a map smaller than the radius."""
         check_reach(self.radius, x.shape[1], x.shape[2])
         amplitudes, vectors, phases = self.spatial()
-        table = torch.einsum("hgnr,rc->hgnc", self.relative, self.table)
+        table = torch.einsum("hgnr,rc->hgnc", self.relative.to(self.table.dtype), self.table)
         heads = (self.heads, -1)
         q, k, v = self.q(x) * self.scale, self.k(x), self.v(x)
         out = relative_attention(
