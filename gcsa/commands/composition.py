@@ -52,7 +52,7 @@ def explain(error: BaseException) -> str:
 def task_errors(folder: Path) -> Iterator[None]:
     """`user_errors` around the task of a Hydra program with the output folder `folder`; where the task is refused, what
     Hydra wrote there beforehand goes again. In a sweep Hydra is told of the error, and goes on with the other runs."""
-    several = HydraConfig.get().mode == RunMode.MULTIRUN
+    several = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
     with user_errors(folder, HYDRA_USERS, explain, lambda: remove_leftovers(folder), several):
         yield
 

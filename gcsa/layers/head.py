@@ -82,6 +82,7 @@ class NoHead(nn.Module):
             raise ValueError("the head of this model was taken away, to leave feature maps: create the model again")
 
     def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """The features as they are, such as (B, N * C, H, W)."""
         return x
 
 

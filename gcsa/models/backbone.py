@@ -203,8 +203,8 @@ class Backbone(nn.Module):
     ) -> list[int]:
         """Removes the stages after the last of `indices`, and the norm and the head where asked; returns the indices.
 
-        A norm that does not fit the width of the stage that is then the last goes too. The sides of images need then be multiples of that
-        stage's stride alone.
+        A norm that does not fit the width of the stage that is then the last goes too, and the sides of images need be
+        multiples of that stage's stride alone. A head that was removed cannot be had back by `reset_classifier`.
         """
         take, last = feature_take_indices(len(self.stages), indices)
         self.stages = self.stages[: last + 1]

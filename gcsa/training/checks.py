@@ -134,11 +134,10 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) ->
     if ckpt_path is None:
         earlier = sorted(folder.glob("*.ckpt"))
         if earlier:
-            name = (
-                "last" if folder / "last.ckpt" in earlier else earlier[0]
-            )  # a kill may have come before the first last.ckpt
+            # A kill may have come between the first best.ckpt and the first last.ckpt.
+            which = "last" if folder / "last.ckpt" in earlier else earlier[0]
             raise ValueError(
-                f"{folder} holds an earlier run: resume it with ckpt_path={name}, or set another output_dir"
+                f"{folder} holds an earlier run: resume it with ckpt_path={which}, or set another output_dir"
             )
         return None
     path = folder / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)

@@ -164,7 +164,8 @@ def requeue() -> None:
 
 
 def requeued_checkpoint(output_dir: Path) -> str | None:
-    """What a job that SLURM started before resumes by itself: "last"; None where it had saved nothing, and for other jobs.
+    """What a job that SLURM started before resumes by itself, whatever it began from: "last"; None where it had saved
+    nothing, and for other jobs.
 
     Raises ValueError where such a job was given no folder: each start makes a new one, in which it would start over.
     """

@@ -134,7 +134,7 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
         adapt(module, config["adapter"])
     trainer = build_trainer(cfg, output_dir, signals)
     best_checkpoint(trainer)
-    asked = requeued_checkpoint(output_dir) if config["ckpt_path"] is None else config["ckpt_path"]
+    asked = requeued_checkpoint(output_dir) or config["ckpt_path"]
     ckpt_path = resolve_checkpoint(asked, output_dir / "checkpoints", module)
     if ckpt_path is not None:
         check_same_run(ckpt_path, recorded(cfg))

@@ -175,6 +175,10 @@ def test_slurm_may_not_start_a_command_over_in_a_new_folder(tmp_path: Path, monk
     monkeypatch.setattr(HydraConfig, "get", lambda: started)
     with pytest.raises(ValueError, match="a new folder, it would start over: submit it with an output_dir"):
         train(cfg, tmp_path / "new")
+    (tmp_path / "new/checkpoints").mkdir(parents=True)
+    (tmp_path / "new/checkpoints/last.ckpt").touch()
+    with pytest.raises(ValueError, match=r"new/checkpoints/last\.ckpt is damaged"):  # read in place of the other
+        train(composed(tmp_path / "new", *TINY, "ckpt_path=what_it_began_from.ckpt"), tmp_path / "new")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
     assert requeued_checkpoint(tmp_path) is None
 

@@ -21,7 +21,7 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
     out. Raises ValueError for an unknown name and for options that it does not take."""
     unused = [option for option in OF_HEADS if options.get(option) is not None]
     if unused:
-        raise ValueError(f"an encoder of text lines has no classifier, and does not use {', '.join(unused)}: drop it")
+        raise ValueError(f"an encoder of text lines has no classifier, and does not use {', '.join(unused)}: leave out")
     if name != "crnn":
         if not timm.is_model(str(name)):
             choices = ", ".join(["crnn", *timm.list_models("gcsa_ocr_*")])

@@ -1,4 +1,4 @@
-"""Half precision: runs train, and class scores stay invariant to what the arithmetic can tell apart."""
+"""Other precisions than float32: runs train to the end, and class scores stay invariant to what the arithmetic can tell apart."""
 
 import copy
 import functools
@@ -96,7 +96,7 @@ def test_parameters_may_be_cast_alone(name: str) -> None:
     narrow = {key: value.bfloat16() for key, value in model.named_parameters()}
     logits = torch.func.functional_call(model, narrow, x.bfloat16())
     assert logits.dtype == torch.bfloat16
-    assert torch.allclose(logits.float(), model(x), atol=0.05)
+    assert 0 < relative_error(logits.float(), model(x)) < 0.03  # some 0.01 over these models and seeds
 
 
 @pytest.fixture(scope="module")
