@@ -17,6 +17,8 @@ PADDING_MODES = {"zeros": "constant", "border": "replicate", "reflection": "refl
 CONTROL_POINTS = 5
 """Control points a side of the elastic deformation: smooth over about a fifth of the image."""
 MAX_SCALE = 1000
+MAX_BLUR = 50
+"""Pixels."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +119,52 @@ class RandomAffine:
 
 
 @dataclass(frozen=True)
+class RandomBlur:
+    """Blurs each image of a batch by a Gaussian, as other optics and other resampling do.
+
+    Args:
+        blur: the standard deviation is uniform in [0, blur] pixels.
+
+    Raises:
+        ValueError: an amount that is not a number from 0 to below `MAX_BLUR`.
+    """
+
+    blur: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("augment blur", self.blur, 0, MAX_BLUR)
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
+        if not self.blur:
+            return images
+        sigma = torch.empty(len(images)).uniform_(0, self.blur, generator=generator)
+        return gaussian_blur(images, sigma)
+
+
+def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
+    """Images (B, C, H, W), each blurred by a Gaussian of its own standard deviation (B,) in pixels, borders repeated."""
+    batch, channels, height, width = images.shape
+    radius = max(1, math.ceil(3 * float(sigma.max())))
+    offset = torch.arange(-radius, radius + 1, dtype=images.dtype)
+    weight = torch.exp(-0.5 * (offset / sigma.clamp(min=1e-3).to(images.dtype)[:, None]) ** 2)
+    weight = (weight / weight.sum(1, keepdim=True)).repeat_interleave(channels, 0)
+    rows = images.reshape(1, batch * channels, height, width)
+    for shape, padding in (
+        ((-1, 1, 1, 2 * radius + 1), (radius, radius, 0, 0)),
+        ((-1, 1, 2 * radius + 1, 1), (0, 0, radius, radius)),
+    ):
+        rows = F.conv2d(F.pad(rows, padding, mode="replicate"), weight.view(shape), groups=batch * channels)
+    return rows.view_as(images)
+
+
+@dataclass(frozen=True)
 class Augmentation:
-    """A `RandomAffine`, then a `RandomColour`."""
+    """A `RandomAffine`, then a `RandomBlur`, then a `RandomColour`."""
 
     affine: RandomAffine
+    blur: RandomBlur
     colour: RandomColour
 
     def check(self, channels: int, height: int, width: int) -> None:
@@ -131,12 +175,12 @@ class Augmentation:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
         """From a mapping of the arguments of both; a ValueError lists them where one is unknown."""
-        affine, colour = known_options((RandomAffine, RandomColour), config)
-        return cls(RandomAffine(**affine), RandomColour(**colour))
+        affine, blur, colour = known_options((RandomAffine, RandomBlur, RandomColour), config)
+        return cls(RandomAffine(**affine), RandomBlur(**blur), RandomColour(**colour))
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
-        return self.colour(self.affine(images, generator), generator)
+        return self.colour(self.blur(self.affine(images, generator), generator), generator)
 
 
 def quarter_turned(images: Tensor, turns: Tensor) -> Tensor:
