@@ -1,6 +1,6 @@
 """Measure a model: `python evaluate.py model=.../best.ckpt data=rotmnist`; every option is in conf/evaluate.yaml."""
 
-from gcsa.commands.evaluate import main
+from gcsa.cli.evaluate import main
 
 if __name__ == "__main__":
     main()

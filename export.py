@@ -1,6 +1,6 @@
 """Write a model in another format: `python export.py MODEL --format onnx --output FILE`; --help lists the options."""
 
-from gcsa.commands.export import main
+from gcsa.cli.export import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

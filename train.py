@@ -1,6 +1,6 @@
 """Train a model: `python train.py model=gcsa_small data=pcam`; every option is in conf/."""
 
-from gcsa.commands.train import main
+from gcsa.cli.train import main
 
 if __name__ == "__main__":
     main()

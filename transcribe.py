@@ -1,6 +1,6 @@
 """Read text lines: `python transcribe.py MODEL [ADAPTER] IMAGES...`; --help lists the options."""
 
-from gcsa.commands.transcribe import main
+from gcsa.cli.transcribe import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

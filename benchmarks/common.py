@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gcsa.commands.memory import keep_freed_memory
+from gcsa.cli.memory import keep_freed_memory
 from gcsa.training.results import git_commit, machine, write_json
 
 RESULTS = Path(__file__).parent / "results"

@@ -11,8 +11,8 @@ import torch
 from sklearn.datasets import load_digits
 
 import gcsa  # registers the models
-from gcsa.dense import load_segmenter
-from gcsa.dense.data.pictures import read_picture
+from gcsa.images.microscopy import read_picture
+from gcsa.tasks.segmentation import load_segmenter
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -26,7 +26,7 @@ def main() -> None:
     """Each row is computed from the turned picture; none of its results is turned afterwards."""
     assert gcsa
     segmenter = load_segmenter("gcsa_unet_tiny.nuclei")
-    picture = read_picture(ROOT / "tests/weights/nuclei.png", segmenter.in_chans)[:SIDE, :SIDE]
+    picture = read_picture(ROOT / "tests/stored/nuclei.png", segmenter.in_chans)[:SIDE, :SIDE]
     classifier = timm.create_model("gcsa_tiny.rotmnist", pretrained=True).eval()
     mean, std = (classifier.pretrained_cfg[key][0] for key in ("mean", "std"))
     small = torch.from_numpy(load_digits().images[DIGIT] / 16).float()[None, None]

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
 
 Kind = Literal["image", "field", "regular", "vector", "rays", "invariant"]
@@ -44,7 +45,7 @@ def act(x: Tensor, group: str | Group, g: int, kind: Kind) -> Tensor:
         return group.act_on_grid(moved, g)
     if kind == "invariant":
         return x
-    raise ValueError(f"unknown kind {kind!r}: choose one of {', '.join(KINDS)}")
+    raise UserError(f"unknown kind {kind!r}: choose one of {', '.join(KINDS)}")
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
@@ -103,7 +104,7 @@ def assert_equivariant(
     group = make_group(group)
     elements = tuple(g for g in (group.exact_elements if elements is None else elements) if g != 0)
     if not elements:
-        raise ValueError(
+        raise UserError(
             f"the identity is the only element of {group} to test, which every function passes: take a group with "
             "quarter turns, half turns or mirrors, such as c4 or d1"
         )

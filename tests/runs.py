@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
-from gcsa.tasks import task_of
+from gcsa.tasks import get_task
 from gcsa.training import run
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -53,4 +53,4 @@ class InterruptAt(pl.Callback):
 
 def train(cfg: DictConfig, output_dir: Path) -> float:
     """What `train.py` does with `cfg`."""
-    return run.train(task_of(cfg.data.name), cfg, output_dir)
+    return run.train(get_task(cfg.data.task), cfg, output_dir)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gcsa.published import list_published
+from gcsa._utils.published import list_published
 
 ROOT = Path(__file__).parents[1]
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from benchmarks.common import alternate, arguments, forward_and_step, save
-from gcsa.dense import Segmenter
 from gcsa.evaluation import count_flops
-from gcsa.export import fold
+from gcsa.models.folding import fold
+from gcsa.tasks.segmentation import Segmenter
 
 SIDES: dict[str, dict[str, Any]] = {
     "gcsa_unet_tiny": dict(name="gcsa_unet_tiny"),

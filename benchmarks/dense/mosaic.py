@@ -19,15 +19,15 @@ import tifffile
 import torch
 
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
-from gcsa.data.files import data_root
-from gcsa.dense import Segmenter, load_segmenter
-from gcsa.dense.data.pictures import read_picture
-from gcsa.dense.measure import changes
-from gcsa.dense.pose import Turned, moved, reading_pose
-from gcsa.dense.source import Source, open_source
-from gcsa.dense.stars import candidates, draw, suppress
-from gcsa.dense.tiles import TILE, Tile, outputs, segment, tiled
-from gcsa.export import fold
+from gcsa.images.microscopy import read_picture
+from gcsa.images.windows import Source, open_source
+from gcsa.models.folding import fold
+from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks.segmentation.metrics import changes
+from gcsa.tasks.segmentation.pose import Turned, moved, reading_pose
+from gcsa.tasks.segmentation.stars import candidates, draw, suppress
+from gcsa.tasks.segmentation.tiles import TILE, Tile, outputs, segment, tiled
+from gcsa.tasks.storage import data_root
 
 PART = 256
 REACH = 256

@@ -191,7 +191,7 @@ def run(args: argparse.Namespace, data: Path) -> None:
 
 def measure(folder: Path, data: Path) -> dict[str, Any]:
     """Scores of the upright label maps and those of the other poses; of the latter also how much differs from upright."""
-    from gcsa.dense.measure import InstanceScores, TurnedScores
+    from gcsa.tasks.segmentation.metrics import InstanceScores, TurnedScores
 
     scores, turned_scores = InstanceScores(), TurnedScores()
     for name in names(data, "test"):

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import RESULTS, save
-from gcsa.data import create_datamodule
 from gcsa.evaluation import shift_curve
-from gcsa.evaluation.load import load_model
-from gcsa.evaluation.sample import draw_sample
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.load import load_model
+from gcsa.tasks.classification.sample import draw_sample
 
 CLASS, MARGIN = 1, 8
 

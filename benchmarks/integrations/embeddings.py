@@ -30,11 +30,11 @@ from torch import Tensor, nn
 
 from benchmarks.common import arguments
 from benchmarks.integrations.patches import PATCHES, RESULTS, Features, largest_changes, patches
-from gcsa.checkpoints import load_classifier
-from gcsa.data.images import Array
+from gcsa.images.reader import Array
 from gcsa.integrations import load_embedder
 from gcsa.testing import randomize
 from gcsa.training.results import git_commit, machine, write_json
+from gcsa.weights import load_classifier
 
 WEIGHTS = "gcsa_pooled_small.pcam"
 NAME = WEIGHTS.partition(".")[0]

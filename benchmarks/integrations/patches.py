@@ -9,8 +9,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from gcsa.data.files import data_root
-from gcsa.data.images import Array
+from gcsa.images.reader import Array
+from gcsa.tasks.storage import data_root
 
 RESULTS = Path(__file__).parents[2] / "docs/results/integrations"
 PATCHES = 400

@@ -21,21 +21,21 @@ from PIL import Image
 from skimage.segmentation import mark_boundaries
 
 from benchmarks.learning.queue import ROOT
-from gcsa.checkpoints import read
-from gcsa.dense import Segmenter, load_segmenter
-from gcsa.dense.data.datamodule import Nuclei
-from gcsa.dense.measure import InstanceScores, changes, measure_turned
-from gcsa.dense.pose import turned
+from gcsa._utils.published import list_published, list_weights, published
 from gcsa.evaluation import save
-from gcsa.evaluation.run import evaluate
 from gcsa.groups import group
-from gcsa.ocr.data.datamodule import LinesDataModule
-from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.measure import measure
-from gcsa.ocr.metrics import text_scores
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.published import list_published, list_weights, published
+from gcsa.tasks.classification.evaluate import evaluate
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.datamodule import LinesDataModule
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.recognition.measure import measure
+from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks.segmentation.data.datamodule import Nuclei
+from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_turned
+from gcsa.tasks.segmentation.pose import turned
 from gcsa.training.results import git_commit, machine, write_json
+from gcsa.weights import read
 
 RESULTS = ROOT / "docs/results/published"
 WORST_LINES = 6

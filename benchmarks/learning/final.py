@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.learning.queue import ROOT
-from gcsa.checkpoints import load_classifier
-from gcsa.data import create_datamodule
-from gcsa.data.files import data_root
 from gcsa.evaluation.metrics import predict, reliability, score
-from gcsa.evaluation.sample import draw_sample
 from gcsa.evaluation.turns import turn, turn_curve
-from gcsa.export import fold
+from gcsa.models.folding import fold
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.sample import draw_sample
+from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, write_json
+from gcsa.weights import load_classifier
 
 RESULTS = ROOT / "docs/results"
 TURNED_IMAGES, QUARTER_TURNED_IMAGES = 1000, 2000

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import DEVICE, RESULTS, arguments, forward_and_step, machine_folder, save
 from gcsa.evaluation.cost import count_flops
-from gcsa.export import fold
+from gcsa.models.folding import fold
 from gcsa.testing import equivariance_error
 from gcsa.training.results import git_commit, machine
 

@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import arguments, save
-from gcsa.data.sets.image_folder import ImageFiles
+from gcsa.tasks.classification.data.image_folder import ImageFiles
 
 MODEL, SIZE = "gcsa_pyramid_small", 224
 GPUS, BATCH, EPOCHS = 8, 128, 300

@@ -19,18 +19,19 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import CPU, alternate, arguments, save
-from gcsa.checkpoints import load_classifier
-from gcsa.data import create_datamodule
-from gcsa.data.files import data_root
-from gcsa.export import export, fold
+from gcsa.export import export
 from gcsa.models.backbone import Backbone
 from gcsa.models.create import create_model
-from gcsa.ocr.data.line_image import fit_line, read_line
-from gcsa.ocr.data.lines import list_lines
-from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.metrics import text_scores
-from gcsa.ocr.recognizers.decoding import greedy
+from gcsa.models.folding import fold
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.recognition.data.line_image import fit_line, read_line
+from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.decoding import greedy
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.storage import data_root
 from gcsa.testing import act, randomize, relative_error
+from gcsa.weights import load_classifier
 
 WEIGHTS = Path(__file__).parents[2] / "weights"
 FORMATS = ("onnx", "onnx-bf16", "onnx-int8")

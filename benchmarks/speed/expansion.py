@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import CPU, DEVICE, arguments, forward_and_step, save
-from gcsa.export import fold
 from gcsa.layers import steerable
 from gcsa.layers.steerable import SteerableConv2d, convolve_all
+from gcsa.models.folding import fold
 
 # Group, fields in and out, kernel size, stride, convolutions of one map, batch and side.
 SHAPES = (

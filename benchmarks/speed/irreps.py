@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import DEVICE, alternate, arguments, save
-from gcsa.export import fold
 from gcsa.groups import group
 from gcsa.layers import steerable
 from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.folding import fold
 
 GROUPS = ("c4", "c8", "d4")
 WIDTHS = ((192, 192), (192, 768), (384, 384), (384, 1536), (768, 768))

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import DEVICE, alone, arguments, forward_and_step, machine_rates, save, step_megabytes
 from gcsa.evaluation.cost import count_flops
-from gcsa.export import fold
 from gcsa.models.backbone import Backbone
+from gcsa.models.folding import fold
 
 # Name to batch on a CPU; a GPU takes 16 times as many.
 MODELS = {

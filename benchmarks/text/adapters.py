@@ -15,8 +15,8 @@ import torch
 
 from benchmarks.common import CPU, alone, alternate, arguments, resident_peak, save
 from gcsa.adapters import lora_config
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.ocr.recognizers.decoding import ctc_loss
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.decoding import ctc_loss
 
 CHARACTERS = "".join(chr(33 + i) for i in range(100))
 SIDES: dict[str, dict[str, Any] | None] = {

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 SETS = ("fr17_roman_print", "fr17_18_gallicorpora")
-SAME = str.maketrans({"'": "’"})
+SAME = str.maketrans({"'": "\u2019"})
 
 
 def main() -> None:

@@ -18,17 +18,17 @@ import numpy as np
 import torch
 from PIL import Image
 
-from gcsa.data.files import data_root
-from gcsa.export import fold
-from gcsa.ocr.data.line_image import Line, read_line
-from gcsa.ocr.data.lines import list_lines
-from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.metrics import text_scores
-from gcsa.ocr.pages import PageFinder
-from gcsa.ocr.read_lines import read_lines
-from gcsa.ocr.reading import Reading
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.ocr.transcribe import find_lines, transcribe
+from gcsa.models.folding import fold
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.line_image import Line, read_line
+from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.recognition.pages.layout import PageFinder
+from gcsa.tasks.recognition.read_lines import read_lines
+from gcsa.tasks.recognition.reading import Reading
+from gcsa.tasks.recognition.transcribe import find_lines, transcribe
+from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine, write_json
 
 ROOT = Path(__file__).parents[2]

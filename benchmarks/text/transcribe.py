@@ -1,6 +1,6 @@
 """Lines a second from file to text: `python -m benchmarks.text.transcribe --threads 2 [--kraken /other/venv/bin/python]`.
 
-256 training lines of fr17_roman_print, read by `gcsa.ocr.transcribe` in batches of 16 with the published weights: images
+256 training lines of fr17_roman_print, read by `gcsa.tasks.recognition.transcribe` in batches of 16 with the published weights: images
 decoded, resized, recognised, decoded greedily. The models are folded, as `transcribe.py` folds them, and batches are read
 side by side, but for the sides that say otherwise. For both precisions, error rates of the validation lines. Beside it, in a
 process of its own on the same files, kraken's default recogniser through kraken's own `predict`, also in batches of 16
@@ -25,14 +25,14 @@ import torch
 from PIL import Image
 
 from benchmarks.common import CPU, alternate, save
-from gcsa.commands.memory import keep_compiled_kernels, keep_freed_memory
-from gcsa.data.files import data_root
-from gcsa.export import fold
-from gcsa.ocr.data.lines import list_lines
-from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.metrics import text_scores
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.ocr.transcribe import MOST_WORKERS, find_lines, transcribe
+from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa.models.folding import fold
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.recognition.transcribe import MOST_WORKERS, find_lines, transcribe
+from gcsa.tasks.storage import data_root
 
 SCRIPT, LINES, BATCH = "fr17_roman_print", 256, 16
 WEIGHTS = Path(__file__).parents[2] / "weights/gcsa_ocr_tiny.fr17"
@@ -48,7 +48,7 @@ class Side:
     workers: int = MOST_WORKERS
 
     def read(self, files: list[Path]) -> list[str]:
-        batches = patch("gcsa.ocr.transcribe.MOST_WORKERS", self.workers)
+        batches = patch("gcsa.tasks.recognition.transcribe.MOST_WORKERS", self.workers)
         with batches, torch.autocast("cpu", torch.bfloat16, enabled=self.half):
             transcripts = list(transcribe(self.model, find_lines(files), self.orientation, batch_size=BATCH))
         return [transcript.reading.text for transcript in transcripts if transcript.reading is not None]

@@ -20,17 +20,17 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import CPU, alternate, save
-from gcsa.commands.memory import keep_compiled_kernels, keep_freed_memory
-from gcsa.data.files import data_root
-from gcsa.export import fold
+from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.groups import group
-from gcsa.ocr.data.line_image import read_line
-from gcsa.ocr.data.lines import list_lines
-from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.metrics import text_scores
-from gcsa.ocr.read_lines import read_lines
-from gcsa.ocr.reading import Reading, frames
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.models.folding import fold
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.line_image import read_line
+from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.recognition.read_lines import read_lines
+from gcsa.tasks.recognition.reading import Reading, frames
+from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine, write_json
 
 ROOT = Path(__file__).parents[2]

@@ -21,6 +21,7 @@ from peft.tuners.lora import LoraLayer
 from peft.tuners.tuners_utils import check_adapters_to_merge
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.layers.basis import turns
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d
@@ -113,7 +114,7 @@ class ConvolutionalLora(nn.Module, LoraLayer):
 
     def get_delta_weight(self, adapter: str) -> Tensor:
         """Where PEFT asks for a matrix to decompose, and there is none. Raises ValueError."""
-        raise ValueError(
+        raise UserError(
             "the delta of a group convolution is no matrix to take singular values of: combine adapters with "
             "combination_type='cat' (exact) or 'linear'"
         )
@@ -128,7 +129,7 @@ class ConvolutionalLora(nn.Module, LoraLayer):
                 continue
             merged = weight + self.coefficients(name).to(weight.dtype)
             if safe_merge and not merged.isfinite().all():
-                raise ValueError(f"adapter {name!r} holds numbers that are not finite: it was not merged")
+                raise UserError(f"adapter {name!r} holds numbers that are not finite: it was not merged")
             if self._weight_before is None:
                 self._weight_before = weight.data
             weight.data = merged
@@ -164,17 +165,15 @@ class ConvolutionalLora(nn.Module, LoraLayer):
 
 def _check_options(base: SteerableConv2d, r: int, config: LoraConfig) -> None:
     if base.depthwise:
-        raise ValueError(
-            "a depthwise convolution has nothing to be of low rank: target the 1 x 1 convolution behind it"
-        )
+        raise UserError("a depthwise convolution has nothing to be of low rank: target the 1 x 1 convolution behind it")
     if r < 1:
-        raise ValueError(f"the rank must be 1 or more, not {r}")
+        raise UserError(f"the rank must be 1 or more, not {r}")
     if config.use_dora:
-        raise ValueError("use_dora=True scales single channels, which breaks equivariance: use use_dora=False")
+        raise UserError("use_dora=True scales single channels, which breaks equivariance: use use_dora=False")
     if config.lora_bias:
-        raise ValueError("lora_bias=True is for matrices: use lora_bias=False with group convolutions")
+        raise UserError("lora_bias=True is for matrices: use lora_bias=False with group convolutions")
     if not isinstance(config.init_lora_weights, bool):
-        raise ValueError(
+        raise UserError(
             f"init_lora_weights={config.init_lora_weights!r} is for matrices: use True, which starts from a delta of "
             "zero, or False"
         )

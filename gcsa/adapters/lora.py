@@ -16,12 +16,12 @@ from peft import (
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
+from gcsa._utils.errors import UserError, one_line
 from gcsa.adapters.convolutional_lora import ConvolutionalLora
-from gcsa.checkpoints import read_adapter
 from gcsa.layers.attention.relative_self_attention import SpatialEncoding
-from gcsa.layers.dense.upsample import SteerableConvTranspose2d
 from gcsa.layers.steerable import SteerableConv2d
-from gcsa.models.create import in_short
+from gcsa.layers.upsample import SteerableConvTranspose2d
+from gcsa.weights import read_adapter
 
 
 def register(config: LoraConfig) -> LoraConfig:
@@ -52,24 +52,24 @@ def lora_config(
         ValueError: a rank below 1 or above the fields of a layer, a name that `model` lacks, dropout on an `nn.Linear`.
     """
     if rank < 1:
-        raise ValueError(f"the rank must be 1 or more, not {rank}")
+        raise UserError(f"the rank must be 1 or more, not {rank}")
     layers: dict[str, nn.Module] = {}
     adaptable = _adaptable(model.get_base_model() if isinstance(model, PeftModel) else model)
     for target in [target_modules] if isinstance(target_modules, str) else target_modules:
         chosen = {name: layer for name, layer in adaptable.items() if f".{target}." in f".{name}."}
         if not chosen:
             choices = ", ".join(sorted({part for name in adaptable for part in name.split(".")}))
-            raise ValueError(f"no layer to adapt is called {target!r}: choose from {choices}")
+            raise UserError(f"no layer to adapt is called {target!r}: choose from {choices}")
         layers |= chosen
     for name, layer in layers.items():
         if isinstance(layer, nn.Linear) and options.get("lora_dropout"):
-            raise ValueError(
+            raise UserError(
                 f"lora_dropout={options['lora_dropout']} would drop single numbers in {name}, an nn.Linear, which "
                 "breaks equivariance: use 0"
             )
         most = _fields(layer)
         if rank > most:
-            raise ValueError(f"rank {rank} is larger than the {most} fields of {name}: use {most} or less")
+            raise UserError(f"rank {rank} is larger than the {most} fields of {name}: use {most} or less")
     alpha = 2 * rank if alpha is None else alpha
     return register(LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(layers), **options))
 
@@ -89,7 +89,7 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     peft_model: Any
     known = model.peft_config if isinstance(model, PeftModel) else {}
     if adapter_name in known:
-        raise ValueError(f"the model already has an adapter {adapter_name!r}: give another adapter_name")
+        raise UserError(f"the model already has an adapter {adapter_name!r}: give another adapter_name")
     if isinstance(model, PeftModel):
         model.add_adapter(adapter_name, config)
         peft_model = model
@@ -99,7 +99,7 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
             peft_model = get_peft_model(model, config, adapter_name)
         except ValueError as error:
             _take_out(model, trained)
-            raise ValueError(f"the adapter in {folder} is of another model: {in_short(error)}") from error
+            raise UserError(f"the adapter in {folder} is of another model: {one_line(error)}") from error
     wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
     stored = {name: tensor.shape for name, tensor in tensors.items()}
     if wanted != stored:
@@ -109,7 +109,7 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
             peft_model.unload()
             _take_out(model, trained)
         name = min(name for name in wanted | stored if wanted.get(name) != stored.get(name))
-        raise ValueError(
+        raise UserError(
             f"the adapter in {folder} is of another model or rank: its {name} is {list(stored.get(name, [])) or 'missing'}"
             f", the model's is {list(wanted.get(name, [])) or 'missing'}"
         )

@@ -32,7 +32,6 @@ from gcsa.evaluation.metrics import (
     wilson_interval,
     worst_mistakes,
 )
-from gcsa.evaluation.report import Report, measure, summarize, table
 from gcsa.evaluation.turns import Curve, TurnedCopies, shift, shift_curve, turn, turn_curve
 
 __all__ = [
@@ -40,7 +39,6 @@ __all__ = [
     "Curve",
     "Mistake",
     "Reliability",
-    "Report",
     "Scores",
     "StageError",
     "TurnedCopies",
@@ -52,7 +50,6 @@ __all__ = [
     "invariance_error",
     "invariance_errors",
     "learning_figure",
-    "measure",
     "measure_cost",
     "mistakes_figure",
     "polar_figure",
@@ -69,8 +66,6 @@ __all__ = [
     "smooth_images",
     "smooth_turn_error",
     "stage_errors",
-    "summarize",
-    "table",
     "turn",
     "turn_curve",
     "wilson_interval",

@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from gcsa.evaluation.measuring import measuring
-from gcsa.export.folding import fold
+from gcsa.models.folding import fold
 
 
 @dataclass(frozen=True)

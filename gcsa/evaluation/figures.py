@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 
+from gcsa._utils.atomic import replacing
+from gcsa._utils.errors import UserError
 from gcsa.evaluation.attention import Pixel, attention_maps, striking_pixel
 from gcsa.evaluation.metrics import Mistake, Reliability
 from gcsa.evaluation.turns import Curve
-from gcsa.files import replacing
 from gcsa.testing import relative_error
 
 COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057", "#e09f00", "#74c0fc")
@@ -237,7 +238,7 @@ def mistakes_figure(images: Tensor, mistakes: Sequence[Mistake], names: Sequence
     Raises ValueError where there are none.
     """
     if not mistakes:
-        raise ValueError("there are no mistakes to show: draw this figure where there is one or more")
+        raise UserError("there are no mistakes to show: draw this figure where there is one or more")
     columns = 6
     rows = -(-len(mistakes) // columns)
     figure = Figure(figsize=(1.6 * columns, 2.1 * rows + 0.5), dpi=150, layout="constrained")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics.functional.classification import binary_auroc, multiclass_calibration_error
 
+from gcsa._utils.errors import UserError
 from gcsa.evaluation.measuring import measuring
 
 BINS = 15
@@ -54,7 +55,7 @@ def wilson_interval(correct: int, total: int, z: float = 1.959964) -> tuple[floa
     Raises ValueError unless 0 <= correct <= total and total >= 1.
     """
     if not 0 <= correct <= total or total < 1:
-        raise ValueError(f"{correct} correct of {total} is not a proportion: use 0 <= correct <= total and total >= 1")
+        raise UserError(f"{correct} correct of {total} is not a proportion: use 0 <= correct <= total and total >= 1")
     share, spread = correct / total, z * z / total
     centre = (share + spread / 2) / (1 + spread)
     half = z / (1 + spread) * math.sqrt(share * (1 - share) / total + spread / total / 4)
@@ -68,7 +69,7 @@ def score(logits: Tensor, labels: Tensor) -> Scores:
     Raises ValueError where logits are not finite.
     """
     if bad := int((~logits.isfinite()).any(1).sum()):
-        raise ValueError(f"the model gives NaN or infinite scores for {bad} of {len(logits)} images")
+        raise UserError(f"the model gives NaN or infinite scores for {bad} of {len(logits)} images")
     classes = logits.shape[1]
     probabilities = logits.float().softmax(1)
     correct = int((logits.argmax(1) == labels).sum())

@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.transforms.functional import InterpolationMode, rotate
 
-from gcsa.data.arguments import check_whole
+from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_whole
 from gcsa.evaluation.measuring import measuring
 
 ANGLES = tuple(7.5 * i for i in range(48))
@@ -114,6 +115,6 @@ def shift_curve(
     Raises ValueError for another axis.
     """
     if axis not in ("x", "y"):
-        raise ValueError(f"unknown axis {axis!r}: choose x or y")
+        raise UserError(f"unknown axis {axis!r}: choose x or y")
     x, y = int(axis == "x"), int(axis == "y")
     return response(model, batches, {s: partial(shift, dx=s * x, dy=s * y, cyclic=cyclic) for s in shifts})

@@ -14,10 +14,11 @@ from timm.layers import set_scriptable
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
-from gcsa.export.folding import FoldedConv2d, fold
+from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa.export.narrow import narrow_weights, quantize, without_irreps
-from gcsa.files import check_writable, replacing
 from gcsa.layers.attention.attend import GroupAttention
+from gcsa.models.folding import FoldedConv2d, fold
 
 TOLERANCE = 1e-4
 """How far an exported file may be from the model, relative to the model's largest output (1 where that is smaller)."""
@@ -97,7 +98,7 @@ def _write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path, nar
         import onnxruntime  # noqa: F401  (runs what is written)
         import onnxscript  # noqa: F401  (torch's exporter needs it)
     except ModuleNotFoundError as error:
-        raise ImportError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
+        raise MissingExtraError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
     folded = fold(model, dense=True)
     for conv in folded.modules():
         if isinstance(conv, FoldedConv2d):
@@ -165,7 +166,7 @@ def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
 def check_file(file: Path, format: str) -> None:
     """Raises ValueError for a compiled package by a name that torch does not take, and what `check_writable` raises."""
     if format == "aoti" and file.suffix != ".pt2":
-        raise ValueError(f"the name of an AOTInductor package must end in .pt2: {file.name} does not")
+        raise UserError(f"the name of an AOTInductor package must end in .pt2: {file.name} does not")
     check_writable(file)
 
 
@@ -176,15 +177,15 @@ def check_images(model: nn.Module, images: Tensor, hint: str) -> None:
         with torch.no_grad():
             outputs = model.eval()(images)
     except (RuntimeError, AssertionError, ValueError) as error:
-        raise ValueError(f"{type(model).__name__} takes no images of {shape}{hint}: {_in_short(error)}") from error
+        raise UserError(f"{type(model).__name__} takes no images of {shape}{hint}: {_in_short(error)}") from error
     if not isinstance(outputs, Tensor):
-        raise ValueError(
+        raise UserError(
             f"{type(model).__name__} gives several outputs, and a file holds one: export the model without features_only"
         )
 
 
 def _in_short(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+    return one_line(error, 300) or type(error).__name__
 
 
 def export(
@@ -212,21 +213,21 @@ def export(
     0.2); ImportError for a missing package.
     """
     if format not in FORMATS:
-        raise ValueError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
+        raise UserError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
     if min(size) < 1:
-        raise ValueError(f"images of {' x '.join(map(str, size))} are empty: channels and sides must be 1 or more")
+        raise UserError(f"images of {' x '.join(map(str, size))} are empty: channels and sides must be 1 or more")
     file = Path(file)
     check_file(file, format)
     if hasattr(model, "charset") and size[1] != model.height:
-        raise ValueError(f"this recogniser reads lines {model.height} pixels high, not {size[1]}")
+        raise UserError(f"this recogniser reads lines {model.height} pixels high, not {size[1]}")
     if images is None and format == "onnx-int8":
-        raise ValueError("onnx-int8 is calibrated on images like those that it is to see: give some")
+        raise UserError("onnx-int8 is calibrated on images like those that it is to see: give some")
     least = CALIBRATION if format == "onnx-int8" else 3
     if images is None:
         images = torch.randn(least, *size)
     elif images.shape[1:] != size or len(images) < least:
         shape = " x ".join(map(str, images.shape))
-        raise ValueError(f"images must be {least} or more of {' x '.join(map(str, size))}, not {shape}")
+        raise UserError(f"images must be {least} or more of {' x '.join(map(str, size))}, not {shape}")
     model = copy.deepcopy(model).eval()  # the caller's may be in training
     check_images(model, images[:2], "")
     # Another number than was traced, and with any_size another size.
@@ -241,9 +242,9 @@ def export(
         except (ImportError, OSError):
             raise
         except Exception as failure:
-            raise ValueError(f"{type(model).__name__} cannot be written as {format}: {_in_short(failure)}") from failure
+            raise UserError(f"{type(model).__name__} cannot be written as {format}: {_in_short(failure)}") from failure
         if not error <= tolerance:
-            raise ValueError(
+            raise UserError(
                 f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {tolerance:.0e}"
             )
     return error

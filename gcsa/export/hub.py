@@ -12,7 +12,12 @@ from typing import Any
 
 import torch
 
-from gcsa.checkpoints import (
+from gcsa._utils.atomic import check_writable
+from gcsa._utils.errors import UserError
+from gcsa._utils.published import ADAPTER_CONFIG, published
+from gcsa.tasks.recognition.load import make_recognizer
+from gcsa.tasks.segmentation.segmenter import make_segmenter
+from gcsa.weights import (
     Weights,
     make_classifier,
     read,
@@ -20,24 +25,20 @@ from gcsa.checkpoints import (
     save_recognizer,
     save_segmenter,
 )
-from gcsa.dense.segmenter import make_segmenter
-from gcsa.files import check_writable
-from gcsa.ocr.load import make_recognizer
-from gcsa.published import ADAPTER_CONFIG, published
 
 CARD = "README.md"
 PIPELINES = {"classifier": "image-classification", "recognizer": "image-to-text", "segmenter": "image-segmentation"}
 LOADING = {
     "classifier": 'import gcsa, timm\n\nmodel = timm.create_model("hf-hub:OWNER/NAME", pretrained=True)',
-    "recognizer": 'from gcsa.ocr.load import load_recognizer\n\nmodel = load_recognizer("hf-hub:OWNER/NAME")',
-    "segmenter": 'from gcsa.dense import load_segmenter\n\nmodel = load_segmenter("hf-hub:OWNER/NAME")',
+    "recognizer": 'from gcsa.tasks.recognition.load import load_recognizer\n\nmodel = load_recognizer("hf-hub:OWNER/NAME")',
+    "segmenter": 'from gcsa.tasks.segmentation import load_segmenter\n\nmodel = load_segmenter("hf-hub:OWNER/NAME")',
 }
 FRONT = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 LICENSE = re.compile(r"^license: (\S+)$", re.MULTILINE)
 
 
 def write_hub(source: str, folder: str | Path) -> Path:
-    """Writes the trained weights in `source` (see `gcsa.checkpoints.read`) into `folder`, which appears whole or not at all.
+    """Writes the trained weights in `source` (see `gcsa.weights.read`) into `folder`, which appears whole or not at all.
 
     A classifier's opens by timm's `local-dir:` and `hf-hub:`; a recogniser's and a segmenter's, which are not in timm, by
     `load_recognizer` and `load_segmenter`. A card that stands in `source` comes along with its pictures; of others it tells
@@ -46,11 +47,11 @@ def write_hub(source: str, folder: str | Path) -> Path:
     """
     folder = Path(folder)
     if folder.exists() or folder.is_symlink():
-        raise ValueError(f"{folder} is there already: name a folder that is not, or remove it first")
+        raise UserError(f"{folder} is there already: name a folder that is not, or remove it first")
     check_writable(folder)
     given = published(source) or Path(source.removeprefix("local-dir:"))
     if (given / ADAPTER_CONFIG).is_file():
-        raise ValueError(f"{source} is an adapter, which the hub takes as PEFT wrote it: name whole weights")
+        raise UserError(f"{source} is an adapter, which the hub takes as PEFT wrote it: name whole weights")
     weights = read(source)
     model = _make(weights)
     card = (given / CARD).read_text(encoding="utf-8") if (given / CARD).is_file() else None
@@ -63,7 +64,7 @@ def write_hub(source: str, folder: str | Path) -> Path:
             shutil.copyfile(picture, fresh / picture.name)
         again = read(fresh)
         if again.kind != weights.kind or not _same(_make(again).state_dict(), model.state_dict()):
-            raise ValueError(f"{folder} was not written: read back, it is not {source}")
+            raise UserError(f"{folder} was not written: read back, it is not {source}")
         os.replace(fresh, folder)
     return folder
 
@@ -74,7 +75,7 @@ def _make(weights: Weights) -> Any:
     if weights.kind == "recognizer":
         return make_recognizer(weights)
     if not {"mean", "std", "input_size"} <= weights.preprocessing.keys():
-        raise ValueError(
+        raise UserError(
             f"{weights.source} does not hold how its images are normalised: name the weights folder that train.py wrote"
         )
     return make_classifier(weights)

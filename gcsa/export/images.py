@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from timm.data import create_transform
 from torch import Tensor, nn
 
-from gcsa.data.images import SUFFIXES, read_image
-from gcsa.ocr.data.line_image import fit_line, read_line
+from gcsa._utils.errors import UserError
+from gcsa.images.reader import SUFFIXES, read_image
+from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 
 MOST = 256
 
@@ -27,7 +28,7 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
         file for file in Path(folder).rglob("*") if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
     )
     if not files:
-        raise ValueError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})")
+        raise UserError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})")
     files = files[:: -(-len(files) // MOST)]
     channels, height, width = size
     if hasattr(model, "charset"):
@@ -36,7 +37,7 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
         return torch.stack([F.pad(line, (0, width - line.shape[-1])) for line in lines])
     cfg: dict[str, Any] = getattr(model, "pretrained_cfg", {})
     if len(cfg.get("mean", ())) != channels:
-        raise ValueError(
+        raise UserError(
             f"how images of {channels} channels are normalised is not known of this model: name a folder of weights"
         )
     known = ("mean", "std", "interpolation", "crop_pct", "crop_mode")

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gcsa.export.folding import FoldedConv2d
+from gcsa._utils.errors import UserError
 from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.folding import FoldedConv2d
 
 BATCH = 8
 """Images that int8 is calibrated on at a time."""
@@ -33,7 +34,7 @@ def without_irreps(model: nn.Module) -> nn.Module:
     model = copy.deepcopy(model)
     for module in model.modules():
         if isinstance(module, FoldedConv2d) and module.in_irreps:
-            raise ValueError("the model is folded: export the one that it was folded from")
+            raise UserError("the model is folded: export the one that it was folded from")
         if isinstance(module, SteerableConv2d):
             module.in_irreps = False
     return model
@@ -69,7 +70,7 @@ def quantized(graph: Any) -> list[str]:
     if products and products[-1].op_type != "Conv":
         products.pop()
     if not products:
-        raise ValueError("it has no convolution and no other product with weights to compute in int8")
+        raise UserError("it has no convolution and no other product with weights to compute in int8")
     return [node.name for node in products]
 
 

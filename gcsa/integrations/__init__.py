@@ -5,6 +5,7 @@ in the model's group that maps the pixel grid onto itself. A framework is import
 of gcsa; docs/integrations.md shows the lines that a user writes.
 """
 
-from gcsa.integrations.embedding import Embedder, Prepare, load_embedder
+from gcsa.images.prepare import Prepare
+from gcsa.tasks.classification.embedding import Embedder, load_embedder
 
 __all__ = ["Embedder", "Prepare", "load_embedder"]

@@ -11,6 +11,7 @@ from typing import TypedDict
 
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.layers.head import InvariantHead, from_nchw
 from gcsa.models.backbone import Backbone
 
@@ -31,11 +32,9 @@ class LightlyModel(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         if not isinstance(model, Backbone):
-            raise ValueError(
-                f"{type(model).__name__} is no classifier of gcsa: lightly-train takes other models itself"
-            )
+            raise UserError(f"{type(model).__name__} is no classifier of gcsa: lightly-train takes other models itself")
         if model.head.global_pool == "":
-            raise ValueError('the model has global_pool="" and no row of features: make it with "avg" or "max"')
+            raise UserError('the model has global_pool="" and no row of features: make it with "avg" or "max"')
         self._model = model
 
     def feature_dim(self) -> int:

@@ -14,7 +14,7 @@ import torch
 from tiatoolbox.models.models_abc import ModelABC
 from torch import Tensor, nn
 
-from gcsa.integrations.embedding import load_embedder
+from gcsa.tasks.classification.embedding import load_embedder
 
 
 class TIAToolboxModel(ModelABC):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from gcsa.integrations.embedding import Embedder, Prepare, load_embedder
+from gcsa.images.prepare import Prepare
+from gcsa.tasks.classification.embedding import Embedder, load_embedder
 
 
 def encoder(source: str | Path) -> tuple[Embedder, Prepare, torch.dtype]:

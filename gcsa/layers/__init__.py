@@ -9,13 +9,13 @@ from gcsa.layers.attention.attend import GroupAttention, LinearAttention, Spatia
 from gcsa.layers.attention.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.block import Block, Downsample, FieldMlp, GroupPooling, LowPass, ResidualBlock, Stem
-from gcsa.layers.dense.outputs import Rays, Scalars, Vectors
-from gcsa.layers.dense.upsample import Fusion, SteerableConvTranspose2d, Upsample
 from gcsa.layers.head import CentredMean, InvariantHead, from_nchw, to_nchw
 from gcsa.layers.norm import FieldBatchNorm, FieldNorm
+from gcsa.layers.outputs import Rays, Scalars, Vectors
 from gcsa.layers.positions import LearnedPositions
 from gcsa.layers.regularize import FieldDropout
 from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.upsample import Fusion, SteerableConvTranspose2d, Upsample
 
 __all__ = [
     "Block",

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group
 from gcsa.layers.planar import turned_functions
 
@@ -33,9 +34,9 @@ def check_basis(basis: str, group: Group) -> None:
     """Raises ValueError for anything but "full" and "band", and for "full" of a group with elements that do not map the
     pixels onto themselves."""
     if basis not in BASES:
-        raise ValueError(f"unknown basis {basis!r}: choose one of {', '.join(BASES)}")
+        raise UserError(f"unknown basis {basis!r}: choose one of {', '.join(BASES)}")
     if basis == "full" and len(group.exact_elements) < group.order:
-        raise ValueError(
+        raise UserError(
             f"basis='full' needs a group of quarter turns and mirrors, such as c4 or d4, not {group}: use band"
         )
 

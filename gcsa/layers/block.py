@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from timm.layers import DropPath, LayerScale
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.basis import ComputedBuffers
@@ -46,7 +47,7 @@ def mlp_width(width: int, mlp_ratio: float, name: str = "fields") -> int:
     check_positive(mlp_ratio=mlp_ratio)
     hidden = int(width * mlp_ratio)
     if hidden < 1:
-        raise ValueError(
+        raise UserError(
             f"mlp_ratio={mlp_ratio} of {width} {name} leaves none: use {math.ceil(100 / width) / 100} or more"
         )
     return hidden
@@ -248,9 +249,9 @@ class Stem(nn.Module):
         else:
             check_sequence(stem_fields=widths)
         if len(widths) != further:
-            raise ValueError(f"stem_fields needs {further} entries, one for each stride but the last, not {widths}")
+            raise UserError(f"stem_fields needs {further} entries, one for each stride but the last, not {widths}")
         if separable and further < 2:
-            raise ValueError(f"stem_separable=true is for three stem_strides or more, not {list(strides)}")
+            raise UserError(f"stem_separable=true is for three stem_strides or more, not {list(strides)}")
         self.low_passes = nn.ModuleList()
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()

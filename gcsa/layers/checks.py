@@ -10,6 +10,8 @@ import torch
 import torch.fx
 from timm.layers import register_notrace_function
 
+from gcsa._utils.errors import UserError
+
 LARGEST_KERNEL = 32  # the planar tables of larger ones take minutes and hundreds of megabytes
 
 
@@ -17,26 +19,26 @@ def check_whole(least: int = 1, **values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is no whole number or is below `least`."""
     for name, value in values.items():
         if not _is_whole(value):
-            raise ValueError(f"{name} must be a whole number, not {value!r}")
+            raise UserError(f"{name} must be a whole number, not {value!r}")
         if value < least:
-            raise ValueError(f"{name} must be {least} or more, not {value}")
+            raise UserError(f"{name} must be {least} or more, not {value}")
 
 
 def check_rate(**values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is no probability below 1."""
     for name, value in values.items():
         if not _is_number(value) or not 0 <= value < 1:
-            raise ValueError(f"{name} must be at least 0 and below 1, not {value!r}")
+            raise UserError(f"{name} must be at least 0 and below 1, not {value!r}")
 
 
 def check_heads(fields: int, heads: int, name: str = "fields") -> None:
     """Raises ValueError, naming the choices, unless `heads` divides `fields`."""
     check_whole(**{name: fields})
     if not _is_whole(heads):
-        raise ValueError(f"heads must be a whole number, not {heads!r}")
+        raise UserError(f"heads must be a whole number, not {heads!r}")
     if heads < 1 or fields % heads != 0:
         divisors = [n for n in range(1, fields + 1) if fields % n == 0]
-        raise ValueError(f"heads={heads} does not divide {name}={fields}: choose one of {divisors}")
+        raise UserError(f"heads={heads} does not divide {name}={fields}: choose one of {divisors}")
 
 
 def check_radius(radius: int | str | None) -> int | None:
@@ -47,7 +49,7 @@ def check_radius(radius: int | str | None) -> int | None:
     if radius is None or radius == "all":
         return None
     if not _is_whole(radius) or int(radius) < 0:
-        raise ValueError(f"radius must be 0 or more positions, or 'all' for all positions, not {radius!r}")
+        raise UserError(f"radius must be 0 or more positions, or 'all' for all positions, not {radius!r}")
     return int(radius)
 
 
@@ -57,9 +59,9 @@ def check_reach(radius: int, height: int, width: int, circular: bool = False) ->
     """Raises ValueError for a neighbourhood larger than the map, which would cost more than all positions do, or, where it is
     `circular`, for one that meets itself."""
     if circular and 2 * radius >= min(height, width):
-        raise ValueError(f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there")
+        raise UserError(f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there")
     if radius > max(height, width):
-        raise ValueError(
+        raise UserError(
             f"radius {radius} is larger than a map of {height} x {width} positions: use at most "
             f"{max(height, width) - 1}, or 'all' for all positions"
         )
@@ -69,7 +71,7 @@ def check_positive(or_zero: bool = False, **values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is no finite number above 0 (or, `or_zero`, 0)."""
     for name, value in values.items():
         if not _is_number(value) or not 0 <= value < math.inf or (value == 0 and not or_zero):
-            raise ValueError(f"{name} must be a number {'of 0 or more' if or_zero else 'above 0'}, not {value!r}")
+            raise UserError(f"{name} must be a number {'of 0 or more' if or_zero else 'above 0'}, not {value!r}")
 
 
 def check_convolution(
@@ -85,15 +87,15 @@ def check_convolution(
     """Raises ValueError for arguments of a `SteerableConv2d` that do not go together."""
     check_whole(in_fields=in_fields, out_fields=out_fields, kernel_size=kernel_size, stride=stride, sharers=sharers)
     if kernel_size > LARGEST_KERNEL:
-        raise ValueError(f"kernel_size must be {LARGEST_KERNEL} or less, not {kernel_size}")
+        raise UserError(f"kernel_size must be {LARGEST_KERNEL} or less, not {kernel_size}")
     if kernel_size % 2 == 0 and stride == 1:
-        raise ValueError(
+        raise UserError(
             f"an even kernel_size ({kernel_size}) needs a stride above 1: it has no centre; use {kernel_size + 1}"
         )
     if padding_mode not in ("zeros", "circular"):
-        raise ValueError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
+        raise UserError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
     if depthwise and (lift or in_fields != out_fields):
-        raise ValueError(f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}")
+        raise UserError(f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}")
 
 
 def check_sequence(**values: Any) -> None:
@@ -102,7 +104,7 @@ def check_sequence(**values: Any) -> None:
         entries = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
         if not entries or any(not _is_whole(n) or n < 1 for n in entries):
             shown = tuple(value) if entries else value
-            raise ValueError(f"{name} must be one or more whole numbers from 1 on, not {shown!r}")
+            raise UserError(f"{name} must be one or more whole numbers from 1 on, not {shown!r}")
 
 
 def _is_whole(value: Any) -> bool:
@@ -122,7 +124,7 @@ def check_exact(height: int, width: int, kernel_size: int, stride: int, padding:
         if rest != 0:
             below = size - rest
             near = f"{below} or {below + stride}" if below >= max(kernel_size - 2 * padding, 1) else f"{below + stride}"
-            raise ValueError(
+            raise UserError(
                 f"a map of {height} x {width} breaks exact equivariance in a convolution with kernel {kernel_size}, "
                 f"stride {stride} and padding {padding}: use a size of {near}"
             )
@@ -133,6 +135,6 @@ def check_exact(height: int, width: int, kernel_size: int, stride: int, padding:
 def check_order(given: int, order: int) -> None:
     """Raises ValueError for a map with another group axis than a convolution's: as many channels do not make it one."""
     if given != order:
-        raise ValueError(
+        raise UserError(
             f"a convolution of a group of order {order} takes maps (B, H, W, {order}, C), not (B, H, W, {given}, C)"
         )

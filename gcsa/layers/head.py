@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.checks import check_rate, check_whole
 from gcsa.layers.positions import squared_distances
@@ -30,9 +31,9 @@ def check_classes(num_classes: int, pool: str, pools: Sequence[str]) -> None:
     """Raises ValueError for an unknown pool and for an unpooled map ("") together with classes, as timm has it too."""
     check_whole(0, num_classes=num_classes)
     if pool not in pools:
-        raise ValueError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, pools))}")
+        raise UserError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, pools))}")
     if pool == "" and num_classes > 0:
-        raise ValueError(f"global_pool='' leaves a map, which has no classes: set num_classes=0, not {num_classes}")
+        raise UserError(f"global_pool='' leaves a map, which has no classes: set num_classes=0, not {num_classes}")
 
 
 def classifier(features: int, num_classes: int, like: Tensor) -> nn.Module:
@@ -79,7 +80,7 @@ class NoHead(nn.Module):
     def reset(self, num_classes: int, pool: str | None = None) -> None:
         """Raises ValueError for anything but no classes and the unpooled map."""
         if num_classes != 0 or pool:
-            raise ValueError("the head of this model was taken away, to leave feature maps: create the model again")
+            raise UserError("the head of this model was taken away, to leave feature maps: create the model again")
 
     def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """The features as they are, such as (B, N * C, H, W)."""

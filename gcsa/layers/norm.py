@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
+
 
 class FieldNorm(nn.Module):
     """Layer norm over a position's whole fibre, all (N, C) numbers, with one scale and shift for each field.
@@ -68,5 +70,5 @@ NORMS: dict[str, type[nn.Module]] = {"layer": FieldNorm, "batch": FieldBatchNorm
 def make_norm(kind: str, fields: int, order: int, **factory: Any) -> nn.Module:
     """The norm called `kind`, "layer" or "batch". Raises ValueError for any other."""
     if kind not in NORMS:
-        raise ValueError(f"unknown norm {kind!r}: choose one of {', '.join(NORMS)}")
+        raise UserError(f"unknown norm {kind!r}: choose one of {', '.join(NORMS)}")
     return NORMS[kind](fields, order, **factory)

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerprint_of, planar_tables, turns
 from gcsa.layers.checks import check_convolution, check_exact, check_order
@@ -322,7 +323,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         # In a state dict that was averaged or cast as a whole it is a float, and rounded.
         rounding = 4 * torch.finfo(state.dtype).eps if state.is_floating_point() else 0.0
         if not torch.isclose(state.cpu(), expected.to(state.dtype), rtol=rounding, atol=0.0):
-            raise ValueError(
+            raise UserError(
                 f"the weights were trained in another kernel basis (fingerprint {state.item()}) than this installation "
                 f"builds for {self.group}, kernel {self.kernel_size} and basis={self.basis} ({expected.item()})"
             )

@@ -1,8 +1,9 @@
 """The equivariant models: importing this package registers them with timm."""
 
+from gcsa.models import baselines
 from gcsa.models.gcnn import GCNN
 from gcsa.models.gcsa import GCSA
 from gcsa.models.gcsa_pyramid import GCSAPyramid
 from gcsa.models.gsa import GSA
 
-__all__ = ["GCNN", "GCSA", "GSA", "GCSAPyramid"]
+__all__ = ["GCNN", "GCSA", "GSA", "GCSAPyramid", "baselines"]

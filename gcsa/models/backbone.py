@@ -13,6 +13,7 @@ from timm.models import checkpoint_seq
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group
 from gcsa.layers.attention.relative_self_attention import RelativeSelfAttention
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
@@ -30,7 +31,7 @@ def check_input(height: int, width: int, multiple: int, name: str) -> None:
         if size % multiple != 0 or size == 0:
             below = size // multiple * multiple
             near = f"{below} or {below + multiple}" if below > 0 else f"{multiple}"
-            raise ValueError(
+            raise UserError(
                 f"an image of {height} x {width} breaks the exact equivariance of this {name} model: both sides must be "
                 f"multiples of {multiple}; resize {size} to {near}"
             )
@@ -134,9 +135,7 @@ class Backbone(nn.Module):
                     try:
                         module.check_map(height // stride, width // stride)
                     except ValueError as error:
-                        raise ValueError(
-                            f"images of {height} x {width}, {stride} pixels a position: {error}"
-                        ) from error
+                        raise UserError(f"images of {height} x {width}, {stride} pixels a position: {error}") from error
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to unpooled features (B, N * C, H / s, W / s)."""
@@ -175,7 +174,7 @@ class Backbone(nn.Module):
         the final width.
         """
         if output_fmt != "NCHW":
-            raise ValueError(f"output_fmt must be NCHW, not {output_fmt!r}")
+            raise UserError(f"output_fmt must be NCHW, not {output_fmt!r}")
         check_input(x.shape[2], x.shape[3], self.multiple, self.group_name)
         take, last = feature_take_indices(len(self.stages), indices)
         stages = self.stages[: last + 1] if stop_early else self.stages
@@ -272,7 +271,7 @@ def height_and_width(img_size: int | tuple[int, int]) -> tuple[int, int]:
     """Both sides of an image of `img_size`. Raises ValueError for anything but one or two whole numbers."""
     sides = tuple(img_size) if isinstance(img_size, Sequence) and not isinstance(img_size, str) else (img_size,) * 2
     if len(sides) != 2:
-        raise ValueError(f"img_size must be one number or a height and a width, not {sides}")
+        raise UserError(f"img_size must be one number or a height and a width, not {sides}")
     for side in sides:
         check_whole(0, img_size=side)
     return sides

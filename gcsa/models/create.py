@@ -16,6 +16,7 @@ from typing import Any
 import timm
 from torch import nn
 
+from gcsa._utils.errors import UserError, one_line
 from gcsa.groups import group
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)?")
@@ -127,7 +128,7 @@ OPTIONS: dict[str, tuple[Check, str]] = {
     "lift_heads": COUNT,
     "stride": whole(1, 64),
     "waves": whole(1, 1024),
-    # of segmenters, in gcsa.dense
+    # of segmenters, in gcsa.tasks.segmentation
     "task": choice("instances", "masks"),
     "encoder": word(),
     "rays": whole(3, 256),
@@ -172,7 +173,7 @@ OPTIONS: dict[str, tuple[Check, str]] = {
 """Name to check and to the words for what passes it; None always stands for the model's own default."""
 
 SEGMENTERS = ("gcsa_unet_tiny", "gcsa_unet_small", "smp_unet_resnet18")
-"""Networks of `gcsa.dense`, which timm does not know; the last is the plain one that they are compared with."""
+"""Networks of `gcsa.tasks.segmentation`, which timm does not know; the last is the plain one that they are compared with."""
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,10 +182,10 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if key not in OPTIONS:
             close = difflib.get_close_matches(str(key), OPTIONS)
             hint = f"did you mean {' or '.join(close)}?" if close else "gcsa.models.create.OPTIONS lists what there is"
-            raise ValueError(f"unknown model option {str(key)[:60]!r}: {hint}")
+            raise UserError(f"unknown model option {str(key)[:60]!r}: {hint}")
         check, wanted = OPTIONS[key]
         if value is not None and not check(value):
-            raise ValueError(f"model option {key}={_shown(value)} must be {wanted}")
+            raise UserError(f"model option {key}={_shown(value)} must be {wanted}")
     return {key: value for key, value in options.items() if value is not None}
 
 
@@ -199,7 +200,7 @@ def check_name(name: Any) -> str:
     close = difflib.get_close_matches(str(name)[:100], names, n=5, cutoff=0.5)
     sizes = [model for model in timm.list_models("gcsa_*") if not re.search(r"_[cd]\d+$", model)]
     choices = ", ".join(sorted({*sizes, *close}))
-    raise ValueError(f"unknown model {_shown(name)}: choose one of {choices} or any of timm.list_models()")
+    raise UserError(f"unknown model {_shown(name)}: choose one of {choices} or any of timm.list_models()")
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
@@ -214,14 +215,7 @@ def create_model(name: str, **options: Any) -> nn.Module:
         return timm.create_model(name, pretrained=False, **given)
     except (TypeError, AssertionError) as error:
         named = ", ".join(f"{key}={value!r}" for key, value in given.items())
-        raise ValueError(
-            f"timm model {name!r} does not take {named or 'these arguments'}: {in_short(error)}"
-        ) from error
-
-
-def in_short(error: BaseException) -> str:
-    """The message of an error on one line, at most 200 characters of it."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"timm model {name!r} does not take {named or 'these arguments'}: {one_line(error)}") from error
 
 
 def _shown(value: Any) -> str:

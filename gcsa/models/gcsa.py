@@ -5,7 +5,7 @@ blocks of group convolutional self-attention on one resolution, and an invariant
 `gcsa_small` for 96 x 96, `gcsa_base` for 224 x 224. `gcsa_linear_*` estimate the attention by random features, exactly
 equivariant all the same. `gcsa_pooled_*` pool over the group behind the stem, so that their blocks are on scalar fields
 (docs/adr/0018). `gcsa_hybrid_*` have blocks of convolutions in front (docs/adr/0022). `gcsa_ocr_*` are encoders of text
-lines 40 pixels high and of any length (gcsa.ocr).
+lines 40 pixels high and of any length (gcsa.tasks.recognition).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import group as make_group
 from gcsa.layers.block import Block, ResidualBlock, Stem
 from gcsa.layers.checks import check_heads, check_whole
@@ -98,7 +99,7 @@ class GCSA(Isotropic):
         check_heads(width, heads, "scalar_fields" if scalar_fields else "fields")
         for key, only in OF_SCALAR_FIELDS.items() if scalar_fields else ():
             if block.setdefault(key, only) != only:
-                raise ValueError(f"{key}={block[key]} is for regular fields: set {key}={only} or scalar_fields=0")
+                raise UserError(f"{key}={block[key]} is for regular fields: set {key}={only} or scalar_fields=0")
         shared: dict[str, Any] = dict(proj_drop=proj_drop_rate, **conv, **factory)
 
         def make_block(i: int, rate: float) -> nn.Module:

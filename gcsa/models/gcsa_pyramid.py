@@ -13,6 +13,7 @@ import torch
 from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import group as make_group
 from gcsa.layers.block import Block, Downsample, Stem
 from gcsa.layers.checks import check_rate, check_sequence
@@ -72,13 +73,13 @@ class GCSAPyramid(Backbone):
     ) -> None:
         check_sequence(fields=fields, depths=depths, heads=heads)
         if isinstance(radii, str) or not len(fields) == len(depths) == len(heads) == len(radii):
-            raise ValueError(
+            raise UserError(
                 f"fields, depths, heads and radii need one entry a stage each, not {len(fields)}, {len(depths)}, "
                 f"{len(heads)} and {len(radii)}"
             )
         check_rate(drop_path_rate=drop_path_rate)
         if feature_maps not in FEATURE_MAPS:
-            raise ValueError(f"unknown feature_maps {feature_maps!r}: choose one of {', '.join(FEATURE_MAPS)}")
+            raise UserError(f"unknown feature_maps {feature_maps!r}: choose one of {', '.join(FEATURE_MAPS)}")
         h = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv: dict[str, Any] = {"padding_mode": padding_mode, "basis": basis}
@@ -94,7 +95,7 @@ class GCSAPyramid(Backbone):
         stride = total_stride(stem_strides)
         reductions = [stride * 2**i for i in range(len(fields))]
         if output_stride not in (None, reductions[-1]):
-            raise ValueError(
+            raise UserError(
                 f"output_stride={output_stride} needs dilated stages, and a pyramid has none (its last stage is at "
                 f"{reductions[-1]}): use a decoder without it, of all feature maps, such as a U-Net, an FPN or Segformer"
             )
@@ -156,7 +157,7 @@ def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str
     if kwargs.get("attention") == "linear":  # which has no neighbourhoods
         arguments.setdefault("radii", ("all",) * len(arguments["depths"]))
     if arguments.get("feature_maps") == "invariant" and arguments.get("feature_cls", "getter") != "getter":
-        raise ValueError(
+        raise UserError(
             f"feature_cls={arguments['feature_cls']!r} takes a stage's own output, not feature_maps='invariant': "
             "leave out feature_cls"
         )

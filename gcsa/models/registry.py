@@ -11,7 +11,8 @@ from typing import Any
 from timm.data import IMAGENET_INCEPTION_MEAN, IMAGENET_INCEPTION_STD
 from timm.models import generate_default_cfgs, resolve_pretrained_cfg
 
-from gcsa.published import CONFIG, TENSORS, list_weights, published
+from gcsa._utils.errors import UserError
+from gcsa._utils.published import CONFIG, TENSORS, list_weights, published
 
 GROUPS = ("c4", "c8", "d4", "d8")
 
@@ -94,4 +95,4 @@ def _read_config(folder: Path) -> dict[str, Any]:
 def refuse_features_only(name: str, options: dict[str, Any]) -> None:
     """Raises ValueError for `features_only`, which a model of one feature map after its last layer cannot give."""
     if options.get("features_only"):
-        raise ValueError(f"{name} has no feature maps of stages: leave out features_only, and call forward_features")
+        raise UserError(f"{name} has no feature maps of stages: leave out features_only, and call forward_features")

@@ -1,21 +1,63 @@
-"""The kinds of work that train.py can do, one file each; what a task is stands in `gcsa.training.task`."""
+"""The kinds of work, a room each: `data: task:` names the room in conf/data, and a weights file says it too.
 
-from gcsa.training.task import Task
+A room is a package here, or one that `register_task` names. It has two files that are found by name: `predict.py`, with
+`make_predictor(weights)`, which needs nothing of training; and `task.py`, with the class `Task` (`gcsa.training.task`), for
+train.py and evaluate.py. A fourth task is one folder and one YAML file.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+from gcsa._utils.errors import UserError
+from gcsa.tasks.base import Predictor
+from gcsa.weights import read
+
+if TYPE_CHECKING:
+    from gcsa.training.task import Task
+
+_ROOMS: dict[str, str] = {
+    room.name: f"{__name__}.{room.name}"
+    for room in iter_modules(__path__)
+    if (Path(__path__[0]) / room.name / "task.py").is_file()
+}
 
 
-def task_of(data: str) -> Task:
-    """The task of the data set called `data`: text lines to be read, images to be segmented or classified.
+def register_task(name: str, package: str) -> None:
+    """Makes the package of the dotted name `package` the room of the task `name`."""
+    _ROOMS[name] = package
 
-    Imported here, so that classifying images needs nothing of the others.
+
+def list_tasks() -> list[str]:
+    """The names of the tasks, in the order of the alphabet."""
+    return sorted(_ROOMS)
+
+
+def get_task(name: object) -> Task:
+    """The task of this name, for training and evaluation. Raises ValueError for an unknown one."""
+    return import_module(f"{_room(name)}.task").Task()
+
+
+def load(source: str | Path, adapter: str | Path | None = None) -> Predictor:
+    """The trained network in `source` with all that predicting takes, in eval mode on the CPU.
+
+    Args:
+        source: the name of published weights, a folder of weights, a .ckpt of train.py, or `hf-hub:OWNER/NAME`.
+        adapter: a folder of an adapter on these weights, or the name of a published one; it is merged.
+
+    Raises:
+        FileNotFoundError: a file that is not there.
+        ValueError: a damaged file, weights that say something they may not say, an adapter of another base.
     """
-    if data == "lines":
-        from gcsa.tasks.recognition import Recognition
+    weights = read(source)
+    predictor: Predictor = import_module(f"{_room(weights.task)}.predict").make_predictor(weights, adapter)
+    return predictor
 
-        return Recognition()
-    if data in ("nuclei", "mask_folder"):
-        from gcsa.tasks.segmentation import SegmentationTask
 
-        return SegmentationTask()
-    from gcsa.tasks.classification import Classification
-
-    return Classification()
+def _room(name: object) -> str:
+    if not isinstance(name, str) or name not in _ROOMS:
+        raise UserError(f"unknown task {str(name)[:60]!r}: choose one of {', '.join(list_tasks())}")
+    return _ROOMS[name]

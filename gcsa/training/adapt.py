@@ -17,8 +17,9 @@ import pytorch_lightning as pl
 from pytorch_lightning.utilities import rank_zero_only
 from torch import nn
 
-from gcsa.checkpoints import check_tensors, load_tensors, read
+from gcsa._utils.errors import UserError
 from gcsa.training.checks import positive_int
+from gcsa.weights import check_tensors, load_tensors, read
 
 FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
 """Ends of the model options that may differ from the base's, or that the shapes of its tensors tell already."""
@@ -65,7 +66,7 @@ def attach(model: nn.Module, adapter: Mapping[str, Any]) -> nn.Module:
         modules_to_save=whole or None,
     )
     for name in sorted(set(whole) & set(config.target_modules or ())):
-        raise ValueError(f"adapter.target_modules names {name}, which is trained whole: leave it out")
+        raise UserError(f"adapter.target_modules names {name}, which is trained whole: leave it out")
     return get_peft_model(model, config)
 
 
@@ -134,7 +135,7 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     for key in sorted(key for key in made_with.keys() | options.keys() if not key.endswith(FREE_OPTIONS)):
         if made_with.get(key) != options.get(key):
             mine, other = ("null" if given.get(key) is None else given[key] for given in (options, made_with))
-            raise ValueError(f"{source} was made with model.{key}={other}, not {mine}: pass that")
+            raise UserError(f"{source} was made with model.{key}={other}, not {mine}: pass that")
     load_tensors(model, weights, source, strict=not fresh)
     return fresh
 
@@ -142,13 +143,13 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
 def check_installed() -> None:
     """Raises ValueError where PEFT is missing."""
     if find_spec("peft") is None:
-        raise ValueError("an adapter needs PEFT, which is not installed: pip install gcsa[lora]")
+        raise UserError("an adapter needs PEFT, which is not installed: pip install gcsa[lora]")
 
 
 def check_adapter(adapter: Mapping[str, Any]) -> None:
     """Raises ValueError for values of conf/adapter that fit no model."""
     if not isinstance(adapter["base"], str):
-        raise ValueError(
+        raise UserError(
             "adapter.base is missing: give a .ckpt of train.py, local-dir:FOLDER or the name of published weights, "
             "which are then adapted"
         )
@@ -158,8 +159,8 @@ def check_adapter(adapter: Mapping[str, Any]) -> None:
     positive_int("adapter.rank", adapter["rank"])
     alpha, dropout = adapter["alpha"], adapter["dropout"]
     if not (alpha is None or (isinstance(alpha, int | float) and alpha > 0)):
-        raise ValueError(f"adapter.alpha must be above 0, or null for twice the rank, got {alpha!r}")
+        raise UserError(f"adapter.alpha must be above 0, or null for twice the rank, got {alpha!r}")
     if not (isinstance(dropout, int | float) and 0 <= dropout < 1):
-        raise ValueError(f"adapter.dropout must be at least 0 and below 1, got {dropout!r}")
+        raise UserError(f"adapter.dropout must be at least 0 and below 1, got {dropout!r}")
     if not isinstance(adapter["target_modules"], list) or not adapter["target_modules"]:
-        raise ValueError(f"adapter.target_modules must be a list such as [q,v], got {adapter['target_modules']!r}")
+        raise UserError(f"adapter.target_modules must be a list such as [q,v], got {adapter['target_modules']!r}")

@@ -12,9 +12,10 @@ import torch
 from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning.callbacks import Checkpoint
 
-from gcsa.checkpoints import read_checkpoint
-from gcsa.files import replacing
+from gcsa._utils.atomic import replacing
+from gcsa._utils.errors import UserError
 from gcsa.training.interruption import Signals, first_process
+from gcsa.weights import read_checkpoint
 
 CONFIG = "gcsa_config"
 """Where a checkpoint keeps conf/train.yaml as plain values."""
@@ -163,7 +164,7 @@ def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
     `config` in more than `MAY_CHANGE`, or does not say."""
     stored = read_checkpoint(path).get(CONFIG)
     if not isinstance(stored, dict):
-        raise ValueError(
+        raise UserError(
             f"{path} does not say with which configuration it was made, so it cannot be resumed: train again"
         )
     before, now = dict(leaves(stored)), dict(leaves(config))
@@ -174,7 +175,7 @@ def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
     ]
     if changed:
         more = f" and {len(changed) - 5} others" if len(changed) > 5 else ""
-        raise ValueError(
+        raise UserError(
             f"{path} belongs to a run with other options than {', '.join(changed[:5])}{more}: resume it with its own "
             "(epochs, devices, loggers and the like may change), or start another run in another output_dir"
         )

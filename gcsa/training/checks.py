@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gcsa.checkpoints import check_tensors, read_checkpoint
+from gcsa._utils.errors import UserError
+from gcsa.weights import check_tensors, read_checkpoint
 
 LARGEST_SEED = 2**32 - 1
 """Lightning replaces others by a random one."""
@@ -21,7 +22,7 @@ LESS_IS_BETTER = ("val/loss", "val/calibration_error", "val/cer", "val/wer")
 def positive_int(key: str, value: Any) -> None:
     """Raises ValueError unless `value` is an integer above zero."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{key} must be a whole number above 0, got {value!r}")
+        raise UserError(f"{key} must be a whole number above 0, got {value!r}")
 
 
 def is_number(value: Any) -> bool:
@@ -32,14 +33,14 @@ def is_number(value: Any) -> bool:
 def not_negative(key: str, value: Any) -> None:
     """Raises ValueError unless `value` is a number of at least zero."""
     if not (is_number(value) and value >= 0):
-        raise ValueError(f"{key} must be a number, 0 or more, got {value!r}")
+        raise UserError(f"{key} must be a number, 0 or more, got {value!r}")
 
 
 def one_of(key: str, value: Any, choices: Collection[Any]) -> None:
     """Raises ValueError unless `value` is one of `choices`."""
     if value not in choices:
         *others, last = (str(choice).lower() if isinstance(choice, bool) else str(choice) for choice in choices)
-        raise ValueError(f"{key} must be {', '.join(others)} or {last}, got {value!r}")
+        raise UserError(f"{key} must be {', '.join(others)} or {last}, got {value!r}")
 
 
 def check_devices(accelerator: str, devices: Any) -> None:
@@ -47,14 +48,14 @@ def check_devices(accelerator: str, devices: Any) -> None:
     gpu = accelerator in ("gpu", "cuda")
     one_of("trainer.accelerator", accelerator, ("cpu", "gpu", "cuda", "auto"))
     if gpu and not torch.cuda.is_available():
-        raise ValueError("trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer=cpu")
+        raise UserError("trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer=cpu")
     if devices == "auto":
         return
     positive_int("trainer.devices", devices)
     available = torch.cuda.device_count() if gpu else os.cpu_count() or 1
     if devices > available and accelerator != "auto":
         kind = "GPUs" if gpu else "CPU cores"
-        raise ValueError(f"trainer.devices={devices}, but this machine has {available} {kind}")
+        raise UserError(f"trainer.devices={devices}, but this machine has {available} {kind}")
 
 
 def check_average(trainer: Mapping[str, Any], callbacks: Mapping[str, Any]) -> None:
@@ -63,9 +64,9 @@ def check_average(trainer: Mapping[str, Any], callbacks: Mapping[str, Any]) -> N
         return
     strategy = trainer["strategy"]
     if isinstance(strategy, dict) and "ModelParallel" in strategy.get("_target_", ""):
-        raise ValueError("sharded weights (trainer=fsdp2) cannot be averaged: add callbacks=no_ema, or use trainer=ddp")
+        raise UserError("sharded weights (trainer=fsdp2) cannot be averaged: add callbacks=no_ema, or use trainer=ddp")
     if trainer["precision"] == "16-true":
-        raise ValueError(
+        raise UserError(
             "weights in trainer.precision=16-true cannot be averaged: add callbacks=no_ema, or use 16-mixed"
         )
 
@@ -80,17 +81,17 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
         positive_int("trainer.max_steps", trainer["max_steps"])
     limit = trainer["max_time"]
     if limit is not None and not (re.fullmatch(r"\d+:\d\d:\d\d:\d\d", str(limit)) and int(str(limit).replace(":", ""))):
-        raise ValueError(f"trainer.max_time is days:hours:minutes:seconds, such as 00:01:30:00, got {limit!r}")
+        raise UserError(f"trainer.max_time is days:hours:minutes:seconds, such as 00:01:30:00, got {limit!r}")
     if trainer["gradient_clip_val"] is not None:
         not_negative("trainer.gradient_clip_val", trainer["gradient_clip_val"])
     for key in ("limit_train_batches", "limit_val_batches"):
         value = trainer[key]
         if not (is_number(value) and value > 0 and (isinstance(value, int) or value <= 1)):
-            raise ValueError(
+            raise UserError(
                 f"trainer.{key} must be a share above 0 and up to 1.0, or a number of batches, got {value!r}"
             )
     if trainer.get("fast_dev_run"):
-        raise ValueError(
+        raise UserError(
             "trainer.fast_dev_run keeps no checkpoint: use trainer.max_epochs=1 trainer.limit_train_batches=1 "
             "trainer.limit_val_batches=1 test=false"
         )
@@ -105,24 +106,24 @@ def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
         if cfg[key] is not None:
             positive_int(key, cfg[key])
     if isinstance(cfg["seed"], bool) or not isinstance(cfg["seed"], int) or not 0 <= cfg["seed"] <= LARGEST_SEED:
-        raise ValueError(f"seed must be a whole number, 0 or more and at most {LARGEST_SEED}, got {cfg['seed']!r}")
+        raise UserError(f"seed must be a whole number, 0 or more and at most {LARGEST_SEED}, got {cfg['seed']!r}")
     for key in ("test", "compile", "checkpoint_activations"):
         one_of(key, cfg[key], (True, False))
     one_of("matmul_precision", cfg["matmul_precision"], ("highest", "high", "medium"))
     if not isinstance(cfg["ckpt_path"], str | None):
-        raise ValueError(f"ckpt_path must be last, a .ckpt of train.py or null, got {cfg['ckpt_path']!r}")
+        raise UserError(f"ckpt_path must be last, a .ckpt of train.py or null, got {cfg['ckpt_path']!r}")
     if cfg["monitor"]["metric"] not in monitored:
-        raise ValueError(
+        raise UserError(
             f"monitor.metric={cfg['monitor']['metric']} is not measured with data={cfg['data']['name']}: choose one of "
             f"{', '.join(monitored)}, or take an experiment for such data (conf/experiment)"
         )
     mode = "min" if cfg["monitor"]["metric"] in LESS_IS_BETTER else "max"
     if cfg["monitor"]["mode"] != mode:
-        raise ValueError(
+        raise UserError(
             f"monitor.mode must be {mode} for monitor.metric={cfg['monitor']['metric']}, got {cfg['monitor']['mode']!r}"
         )
     if cfg["data"].get("train_on_val") and "_target_" in (cfg["callbacks"].get("early_stopping") or {}):
-        raise ValueError("data.train_on_val=true leaves no validation to stop early by: use callbacks=default")
+        raise UserError("data.train_on_val=true leaves no validation to stop early by: use callbacks=default")
 
 
 def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) -> Path | None:
@@ -136,7 +137,7 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) ->
         if earlier:
             # A kill may have come between the first best.ckpt and the first last.ckpt.
             which = "last" if folder / "last.ckpt" in earlier else earlier[0]
-            raise ValueError(
+            raise UserError(
                 f"{folder} holds an earlier run: resume it with ckpt_path={which}, or set another output_dir"
             )
         return None

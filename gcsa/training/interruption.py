@@ -24,6 +24,8 @@ from hydra.core.hydra_config import HydraConfig
 from pytorch_lightning.utilities import rank_zero_only
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
+from gcsa._utils.errors import UserError
+
 LOCK = ".lock"
 
 
@@ -176,7 +178,7 @@ def requeued_checkpoint(output_dir: Path) -> str | None:
     if HydraConfig.initialized():
         given = any(override.startswith("output_dir=") for override in HydraConfig.get().overrides.task)
         if not given and "submitit" not in str(HydraConfig.get().launcher):  # which keeps the folder of the first start
-            raise ValueError(
+            raise UserError(
                 f"SLURM started this job again, and in {output_dir}, a new folder, it would start over: submit it with an "
                 "output_dir, which may be the earlier one, with ckpt_path=last"
             )
@@ -195,7 +197,7 @@ def only_run_in(output_dir: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise ValueError(
+        raise UserError(
             f"another run is writing into {output_dir}: wait for its end, or set another output_dir"
         ) from None
     try:

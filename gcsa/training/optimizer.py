@@ -10,6 +10,7 @@ from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from timm.optim import create_optimizer_v2, list_optimizers
 from torch import nn
 
+from gcsa._utils.errors import UserError
 from gcsa.training.callbacks import time_limit
 from gcsa.training.checks import is_number, not_negative
 from gcsa.training.schedule import make_schedule
@@ -23,18 +24,18 @@ def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Opt
     model's own `no_weight_decay` are not decayed. Raises ValueError for arguments that cannot work."""
     if options["opt"] not in list_optimizers():
         close = difflib.get_close_matches(options["opt"], list_optimizers()) or ["adamw", "sgd", "lamb"]
-        raise ValueError(
+        raise UserError(
             f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}"
         )
     if not (is_number(options["lr"]) and 0 < options["lr"] <= LARGEST_LR):
-        raise ValueError(f"optimizer.lr must be a number above 0 and at most {LARGEST_LR}, got {options['lr']!r}")
+        raise UserError(f"optimizer.lr must be a number above 0 and at most {LARGEST_LR}, got {options['lr']!r}")
     for key in ("weight_decay", "momentum"):
         if options.get(key) is not None:
             not_negative(f"optimizer.{key}", options[key])
     try:
         return create_optimizer_v2(model, **options)
     except TypeError as error:
-        raise ValueError(f"optimizer {options['opt']} does not take {options}: {error}") from error
+        raise UserError(f"optimizer {options['opt']} does not take {options}: {error}") from error
 
 
 def optimizer_steps(trainer: pl.Trainer) -> int:

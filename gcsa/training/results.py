@@ -11,8 +11,8 @@ import pytorch_lightning as pl
 import timm
 import torch
 
-from gcsa.files import replacing
-from gcsa.published import PACKAGE
+from gcsa._utils.atomic import replacing
+from gcsa._utils.published import PACKAGE
 
 
 def machine() -> dict[str, Any]:
@@ -51,7 +51,7 @@ def git_commit() -> str | None:
 def write_json(path: Path, content: dict[str, Any]) -> Path:
     """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`.
 
-    Raises as `gcsa.files.replacing`.
+    Raises as `gcsa._utils.atomic.replacing`.
     """
     with replacing(path) as part:
         part.write_text(json.dumps(content, indent=2) + "\n")

@@ -12,8 +12,8 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, ProgressBar, Timer
 
-from gcsa.checkpoints import annotate
-from gcsa.threads import choose_threads
+from gcsa._utils.errors import UserError
+from gcsa._utils.threads import choose_threads
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit, ValidateLastEpoch, trained_seconds
 from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run, take_along
@@ -22,6 +22,7 @@ from gcsa.training.distributed import leave_group
 from gcsa.training.interruption import Signals, first_process, interruptible, only_run_in, requeued_checkpoint
 from gcsa.training.results import git_commit, machine, write_json
 from gcsa.training.task import Task
+from gcsa.weights import annotate
 
 
 def quiet_lightning() -> None:
@@ -48,7 +49,7 @@ def checkpoint_activations(model: Any, name: str) -> None:
     try:
         model.set_grad_checkpointing(True)
     except (AttributeError, AssertionError, ValueError) as error:
-        raise ValueError(f"model={name} cannot checkpoint activations: leave checkpoint_activations=false") from error
+        raise UserError(f"model={name} cannot checkpoint activations: leave checkpoint_activations=false") from error
 
 
 def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = None) -> pl.Trainer:
@@ -97,7 +98,7 @@ def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
     """The callback that keeps the best epoch. Raises ValueError where the configuration has none."""
     first = trainer.checkpoint_callback
     if not isinstance(first, ModelCheckpoint) or first.monitor is None:
-        raise ValueError("the first checkpoint callback must have a monitor: keep callbacks.best")
+        raise UserError("the first checkpoint callback must have a monitor: keep callbacks.best")
     return first
 
 
@@ -154,7 +155,7 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     seconds = max(time.monotonic() - started, trained_seconds(trainer))
     best = best_checkpoint(trainer).best_model_path
     if not best:
-        raise ValueError(
+        raise UserError(
             f"the run ended before its first validation, so no epoch is the best: train on from {output_dir}/checkpoints"
             "/last.ckpt with ckpt_path=last, for longer"
         )
@@ -193,7 +194,7 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
         try:
             measured, shown = test(task, config, module, data, output_dir)
         except (ValueError, OSError) as error:
-            raise ValueError(f"{error} (the weights are written: {lines['weights']})") from error
+            raise UserError(f"{error} (the weights are written: {lines['weights']})") from error
         results |= measured
         lines |= shown
     annotate(output_dir / "weights", results=results)

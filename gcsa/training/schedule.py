@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from gcsa._utils.errors import UserError
+
 SCHEDULES = ("cosine", "one_cycle", "constant")
 
 
@@ -40,11 +42,11 @@ def make_schedule(name: str, total: int, warmup: float, final: float, **unknown:
     Raises ValueError for an unknown name or option, and for fractions outside [0, 1].
     """
     if unknown:
-        raise ValueError(f"unknown option optimizer.schedule.{min(unknown)}: there are name, warmup and final")
+        raise UserError(f"unknown option optimizer.schedule.{min(unknown)}: there are name, warmup and final")
     if name not in SCHEDULES:
-        raise ValueError(f"unknown schedule {name!r}: choose one of {', '.join(SCHEDULES)}")
+        raise UserError(f"unknown schedule {name!r}: choose one of {', '.join(SCHEDULES)}")
     for key, value in {"warmup": warmup, "final": final}.items():
         if not (isinstance(value, int | float) and 0 <= value <= 1):
-            raise ValueError(f"optimizer.schedule.{key} is a fraction between 0 and 1, got {value!r}")
+            raise UserError(f"optimizer.schedule.{key} is a fraction between 0 and 1, got {value!r}")
     shape = {"cosine": cosine, "one_cycle": one_cycle, "constant": constant}[name]
     return partial(shape, total=total, warmup=round(warmup * total), final=final)

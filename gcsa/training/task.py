@@ -1,4 +1,4 @@
-"""What a run asks of a kind of work: classification, recognition, and whatever comes next (gcsa/tasks, one file each)."""
+"""What a run asks of a kind of work; each room of `gcsa.tasks` has a `Task` in its task.py."""
 
 from pathlib import Path
 from typing import Any, Protocol

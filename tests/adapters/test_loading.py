@@ -11,9 +11,9 @@ from peft.tuners.lora import LoraLayer
 from torch import nn
 
 from gcsa import adapters
-from gcsa.export import fold
-from gcsa.ocr.load import load_recognizer
-from gcsa.published import published
+from gcsa._utils.published import published
+from gcsa.models.folding import fold
+from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.testing import randomize
 
 X = torch.randn(2, 1, 24, 24, generator=torch.Generator().manual_seed(0))

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from gcsa.dense import Segmenter
 from gcsa.export.formats import to_program
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.segmentation import Segmenter
 from gcsa.testing import randomize
 
 SMALL: dict[str, dict[str, Any]] = {

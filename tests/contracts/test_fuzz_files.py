@@ -21,14 +21,14 @@ import pytest
 import torch
 from PIL import Image
 
-from gcsa.data.images import read_image, read_levels
-from gcsa.data.sets.idx import read_idx
-from gcsa.data.sets.pcam import FILE, PCam
-from gcsa.data.sets.rotmnist import RotMNIST
-from gcsa.ocr.data.line_image import fit_line, read_line
-from gcsa.ocr.data.lines import list_lines
-from gcsa.ocr.data.page_xml import read_page
-from gcsa.ocr.transcribe import Transcript, find_lines
+from gcsa.images.reader import read_image, read_levels
+from gcsa.tasks.classification.data.idx import read_idx
+from gcsa.tasks.classification.data.pcam import FILE, PCam
+from gcsa.tasks.classification.data.rotmnist import RotMNIST
+from gcsa.tasks.recognition.data.line_image import fit_line, read_line
+from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.pages.page_xml import read_page
+from gcsa.tasks.recognition.transcribe import Transcript, find_lines
 from tests.fuzzing import ROOT, mutations, sealed, xml_mutations
 
 MEMORY = 2 << 30

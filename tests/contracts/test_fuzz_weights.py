@@ -10,13 +10,13 @@ import peft
 import pytest
 import torch
 
-from gcsa import adapters, checkpoints
-from gcsa.dense import Segmenter, load_segmenter
+from gcsa import adapters, weights as checkpoints
 from gcsa.groups import group
 from gcsa.layers.basis import planar_tables
 from gcsa.models.create import create_model
-from gcsa.ocr.load import load_recognizer
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.segmentation import Segmenter, load_segmenter
 from tests.fuzzing import as_json, json_mutations, mutations, sealed
 
 # Groups of other turns are among the variations.

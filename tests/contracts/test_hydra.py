@@ -19,13 +19,13 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from gcsa.commands.composition import explain, task_errors
-from gcsa.data import list_datamodules
-from gcsa.dense import Segmenter
+from gcsa.cli.composition import explain, task_errors
 from gcsa.models.create import SEGMENTERS, create_model
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
-from gcsa.tasks.classification import Classification
-from gcsa.tasks.segmentation import MODULES, SegmentationTask
+from gcsa.tasks.classification.data import list_datamodules
+from gcsa.tasks.classification.task import Task as Classification
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.segmentation import Segmenter
+from gcsa.tasks.segmentation.task import MODULES, Task as SegmentationTask
 from gcsa.training.schedule import make_schedule
 
 ROOT = Path(__file__).parents[2]

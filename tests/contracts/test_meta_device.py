@@ -9,9 +9,9 @@ import torch
 from timm.models._manipulate import reinit_non_persistent_buffers
 from torch import nn
 
-from gcsa.dense import Segmenter
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.create import SEGMENTERS
+from gcsa.tasks.segmentation import Segmenter
 
 BARE = [
     name

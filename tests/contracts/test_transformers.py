@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, TrOCRConfig, TrOCRForCausalLM, VisionEncoderDecoderModel
 
-from gcsa.ocr.recognizers.trocr import GcsaOcrConfig, GcsaOcrModel
+from gcsa.tasks.recognition.trocr import GcsaOcrConfig, GcsaOcrModel
 
 OPTIONS: dict[str, Any] = dict(fields=8, depth=1, heads=2)
 

@@ -6,7 +6,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.testing import randomize
 
 SMALL: dict[str, dict[str, Any]] = {

@@ -12,13 +12,13 @@ import torch
 from huggingface_hub import ModelCard
 from huggingface_hub.errors import EntryNotFoundError
 
-from gcsa.checkpoints import load_classifier
-from gcsa.commands.export import main
-from gcsa.dense import load_segmenter
+from gcsa._utils.published import published
+from gcsa.cli.export import main
 from gcsa.export import hub
 from gcsa.export.hub import write_hub
-from gcsa.ocr.load import load_recognizer
-from gcsa.published import published
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.segmentation import load_segmenter
+from gcsa.weights import load_classifier
 
 OWNER = "somebody"
 

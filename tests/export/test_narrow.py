@@ -8,10 +8,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from gcsa.export import export, fold
+from gcsa.export import export
 from gcsa.export.images import MOST, read_images
 from gcsa.export.narrow import quantized, without_irreps
 from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.folding import fold
 
 from .small import create, recognizer
 

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from torch import nn
 
-from gcsa.checkpoints import load_classifier
 from gcsa.integrations import Prepare, load_embedder
 from gcsa.integrations.lightly_train import LightlyModel
 from gcsa.testing import assert_equivariant, randomize
+from gcsa.weights import load_classifier
 from tests.integrations.pictures import largest_change, patches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of lightly-train and of what it imports

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import gcsa  # noqa: F401  (registers the models)
-from gcsa.checkpoints import load_classifier
 from gcsa.integrations import load_embedder
+from gcsa.weights import load_classifier
 from tests.integrations.pictures import largest_change, patches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torchgeo and of what it imports

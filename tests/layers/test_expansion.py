@@ -10,10 +10,10 @@ from peft import get_peft_model
 from torch import nn
 
 from gcsa.adapters import lora_config
-from gcsa.export import fold
 from gcsa.layers import steerable
 from gcsa.layers.attention.self_attention import GroupConvSelfAttention
 from gcsa.layers.steerable import FieldConv2d, SteerableConv2d
+from gcsa.models.folding import fold
 from gcsa.testing import assert_equivariant, equivariance_error, randomize
 
 GROUPS = ("c4", "c6", "c8", "d2", "d4", "d8")

@@ -5,10 +5,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gcsa.export import FoldedConv2d, fold
 from gcsa.groups import group
 from gcsa.layers.irreps import fourier_matrix, grouped_filter, irrep_pairs
 from gcsa.layers.steerable import SteerableConv2d
+from gcsa.models.folding import FoldedConv2d, fold
 from gcsa.testing import assert_equivariant, equivariance_error, randomize
 
 EVEN = ("c2", "c4", "c6", "c8", "d1", "d2", "d3", "d4", "d6", "d8")

@@ -6,8 +6,8 @@ import pytest
 import timm
 import torch
 
-from gcsa.export import fold
 from gcsa.models.backbone import Backbone
+from gcsa.models.folding import fold
 from gcsa.testing import assert_equivariant, assert_invariant, randomize, relative_error
 
 OPTIONS: dict[str, Any] = dict(

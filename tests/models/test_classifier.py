@@ -7,7 +7,7 @@ import pytest
 import timm
 import torch
 
-from gcsa.checkpoints import save_classifier
+from gcsa.weights import save_classifier
 
 
 def shallow(name: str) -> dict[str, Any]:

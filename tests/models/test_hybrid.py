@@ -6,9 +6,9 @@ import pytest
 import timm
 import torch
 
-from gcsa.export import fold
 from gcsa.layers.block import Block, ResidualBlock
 from gcsa.models.backbone import Backbone
+from gcsa.models.folding import fold
 from gcsa.testing import assert_invariant, randomize
 
 

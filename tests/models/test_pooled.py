@@ -8,10 +8,10 @@ import timm
 import torch
 
 from gcsa.adapters import lora_config
-from gcsa.export import fold
 from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.backbone import Backbone
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.models.folding import fold
+from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.testing import act, assert_equivariant, assert_invariant, randomize, relative_error
 
 SMALL: dict[str, Any] = dict(fields=4, scalar_fields=8, depth=1, stem_fields=(4, 4))

@@ -19,9 +19,9 @@ import torch
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from gcsa.commands import embed, export, segment, transcribe
-from gcsa.demo import command as demo
-from gcsa.ocr.data.typeset import set_lines
+from gcsa.cli import embed, export, segment, transcribe
+from gcsa.cli.demo import command as demo
+from gcsa.tasks.recognition.data.typeset import set_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
@@ -58,7 +58,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for folder in ("weights", "tests"):
         (tmp_path / folder).symlink_to(ROOT / folder)
-    picture = Image.open(ROOT / "tests/weights/nuclei.png").convert("RGB").crop((0, 0, 96, 96))
+    picture = Image.open(ROOT / "tests/stored/nuclei.png").convert("RGB").crop((0, 0, 96, 96))
     picture.save("image.tif")
     for folder in ("images", "patches"):
         Path(folder).mkdir()

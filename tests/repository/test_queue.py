@@ -14,13 +14,13 @@ from PIL import Image
 from benchmarks.learning import card, final, queue
 from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, work
 from gcsa.adapters import lora_config
-from gcsa.checkpoints import save_classifier
-from gcsa.dense import Segmenter
 from gcsa.models.create import SEGMENTERS, create_model
-from gcsa.ocr.measure import measure
-from gcsa.ocr.recognizers.ctc import CTCRecognizer
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.measure import measure
+from gcsa.tasks.segmentation import Segmenter
 from gcsa.testing import randomize
 from gcsa.training.run import plain
+from gcsa.weights import save_classifier
 from tests.runs import composed
 
 STAND_IN = """

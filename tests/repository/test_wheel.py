@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-IMAGES = ROOT / "tests" / "weights"
+IMAGES = ROOT / "tests" / "stored"
 NO_HOME = """
 import os, pwd, sys
 def unknown(number):
     raise KeyError(number)
 if sys.version_info >= (3, 11):  # the last matplotlib for 3.10 cannot do without
     pwd.getpwuid = unknown
-from gcsa.commands.train import main
+from gcsa.cli.train import main
 sys.exit(main())
 """
 

@@ -10,12 +10,12 @@ import tifffile
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from gcsa.dense import load_segmenter
-from gcsa.dense.data.pictures import read_picture
-from gcsa.tasks import task_of
+from gcsa.images.microscopy import read_picture
+from gcsa.tasks import get_task
+from gcsa.tasks.segmentation import load_segmenter
 
 ROOT = Path(__file__).parents[2]
-IMAGES = ROOT / "tests" / "weights"
+IMAGES = ROOT / "tests" / "stored"
 READER, SEGMENTER = "gcsa_ocr_tiny.fr17", "gcsa_unet_tiny.nuclei"
 
 
@@ -23,7 +23,7 @@ def evaluated(folder: Path, model: str, *overrides: str, adapter: str | None = N
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         composed = compose("evaluate", ["threads=1", *overrides, f"data.path={folder}"])
         config: Any = OmegaConf.to_container(composed)
-    content = task_of(config["data"]["name"]).evaluate(config | {"model": model, "adapter": adapter}, folder)
+    content = get_task(config["data"]["task"]).evaluate(config | {"model": model, "adapter": adapter}, folder)
     return json.loads(json.dumps(content))
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from gcsa import adapters
 from gcsa.evaluation import invariance_error
-from gcsa.tasks.classification import Classifier
+from gcsa.tasks.classification.module import Classifier
 from gcsa.testing import relative_error
 from gcsa.training import run
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
@@ -241,7 +241,7 @@ def test_models_other_than_the_base(base: Path) -> None:
 def test_refused_before_data_is_read(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, override: str, message: str
 ) -> None:
-    monkeypatch.setattr("gcsa.data.sets.digits.Digits._read", lambda *_: pytest.fail("data was read"))
+    monkeypatch.setattr("gcsa.tasks.classification.data.digits.Digits._read", lambda *_: pytest.fail("data was read"))
     with pytest.raises(ValueError, match=message) as error:
         small(tmp_path, base / "checkpoints/best.ckpt", override)
     assert "\n" not in str(error.value)

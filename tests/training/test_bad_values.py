@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from gcsa.commands.composition import task_errors
+from gcsa.cli.composition import task_errors
 from tests.runs import TINY, composed, train
 
 ROWS = [
@@ -102,7 +102,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object) -> None:
         pytest.fail("data was read")
 
-    monkeypatch.setattr("gcsa.data.sets.digits.Digits._read", read)
+    monkeypatch.setattr("gcsa.tasks.classification.data.digits.Digits._read", read)
 
 
 @pytest.mark.parametrize(("override", "message"), ROWS, ids=[row[0] for row in ROWS])

@@ -14,7 +14,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import timer
 
-from gcsa.tasks.classification import Classifier
+from gcsa.tasks.classification.module import Classifier
 from gcsa.training import EMA, callbacks, run
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from tests.runs import TINY, composed, train

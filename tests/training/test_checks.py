@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from gcsa.data import create_datamodule
-from gcsa.tasks.classification import Classification
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.task import Task as Classification
 from gcsa.training.checkpoint_io import CONFIG
 from gcsa.training.checks import resolve_checkpoint
 from tests.runs import TINY, composed, train

@@ -16,7 +16,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from gcsa.tasks.classification import Classification, Classifier
+from gcsa.tasks.classification.task import Classifier, Task as Classification
 from gcsa.training.interruption import LOCK, Interrupted, interruptible, requeued_checkpoint, resume_command
 from tests.runs import TINY, composed, train
 from tests.training.test_resume import ROOT, assert_same_state
@@ -113,12 +113,12 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     """In an endless batch, which the first signal waits for."""
     script = (
         "import sys, time; sys.argv = ['train.py', *sys.argv[1:]]\n"
-        "from gcsa.tasks.classification import Classifier\n"
+        "from gcsa.tasks.classification.module import Classifier\n"
         "def training_step(self, batch, batch_idx):\n"
         "    print('endless', flush=True)\n"
         "    while True: time.sleep(0.05)\n"
         "Classifier.training_step = training_step\n"
-        "from gcsa.commands.train import main; main()\n"
+        "from gcsa.cli.train import main; main()\n"
     )
     command = [sys.executable, "-c", script, *TINY, f"output_dir={tmp_path}"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
@@ -255,7 +255,7 @@ def test_a_damaged_test_set_costs_no_weights(tmp_path: Path, monkeypatch: pytest
     def damaged(*_: Any) -> None:
         raise ValueError("digits are damaged")
 
-    monkeypatch.setattr("gcsa.data.sets.digits.Digits.read_test", damaged)
+    monkeypatch.setattr("gcsa.tasks.classification.data.digits.Digits.read_test", damaged)
     small = [*TINY, "trainer.max_epochs=1", "data.limit_train=32", "test=true"]
     with pytest.raises(ValueError, match=r"digits are damaged \(the weights are written: local-dir:.*weights\)"):
         train(composed(tmp_path, *small), tmp_path)

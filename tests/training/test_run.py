@@ -11,10 +11,10 @@ import torch
 from lightning_utilities.core import rank_zero
 from PIL import Image
 
-from gcsa.checkpoints import save_classifier
-from gcsa.data import create_datamodule
-from gcsa.tasks.classification import Classifier, scores
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.module import Classifier, scores
 from gcsa.training import run
+from gcsa.weights import save_classifier
 from tests.runs import TINY, composed, train
 
 

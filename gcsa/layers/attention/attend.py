@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from timm.layers import register_notrace_function, use_fused_attn
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.layers.attention.flex import attend_nearby_fused
 from gcsa.layers.checks import check_radius, check_reach, check_whole
 
@@ -246,7 +247,7 @@ class GroupAttention(nn.Module):
     ) -> None:
         super().__init__()
         if shape not in SHAPES:
-            raise ValueError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}")
+            raise UserError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}")
         self.order, self.heads, self.radius, self.shape, self.circular = (
             order,
             heads,

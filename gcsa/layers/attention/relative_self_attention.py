@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.basis import ComputedBuffers
 from gcsa.layers.checks import check_heads, check_radius, check_reach, check_whole
@@ -42,7 +43,7 @@ def relative_elements(group: Group, encoding: str) -> NDArray[np.int64]:
         return to[None]
     if encoding == "gevit":
         return to[:, None]
-    raise ValueError(f"unknown encoding {encoding!r}: choose one of {', '.join(ENCODINGS)}")
+    raise UserError(f"unknown encoding {encoding!r}: choose one of {', '.join(ENCODINGS)}")
 
 
 def grid(rows: int, columns: int, like: Tensor) -> Tensor:

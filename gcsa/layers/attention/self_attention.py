@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.attention.attend import ATTENTION, GroupAttention
 from gcsa.layers.checks import check_exact, check_heads, check_radius, check_whole
@@ -60,7 +61,7 @@ class GroupConvSelfAttention(nn.Module):
         self.group = make_group(group)
         check_heads(fields, heads)
         if attention not in ATTENTION:
-            raise ValueError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
+            raise UserError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
         check_whole(kv_stride=kv_stride)
         kind = ATTENTION[attention]
         known = {key for other in ATTENTION.values() for key in other.options}
@@ -68,10 +69,10 @@ class GroupConvSelfAttention(nn.Module):
             if key not in known:
                 raise TypeError(f"GroupConvSelfAttention got an unexpected keyword argument {key!r}")
             if key not in kind.options:
-                raise ValueError(f"attention {attention!r} does not take {key!r}: it takes {', '.join(kind.options)}")
+                raise UserError(f"attention {attention!r} does not take {key!r}: it takes {', '.join(kind.options)}")
         radius = check_radius(attention_kwargs.get("radius"))
         if kv_stride > 1 and radius is not None:
-            raise ValueError(f"radius={radius} needs keys at every position: set kv_stride=1, not {kv_stride}")
+            raise UserError(f"radius={radius} needs keys at every position: set kv_stride=1, not {kv_stride}")
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = dict(padding_mode=padding_mode, basis=basis, **factory)
         kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)

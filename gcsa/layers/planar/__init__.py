@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gcsa._utils.errors import MissingExtraError
+
 SHIPPED = Path(__file__).with_name("functions.npz")
 QUARTER = Fraction(1, 4)
 
@@ -55,7 +57,7 @@ def turned_functions(rotations: int, kernel_size: int) -> NDArray[np.float64]:
             try:
                 image = sample(turn, kernel_size)
             except ImportError as error:
-                raise ImportError(
+                raise MissingExtraError(
                     f"no tables are shipped for {rotations} rotations and kernels of size {kernel_size}, and escnn, which "
                     "makes them, is not installed: pip install gcsa[escnn], or choose c1, c2, c4, c8, d1, d2, d4 or d8 "
                     "and a kernel of up to 9 pixels"

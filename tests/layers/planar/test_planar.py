@@ -30,7 +30,7 @@ for name in ("c1", "c2", "c4", "d1", "d2", "d4"):
 ZOO = """
 import timm, torch
 import gcsa
-from gcsa.dense import Segmenter
+from gcsa.tasks.segmentation import Segmenter
 from gcsa.models.create import SEGMENTERS
 names = sorted({name for family in ("gcsa_", "gsa_", "z2sa_", "gcnn_") for name in timm.list_models(family + "*")})
 assert len(names) > 50
@@ -55,11 +55,11 @@ for name, model in models.items():
 """
 
 PUBLISHED = """
-from gcsa.checkpoints import load_classifier, read
-from gcsa.dense import load_segmenter
+from gcsa.weights import load_classifier, read
+from gcsa.tasks.segmentation import load_segmenter
 from gcsa.models.create import SEGMENTERS
-from gcsa.ocr.load import load_recognizer
-from gcsa.published import list_weights
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa._utils.published import list_weights
 for name in list_weights():
     if name.partition(".")[0] in SEGMENTERS:
         load_segmenter(name)

@@ -1,0 +1,1 @@
+"""What every room may use and no user needs: validation, errors, atomic files, paths, threads."""

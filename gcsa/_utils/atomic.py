@@ -1,0 +1,78 @@
+"""Files that appear whole or not at all, and only where a regular file may be."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gcsa._utils.errors import UserError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says of a disk that is full, a quota that is used up and a file above the size that is allowed."""
+
+
+def check_writable(path: str | Path) -> Path:
+    """The file that `path` names, with symbolic links followed, after a folder beside it was made and removed again.
+
+    Raises ValueError for a folder, for anything else that is not a regular file (a device, a pipe, a socket) and for a
+    folder that takes no files; FileNotFoundError where the folder is missing.
+    """
+    target = _target(path)
+    _beside(target).cleanup()
+    return target
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yields a path to write to; when the block ends, the file written there replaces `path`, whole.
+
+    After an exception in the block, `path` is what it was and nothing is left beside it. The new file has the mode that
+    the process gives every new file (its umask). Raises as `check_writable`, and OSError naming `path` where the disk is
+    full.
+    """
+    target = _target(path)
+    # A folder, because some formats write more than one file.
+    with _beside(target) as folder:
+        part = Path(folder) / target.name
+        try:
+            yield part
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        give_usual_mode(part)
+        os.replace(part, target)
+
+
+def give_usual_mode(file: Path) -> None:
+    """The mode that the process gives every new file: safetensors closes its files to everybody else."""
+    mask = os.umask(0)
+    os.umask(mask)
+    file.chmod(0o666 & ~mask)
+
+
+def _target(path: str | Path) -> Path:
+    try:
+        target = Path(path).resolve()
+        is_folder, is_other = target.is_dir(), target.exists() and not target.is_file()
+        has_folder = target.parent.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name that is too long, a null byte
+        raise UserError(f"{str(path)!r} cannot be the name of a file: {error}") from error
+    if is_folder:
+        raise UserError(f"{path} is a folder: name a file")
+    if is_other:
+        raise UserError(f"{path} is a device or a pipe, not a file: name a file")
+    if not has_folder:
+        raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into: create it first")
+    return target
+
+
+def _beside(target: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix=".gcsa-", dir=target.parent)
+    except OSError as error:
+        raise UserError(f"the folder {target.parent} takes no files ({error.strerror}): write elsewhere") from error

@@ -1,0 +1,68 @@
+"""Kinds of arguments that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from gcsa._utils.errors import UserError
+from gcsa.images.reader import SUFFIXES
+
+
+def count(most: int) -> Callable[[str], int]:
+    """What turns an argument into a whole number from 1 to `most`."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text[:9]) <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to {most}")
+        return int(text)
+
+    return read
+
+
+def share(text: str) -> float:
+    """An argument as a number between 0 and 1, both left out."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number between 0 and 1")
+    return value
+
+
+def device(name: str) -> torch.device:
+    """The device called `name`. Raises ValueError where it cannot be used here."""
+    try:
+        on_device = torch.zeros(1, device=name)
+        on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do
+        return on_device.device
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {name} cannot be used here: {' '.join(str(error).split())[:100]}") from error
+
+
+def find_images(inputs: Sequence[str]) -> list[Path]:
+    """The images that are named, and those in folders, by name, each once. Raises FileNotFoundError and ValueError, naming the
+    input, for one that is not there and for a folder without images."""
+    found: list[Path] = []
+    for name in inputs:
+        path = Path(name)
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if _is_image(file))
+            if not inside:
+                raise UserError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        elif path.exists():
+            raise UserError(f"{name} is a device or a pipe: give images, or folders of them")
+        else:
+            raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
+    return list(dict.fromkeys(found))
+
+
+def _is_image(path: Path) -> bool:
+    return path.is_file() and path.suffix.lower() in SUFFIXES and not path.name.startswith(".")

@@ -1,0 +1,71 @@
+"""What the commands that Hydra starts share: where its configurations are, and `user_errors` for them: its errors in one
+sentence, and its folder removed again."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException, InstantiationException
+from hydra.types import RunMode
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+from gcsa._utils.published import shipped
+from gcsa.cli.cleanup import remove_leftovers
+from gcsa.cli.errors import FULL_ERROR, USERS, Parser, one_sentence, user_errors
+
+UNKNOWN_CHOICE = re.compile(r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?)( Config search path.*)?$")
+HYDRA_USERS = (*USERS, HydraException, OmegaConfBaseException, MisconfigurationException)
+
+
+def conf_folder() -> Path:
+    """The folder of train.yaml. Raises FileNotFoundError where there is none, as in a broken installation."""
+    folder = shipped("conf")
+    if not (folder / "train.yaml").is_file():
+        raise FileNotFoundError(f"there is no {folder / 'train.yaml'}: install gcsa again")
+    return folder
+
+
+def explain(error: BaseException) -> str:
+    """The message of `error` on one line; Hydra's errors are shortened to the bad key or choice and the good ones."""
+    message = " ".join(str(error).split())
+    cause = error.__cause__
+    if match := re.match(r"Could not override '([^']+)'", message):
+        parent = cause.parent_node if isinstance(cause, OmegaConfBaseException) else None
+        known = f": choose one of {', '.join(map(str, parent))}" if isinstance(parent, dict | DictConfig) else ""
+        return f"unknown key {match[1]!r}{known}"
+    if match := UNKNOWN_CHOICE.search(message):
+        return f"unknown {match[1]} {match[2]!r}: choose one of {', '.join(match[3].split())}"
+    if isinstance(error, InstantiationException) and cause is not None:
+        return explain(cause)
+    return one_sentence(error)
+
+
+@contextmanager
+def task_errors(folder: Path) -> Iterator[None]:
+    """`user_errors` around the task of a Hydra program with the output folder `folder`; where the task is refused, what
+    Hydra wrote there beforehand goes again. In a sweep Hydra is told of the error, and goes on with the other runs."""
+    several = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    with user_errors(folder, HYDRA_USERS, explain, lambda: remove_leftovers(folder), several):
+        yield
+
+
+@contextmanager
+def composition_errors() -> Iterator[None]:
+    """`user_errors` around the whole of a Hydra program, for what fails before its task starts, and for the first run of
+    a sweep that failed."""
+    os.environ[FULL_ERROR] = "1"  # makes Hydra raise its errors to us instead of printing them itself
+    before = argparse.ArgumentParser.error
+    argparse.ArgumentParser.error = Parser.error  # type: ignore  # Hydra makes the parser itself
+    try:
+        with user_errors(None, HYDRA_USERS, explain):
+            yield
+    finally:
+        argparse.ArgumentParser.error = before  # type: ignore

@@ -1,0 +1,115 @@
+"""What the demo shows of a turned picture; nothing here knows of the page."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from gcsa._utils.errors import UserError
+from gcsa.cli.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
+from gcsa.images.windows import InMemory
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.line_image import fit_line, read_line
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks.segmentation.writers import overlay
+from gcsa.weights import load_classifier
+
+EXAMPLES = Path(__file__).parent / "examples"
+LARGEST = 512
+"""Pixels a side of nuclei that are segmented while the slider moves; larger pictures are scaled down."""
+
+Scores = dict[str, float]
+classifier = lru_cache(lambda: load_classifier("gcsa_tiny.rotmnist"))
+plain = lru_cache(plain_network)
+
+
+@lru_cache
+def segmenter() -> Segmenter:
+    return load_segmenter("gcsa_unet_tiny.nuclei")
+
+
+@lru_cache
+def recognizer() -> CTCRecognizer:
+    return load_recognizer("gcsa_ocr_tiny.fr17")
+
+
+def example_digit() -> Image.Image:
+    """A 7, white on black, that neither network was trained on: the fifth, for ours takes the first for a 2."""
+    images, labels = upright_digits()
+    row = len(images) - HELD_OUT + int((labels[-HELD_OUT:] == 7).nonzero()[4])
+    return Image.fromarray((images[row, 0] * 255).round().byte().numpy())
+
+
+def example(name: str) -> Image.Image:
+    with Image.open(EXAMPLES / name) as image:
+        return image.convert("RGB" if name.startswith("nuclei") else "L")
+
+
+def turned(picture: Image.Image, angle: float) -> Image.Image:
+    """Counter-clockwise by `angle` degrees: quarter turns move pixels, others resample and fill up with the border's median."""
+    quarters, rest = divmod(angle % 360, 90)
+    if rest == 0:
+        return Image.fromarray(np.ascontiguousarray(np.rot90(np.asarray(picture), int(quarters))))
+    pixels = np.asarray(picture)
+    border = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    fill = np.median(border, axis=0).astype(int)
+    colour: Any = tuple(fill.tolist()) if fill.ndim else int(fill)
+    return picture.rotate(angle, Image.Resampling.BICUBIC, fillcolor=colour)
+
+
+def classify(picture: Image.Image | None, angle: float) -> tuple[Image.Image, Scores, Scores]:
+    """The turned digit, and the probability of each class by ours and by the plain network.
+
+    A digit is light on dark; where the border is light the picture is inverted. Raises ValueError without a picture.
+    """
+    grey = turned(_given(picture).convert("L").resize((SIDE, SIDE), Image.Resampling.BICUBIC), 0)
+    if np.median(np.concatenate([np.asarray(grey)[0], np.asarray(grey)[-1]])) > 127:
+        grey = Image.fromarray(255 - np.asarray(grey))
+    shown = turned(grey, angle)
+    image = torch.from_numpy(np.array(shown, np.float32) / 255)[None, None]
+    ours = classifier()
+    cfg: Any = ours.pretrained_cfg
+    network, _ = plain()
+    with torch.no_grad():
+        by_ours = ours((image - cfg["mean"][0]) / cfg["std"][0]).softmax(1)[0]
+        by_plain = network((image - 0.5) / 0.5).softmax(1)[0]
+    return shown.resize((10 * SIDE, 10 * SIDE), Image.Resampling.NEAREST), _scores(by_ours), _scores(by_plain)
+
+
+def segment(picture: Image.Image | None, angle: float) -> tuple[NDArray[np.uint8], str]:
+    """The turned picture with the borders of its nuclei, and how many there are. Raises ValueError without a picture."""
+    colour = _given(picture).convert("RGB")
+    colour.thumbnail((LARGEST, LARGEST))
+    pixels = np.asarray(turned(colour, angle))
+    network = segmenter()
+    labels = network.segment(pixels)
+    source = InMemory(pixels)
+    return overlay(labels, source, source.percentiles(network.low, network.high)), f"{labels.max()} nuclei"
+
+
+def read(picture: Image.Image | None, angle: float) -> tuple[Image.Image, str, str]:
+    """The line at the quarter turn next to `angle`, its text, and how certain that is. Raises ValueError without a picture
+    and for one that is no line."""
+    shown = turned(_given(picture).convert("L"), 90 * round(angle / 90))
+    model = recognizer()
+    ink = fit_line(read_line(shown, model.height), model.height, model.stride)
+    with torch.no_grad():
+        reading = model.read(ink[None], "any")[0]
+    return shown, reading.text, f"{reading.confidence:.0%}, turned by {reading.turn} degrees"
+
+
+def _scores(probabilities: torch.Tensor) -> Scores:
+    return {str(digit): probability for digit, probability in enumerate(probabilities.tolist())}
+
+
+def _given(picture: Image.Image | None) -> Image.Image:
+    if picture is None:
+        raise UserError("there is no picture: choose one, or take the example")
+    return picture.copy()

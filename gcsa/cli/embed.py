@@ -1,0 +1,143 @@
+"""Embed images: `embed.py gcsa_pooled_small.pcam patches/ --output features.h5`.
+
+Weights are a folder of weights or the name of published ones. The output has one row for each image, with its name beside it:
+the numbers in front of the classifier, which are the same for every turn and mirror image that the model's group has and that maps
+the pixel grid onto itself (see `gcsa.integrations`). An .h5 file has the datasets `features` (N, D) and `files`, with the
+weights' name and the normalisation as attributes; a .parquet file has the columns `file` and `features`, and the same as metadata.
+Exit codes: 0, all images; 1, something could not be read, listed on stderr, everything else is in the file (no file where
+nothing could be read); 2, wrong arguments, before anything is read; 130, interrupted, with no file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
+
+from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.errors import MissingExtraError, UserError, one_line
+from gcsa._utils.program import program
+from gcsa.cli.arguments import count, device, find_images
+from gcsa.cli.errors import Parser, user_errors
+from gcsa.cli.memory import keep_freed_memory
+from gcsa.evaluation.measuring import measuring
+from gcsa.images.reader import Array, read_image
+from gcsa.integrations import Embedder, load_embedder
+
+FORMATS = (".parquet", ".h5")
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(
+        prog=program("embed"),
+        description="Turns images into features that stay as they are when the images turn.",
+        epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is embedded.",
+    )
+    parser.add_argument("model", metavar="WEIGHTS", help="folder of weights, or the name of published ones")
+    parser.add_argument("inputs", nargs="+", metavar="IMAGES", help="images, and folders of them")
+    parser.add_argument(
+        "--output", required=True, metavar="FILE", help="ends in .parquet or .h5; written whole or not at all"
+    )
+    parser.add_argument(
+        "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="embedded together (default 32)"
+    )
+    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
+    return parser.parse_intermixed_args(argv)
+
+
+def _check_output(name: str, images: Sequence[Path]) -> None:
+    suffix = Path(name).suffix
+    if suffix not in FORMATS:
+        raise UserError(f"--output {name} must end in {' or '.join(FORMATS)}")
+    if suffix == ".parquet":
+        try:
+            import pyarrow  # noqa: F401
+        except ImportError as error:  # newer ones cannot be imported beside an older NumPy
+            raise MissingExtraError(
+                f"a .parquet file needs pyarrow ({one_line(error)}): pip install gcsa[parquet], or name an .h5 file"
+            ) from error
+    target = check_writable(name)
+    if any(path.resolve() == target for path in images):
+        raise UserError(f"--output {name} is one of the images, and would be overwritten: name another file")
+
+
+def _embedded(embedder: Embedder, images: Sequence[Path], size: int) -> tuple[Array, list[str], list[str]]:
+    """Features (N, D) of the images that can be read, their names, and a sentence for each other one. The bar is shown on a
+    terminal alone."""
+    channels = len(embedder.prepare.mean)
+    rows, names, failed = [np.empty((0, embedder.features), np.float32)], [], []
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress, measuring(embedder) as where:
+        task = progress.add_task("images", total=len(images))
+        for start in range(0, len(images), size):
+            batch = []
+            for path in images[start : start + size]:
+                try:
+                    str(path).encode()
+                    batch.append(embedder.prepare(read_image(path, channels)))
+                    names.append(str(path))
+                except UnicodeEncodeError:
+                    failed.append(f"{str(path)!a} has a name that is not UTF-8: rename it")
+                except ValueError as error:
+                    failed.append(str(error))
+                except MemoryError:
+                    failed.append(f"{path}: not enough memory: cut the image")
+                progress.advance(task)
+            if batch:
+                rows.append(embedder(torch.stack(batch).to(where)).cpu().numpy())
+    return np.concatenate(rows), names, failed
+
+
+def _write(path: Path, features: Array, names: Sequence[str], about: dict[str, Any]) -> None:
+    if path.suffix == ".h5":
+        with h5py.File(path, "w") as file:
+            file["features"] = features
+            file.create_dataset("files", data=list(names), dtype=h5py.string_dtype())
+            file.attrs.update(about)
+        return
+    import pyarrow
+    from pyarrow import parquet
+
+    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), features.shape[1])
+    table = pyarrow.table({"file": pyarrow.array(names, pyarrow.string()), "features": column})
+    parquet.write_table(table.replace_schema_metadata({key: json.dumps(value) for key, value in about.items()}), path)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
+    args = _arguments(argv)
+    keep_freed_memory()
+    with user_errors():
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        images = find_images(args.inputs)
+        _check_output(args.output, images)
+        chosen = device(args.device)
+        embedder = load_embedder(args.model).to(chosen)
+        group = getattr(embedder.model, "group", None)
+        if group is None or len(group.exact_elements) == 1:
+            print(f"{args.model} has no group of turns: its features change with an image that turns", file=sys.stderr)
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
+        features, names, failed = _embedded(embedder, images, args.batch_size)
+        if names:
+            prepare = embedder.prepare
+            about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
+            with replacing(args.output) as part:
+                _write(part, features, names, about)
+            print(f"{args.output}: {len(names)} images, {features.shape[1]} features each")
+        if failed:
+            print(f"{len(failed)} of {len(images)} could not be embedded:", *failed, sep="\n  ", file=sys.stderr)
+    return 1 if failed else 0

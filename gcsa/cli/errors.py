@@ -1,0 +1,121 @@
+"""Command-line errors as one sentence on stderr.
+
+Status 2: the user can mend it. Status 1: a fault of gcsa or of a library; the traceback is kept in a file that the
+sentence names. Status 130: interrupted. With HYDRA_FULL_ERROR=1 the error itself appears, with its traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dis
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from gcsa._utils.published import PACKAGE
+
+FULL_ERROR = "HYDRA_FULL_ERROR"
+WISH = "GCSA_FULL_ERROR"
+"""The user's HYDRA_FULL_ERROR, for this process and those that it starts: Hydra programs overwrite that variable."""
+os.environ.setdefault(WISH, os.environ.get(FULL_ERROR, "0"))
+TRACEBACK_WANTED = os.environ[WISH] == "1"
+USERS: tuple[type[Exception], ...] = (FloatingPointError, OSError)
+"""The user's whoever raises them; a ValueError or an ImportError only where gcsa raises it."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one sentence, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"error: {' '.join(message.split())}: {self.prog} --help lists what can be given", file=sys.stderr)
+        raise SystemExit(2)
+
+
+class RunFailed(Exception):
+    """One run of several failed, and the others go on: its sentence, and the status that the program then ends with."""
+
+    def __init__(self, sentence: str, status: int) -> None:
+        super().__init__(sentence, status)
+        self.sentence, self.status = sentence, status
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def one_sentence(error: BaseException) -> str:
+    """The message of `error` on one line."""
+    if isinstance(error, OSError) and error.filename:
+        return f"cannot use {error.filename} ({error.strerror}): check that path, or name another"
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+@contextmanager
+def user_errors(
+    folder: Path | None = None,
+    users: tuple[type[Exception], ...] = USERS,
+    explain: Callable[[BaseException], str] = one_sentence,
+    refused: Callable[[], None] = lambda: None,
+    one_of_several: bool = False,
+) -> Iterator[None]:
+    """Turns every error into one line on stderr and SystemExit, with the status as above.
+
+    folder: where the traceback of an unexpected error is kept, as error.log; None: in the system's temporary folder.
+    users: errors that the user can mend, whoever raises them. explain: makes the sentence. refused: called after an
+    error that the user can mend. one_of_several: after the line, raise RunFailed instead of SystemExit.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if TRACEBACK_WANTED:
+            raise
+        print("error: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    except Exception as error:
+        if TRACEBACK_WANTED:
+            raise
+        if isinstance(error, RunFailed):
+            sentence, status = error.sentence, error.status
+        elif isinstance(error, users) or (isinstance(error, ValueError | ImportError) and _raised_by_gcsa(error)):
+            sentence, status = explain(error), 2
+            with suppress(OSError):
+                refused()
+        else:
+            where = _keep_traceback(error, folder)
+            sentence, status = f"{type(error).__name__}: {explain(error)} (unexpected: please report {where})", 1
+        print(f"error: {sentence}", file=sys.stderr)
+        raise (RunFailed(sentence, status) if one_of_several else SystemExit(status)) from None
+
+
+def _raised_by_gcsa(error: BaseException) -> bool:
+    """Whether the error began at a `raise` in gcsa, and not in a library or as a failed operation of Python."""
+    last = error.__traceback__
+    if last is None:
+        return False
+    while last.tb_next is not None:
+        last = last.tb_next
+    code = last.tb_frame.f_code
+    return PACKAGE in Path(code.co_filename).parents and code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
+
+
+def _keep_traceback(error: Exception, folder: Path | None) -> str:
+    """Where the traceback is, in words."""
+    text = f"{' '.join(sys.argv)}\n{''.join(traceback.format_exception(error))}"
+    try:
+        if folder is not None and folder.is_dir():
+            path = folder / "error.log"
+            with path.open("a", encoding="utf-8") as file:  # several processes may have one folder
+                file.write(text)
+        else:
+            descriptor, name = tempfile.mkstemp(prefix="gcsa-error-", suffix=".log")
+            path = Path(name)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+    except OSError:  # a full disk
+        print(text, file=sys.stderr)
+        return "the traceback above"
+    return f"the traceback in {path}"

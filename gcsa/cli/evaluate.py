@@ -1,0 +1,40 @@
+"""Measure a model: `evaluate.py model=.../best.ckpt data=rotmnist`; every option is in conf/evaluate.yaml."""
+
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from gcsa.cli.composition import composition_errors, conf_folder, task_errors
+from gcsa.cli.memory import keep_freed_memory
+
+
+def offer_configs(folder: Path) -> None:
+    """Shows Hydra evaluate.yaml and data/ of `folder` only: where it sees conf/model, `model=` cannot be a path."""
+    for file in (folder / "evaluate.yaml", *folder.glob("data/**/*.yaml")):
+        group = file.parent.relative_to(folder).as_posix()
+        ConfigStore.instance().store(name=file.stem, node=OmegaConf.load(file), group=None if group == "." else group)
+
+
+@hydra.main(version_base="1.3", config_path=None, config_name="evaluate")
+def run(cfg: DictConfig) -> None:
+    output_dir = Path(HydraConfig.get().runtime.output_dir)
+    with task_errors(output_dir):
+        from gcsa.tasks import get_task
+        from gcsa.training.results import git_commit, machine, write_json
+
+        config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+        content = get_task(config["data"]["task"]).evaluate(config, output_dir)
+        content |= {"commit": git_commit(), "machine": machine(), "config": config}
+        print(write_json(output_dir / "evaluation.json", content))
+
+
+def main() -> None:
+    """The command line. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
+    keep_freed_memory()
+    with composition_errors():
+        offer_configs(conf_folder())
+        run()

@@ -1,0 +1,184 @@
+"""Find objects in images: `segment.py gcsa_unet_tiny.nuclei slide.tif images/ --output found/`.
+
+Weights are a .ckpt of train.py, a folder of weights or the name of published ones. Of each image the output folder gets a label
+image, an overlay, a table and GeoJSON (see `gcsa.tasks.segmentation.writers`); a line on stdout names it and what was found.
+Exit codes: 0, all images; 1, something could not be read or written, listed on stderr; 2, wrong arguments, before anything is
+read; 130, interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from gcsa._utils.atomic import check_writable
+from gcsa._utils.errors import UserError
+from gcsa._utils.program import program
+from gcsa.cli.arguments import count, device, find_images, share
+from gcsa.cli.errors import Parser, user_errors
+from gcsa.cli.memory import keep_freed_memory
+from gcsa.images.windows import open_source
+from gcsa.models.folding import fold
+from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks.segmentation.stars import check_installed
+from gcsa.tasks.segmentation.tiles import TILE, Segmented, segment
+from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, write
+
+UNREADABLE = (ValueError, OSError)
+OUT_OF_MEMORY = "DefaultCPUAllocator"
+"""Is in the RuntimeError of torch."""
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(
+        prog=program("segment"),
+        description="Finds objects in images.",
+        epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is segmented.",
+    )
+    parser.add_argument(
+        "model", metavar="WEIGHTS", help=".ckpt of train.py, folder of weights, or the name of published ones"
+    )
+    parser.add_argument("inputs", nargs="+", metavar="IMAGES", help="images, and folders of them")
+    parser.add_argument(
+        "--output", required=True, metavar="FOLDER", help="where files are written; made if it is not there"
+    )
+    parser.add_argument(
+        "--only", type=_kinds, default=KINDS, metavar="KINDS", help=f"what is written (default {','.join(KINDS)})"
+    )
+    parser.add_argument("--threshold", type=share, help="score from which an object counts (default: of the weights)")
+    parser.add_argument(
+        "--overlap", type=share, help="of two objects, as a share of the smaller (default: of the weights)"
+    )
+    parser.add_argument(
+        "--tile",
+        type=count(65_536),
+        metavar="PIXELS",
+        help=f"side of the tiles of large images (default {TILE}): less takes less memory, and longer",
+    )
+    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
+    return parser.parse_intermixed_args(argv)
+
+
+def _kinds(text: str) -> list[str]:
+    kinds = text.split(",")
+    if not set(kinds) <= set(KINDS):
+        raise argparse.ArgumentTypeError(f"{text} is not some of {','.join(KINDS)}")
+    return kinds
+
+
+def _check_names(images: Sequence[Path]) -> None:
+    """Raises ValueError for two images of one name, whose files would be the same."""
+    by_stem: dict[str, Path] = {}
+    for path in images:
+        other = by_stem.setdefault(path.stem.casefold(), path)
+        if other != path:
+            raise UserError(
+                f"{other} and {path} have one name, and so would their files: segment them into folders of their own"
+            )
+
+
+def _check_folder(name: str, images: Sequence[Path], kinds: Sequence[str]) -> Path:
+    folder = Path(name)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output {name} is a file: name a folder")
+    endings = [ending for kind in kinds for ending in ENDINGS[kind]]
+    given = {str(path.resolve()).casefold() for path in images}  # as some file systems compare names
+    for path in images:
+        for ending in endings:
+            if str((folder / (path.stem + ending)).resolve()).casefold() in given:
+                raise UserError(
+                    f"{folder / (path.stem + ending)} is one of the images, and would be overwritten: name another --output"
+                )
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / (images[0].stem + endings[0]))
+    return folder
+
+
+def _segmenter(args: argparse.Namespace) -> Segmenter:
+    chosen = device(args.device)
+    segmenter = load_segmenter(args.model)
+    check_installed()
+    if segmenter.task == "masks" and (args.threshold is not None or args.overlap is not None):
+        raise UserError(
+            f"--threshold and --overlap are of objects, and {args.model} tells classes of pixels: leave them out"
+        )
+    if segmenter.task == "masks" and set(args.only) == {"geojson"}:
+        raise UserError(f"--only geojson is of objects, and {args.model} tells classes of pixels: name other kinds")
+    threshold = segmenter.threshold if args.threshold is None else args.threshold
+    segmenter.set_thresholds(threshold, segmenter.overlap if args.overlap is None else args.overlap)
+    return fold(segmenter.to(chosen))
+
+
+def _segmented(segmenter: Segmenter, images: Sequence[Path], folder: Path, args: argparse.Namespace) -> Iterator[str]:
+    """Segments all images, and yields a sentence for each that failed. The bar is shown on a terminal alone."""
+    console = Console(stderr=True)
+    # Lines for that terminal stand above the bar; rich would send those for a file or a pipe there as well.
+    with Progress(console=console, disable=not console.is_terminal, redirect_stdout=sys.stdout.isatty()) as progress:
+        task = progress.add_task("images", total=len(images))
+        for number, path in enumerate(images, 1):
+            try:
+                with open_source(path, segmenter.in_chans) as source:
+                    result = segment(segmenter, source, args.tile, lambda part: progress.advance(task, part))
+                    scale = source.percentiles(segmenter.low, segmenter.high)
+                    write(result, source, scale, folder / path.stem, args.only)
+            except UNREADABLE as error:
+                message = " ".join(str(error).split())
+                yield message if str(path) in message else f"{path}: {message}"
+            except (MemoryError, RuntimeError) as error:
+                if not isinstance(error, MemoryError | torch.OutOfMemoryError) and OUT_OF_MEMORY not in str(error):
+                    raise
+                smaller = "cut the image" if segmenter.margin is None else "choose a smaller --tile, or cut the image"
+                yield f"{path}: not enough memory: {smaller}"
+            else:
+                _say(f"{path}: {_found(result)}")
+            progress.update(task, completed=number)
+
+
+def _found(result: Segmented) -> str:
+    if result.objects is not None:
+        return f"{len(result.objects)} objects"
+    there = [str(number) for number in range(result.labels.max() + 1) if (result.labels == number).any()]
+    return f"classes {', '.join(there)}"
+
+
+def _say(line: str) -> None:
+    """Prints a line, until nobody reads on: the files are written all the same."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
+    args = _arguments(argv)
+    keep_freed_memory()
+    with user_errors():
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        images = find_images(args.inputs)
+        _check_names(images)
+        segmenter = _segmenter(args)
+        there = Path(args.output).exists()
+        folder = _check_folder(args.output, images, args.only)
+        logging.getLogger("tifffile").setLevel(
+            logging.CRITICAL
+        )  # what it says of a damaged file is one of the sentences
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
+        failed = list(_segmented(segmenter, images, folder, args))
+        if failed:
+            print(f"{len(failed)} of {len(images)} could not be segmented:", *failed, sep="\n  ", file=sys.stderr)
+        if not there and not any(folder.iterdir()):
+            folder.rmdir()
+    return 1 if failed else 0

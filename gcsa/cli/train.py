@@ -1,0 +1,27 @@
+"""Train a model: `train.py model=gcsa_small data=pcam`; every option is in conf/."""
+
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from gcsa.cli.composition import composition_errors, conf_folder, task_errors
+from gcsa.cli.memory import keep_freed_memory
+
+
+@hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="train")
+def run(cfg: DictConfig) -> float:
+    output_dir = Path(HydraConfig.get().runtime.output_dir)
+    with task_errors(output_dir):
+        from gcsa.tasks import get_task
+        from gcsa.training.run import train
+
+        return train(get_task(cfg.data.task), cfg, output_dir)
+
+
+def main() -> None:
+    """The command line. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
+    keep_freed_memory()
+    with composition_errors():
+        run()

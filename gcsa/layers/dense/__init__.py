@@ -1,1 +1,0 @@
-"""Layers of dense prediction: maps enlarged, maps fused, and what a pixel's regular field says (design section 8)."""

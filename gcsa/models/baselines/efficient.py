@@ -1,0 +1,172 @@
+"""The efficient transformers that Horn et al. compare Performers with, as image classifiers around their packages.
+
+Linformer (Wang et al. 2020) projects keys and values along the tokens to a fixed number; the Routing Transformer (Roy et
+al. 2020) attends within clusters of tokens, found by k-means whose centres follow each training step. Both come from the
+PyPI packages `linformer` and `routing-transformer`, which the extra `baselines` installs. Patches, absolute encoding and
+head are those of `performer_tiny`. The Routing Transformer's commitment loss, 1e-4 of the distance to the centres, is
+left out, for a classifier gives scores only.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from abc import ABC, abstractmethod
+from types import ModuleType
+from typing import Any
+
+import torch
+from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from torch import Tensor, nn
+
+from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa.layers.checks import check_heads, check_whole
+from gcsa.models.backbone import height_and_width
+from gcsa.models.baselines.performer import NAMES_OF_ENDS, TokenClassifier
+from gcsa.models.registry import default_cfg, refuse_features_only
+
+
+def require(package: str) -> ModuleType:
+    """The imported package. Raises ImportError naming the extra where it is missing."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"this model needs the package {error.name!r}: install gcsa[baselines]") from error
+
+
+class EfficientTransformer(TokenClassifier, ABC):
+    """Base of both: a `net` over tokens (B, L, C), for images of one size, because both fix the number of tokens.
+
+    Raises ValueError for heads that do not divide dim, depth below 1 and, when called, images of another size or none.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        in_chans: int,
+        img_size: int | tuple[int, int],
+        patch_size: int,
+        dim: int,
+        depth: int,
+        heads: int,
+        global_pool: str,
+        drop_rate: float,
+        **options: Any,
+    ) -> None:
+        size = height_and_width(img_size)
+        check_whole(depth=depth, patch_size=patch_size, img_size=min(size))
+        check_heads(dim, heads, "dim")
+        tokens = math.prod(-(-side // patch_size) for side in size)
+        net = self.make_net(tokens, dim=dim, depth=depth, heads=heads, **options)
+        super().__init__(net, dim, True, patch_size, num_classes, in_chans, global_pool, drop_rate)
+        self.size = size
+
+    @abstractmethod
+    def make_net(self, tokens: int, **options: Any) -> nn.Module:
+        """The package's network over `tokens` tokens."""
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Images (B, in_chans, H, W) of the model's `img_size` to unpooled features (B, C, H / p, W / p), rounded up."""
+        if tuple(x.shape[2:]) != self.size:
+            raise UserError(
+                f"this model is for images of {self.size[0]} x {self.size[1]}, not {x.shape[2]} x {x.shape[3]}: "
+                f"create it with img_size={tuple(x.shape[2:])}"
+            )
+        if x.shape[0] == 0:
+            raise UserError("this model takes one image or more, not an empty batch")
+        x = self.embed(x)
+        out = self.run(x.flatten(1, 2)).unflatten(1, x.shape[1:3])
+        return self.norm(out).permute(0, 3, 1, 2)
+
+    def run(self, x: Tensor) -> Tensor:
+        """Tokens (B, L, C) to tokens (B, L, C)."""
+        return self.blocks(x)
+
+
+class LinformerClassifier(EfficientTransformer):
+    """Linformer with `projected` keys and values. Raises ImportError without the package."""
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        in_chans: int = 3,
+        img_size: int | tuple[int, int] = 28,
+        patch_size: int = 2,
+        dim: int = 48,
+        depth: int = 3,
+        heads: int = 2,
+        projected: int = 64,
+        global_pool: str = "avg",
+        drop_rate: float = 0.0,
+    ) -> None:
+        check_whole(projected=projected)
+        super().__init__(
+            num_classes, in_chans, img_size, patch_size, dim, depth, heads, global_pool, drop_rate, k=projected
+        )
+
+    def make_net(self, tokens: int, **options: Any) -> nn.Module:
+        return require("linformer").Linformer(seq_len=tokens, **options)
+
+
+class RoutingTransformerClassifier(EfficientTransformer):
+    """Routing Transformer with `clusters` of equal size. Raises ImportError without the package."""
+
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        in_chans: int = 3,
+        img_size: int | tuple[int, int] = 28,
+        patch_size: int = 2,
+        dim: int = 48,
+        depth: int = 3,
+        heads: int = 2,
+        clusters: int = 4,
+        global_pool: str = "avg",
+        drop_rate: float = 0.0,
+    ) -> None:
+        super().__init__(
+            num_classes, in_chans, img_size, patch_size, dim, depth, heads, global_pool, drop_rate, clusters=clusters
+        )
+
+    def make_net(self, tokens: int, clusters: int = 1, **options: Any) -> nn.Module:
+        check_whole(clusters=clusters)
+        if tokens % clusters != 0:
+            divisors = [n for n in range(1, 33) if tokens % n == 0]
+            raise UserError(f"clusters={clusters} does not divide the {tokens} tokens: choose one of {divisors}")
+        package = require("routing_transformer")
+        return package.RoutingTransformer(max_seq_len=tokens, window_size=tokens // clusters, **options)
+
+    def run(self, x: Tensor) -> Tensor:
+        """Tokens (B, L, C) to tokens (B, L, C); in training, the centres then move on to this batch's means.
+
+        The package does so in a backward hook that torch has deprecated; here the state after a step is complete.
+        """
+        x, _ = self.blocks(x)
+        if self.training:
+            for module in self.blocks.modules():
+                if getattr(module, "new_means", None) is not None:
+                    with torch.no_grad():
+                        module.update()  # type: ignore[operator]
+        return x
+
+
+default_cfgs = generate_default_cfgs(
+    {
+        name: {**default_cfg((1, 28, 28), 2, num_classes=10), **NAMES_OF_ENDS, "fixed_input_size": True}
+        for name in ("linformer_tiny", "routing_transformer_tiny")
+    }
+)
+
+
+@register_model
+def linformer_tiny(pretrained: bool = False, **kwargs: Any) -> LinformerClassifier:
+    """Linformer for 28 x 28 images."""
+    refuse_features_only("linformer_tiny", kwargs)
+    return build_model_with_cfg(LinformerClassifier, "linformer_tiny", pretrained, **kwargs)
+
+
+@register_model
+def routing_transformer_tiny(pretrained: bool = False, **kwargs: Any) -> RoutingTransformerClassifier:
+    """Routing Transformer for 28 x 28 images."""
+    refuse_features_only("routing_transformer_tiny", kwargs)
+    return build_model_with_cfg(RoutingTransformerClassifier, "routing_transformer_tiny", pretrained, **kwargs)

@@ -1,0 +1,240 @@
+"""U-Nets of equivariant layers: a G-CSA encoder, a decoder of group convolutions, and outputs that turn with the image.
+
+The shape is that of Ronneberger et al. 2015 (arXiv:1505.04597): maps from fine to coarse, and back with a connection at each
+resolution. Everything between the image and the outputs is a regular field, so the outputs move exactly with every quarter
+turn and mirror of the group (design section 8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gcsa._utils.errors import UserError
+from gcsa.groups import Group
+from gcsa.layers import (
+    Fusion,
+    GroupAttention,
+    GroupConvSelfAttention,
+    LearnedPositions,
+    LowPass,
+    ResidualBlock,
+    SteerableConv2d,
+    Stem,
+)
+from gcsa.layers.checks import check_sequence, check_whole
+from gcsa.layers.norm import FieldNorm
+from gcsa.layers.outputs import RAY_SCALE, Rays, Scalars
+from gcsa.models.backbone import Backbone, check_input
+
+
+@dataclass(frozen=True)
+class Level:
+    """A feature map of an encoder: its fields and its stride in pixels."""
+
+    fields: int
+    stride: int
+
+
+class Encoder(nn.Module):
+    """Stem and stages of a gcsa backbone, which give their maps from fine to coarse: behind each convolution of the stem, and
+    behind the last block of each resolution.
+
+    `levels` are these maps, and `least` is the shortest side of an image that no neighbourhood of the attention exceeds.
+    Raises ValueError for a network of another kind.
+    """
+
+    def __init__(self, backbone: nn.Module) -> None:
+        super().__init__()
+        if not isinstance(backbone, Backbone) or not isinstance(backbone.stem, Stem):
+            raise UserError(
+                f"{type(backbone).__name__} is no encoder of an equivariant U-Net: choose a model of gcsa, such as "
+                "gcsa_pyramid_tiny or gcsa_small"
+            )
+        if backbone.feature_info[-1]["num_chs"] != backbone.num_features:
+            raise UserError(
+                "feature_maps=invariant is for the decoders of other libraries: leave it out of a gcsa_unet"
+            )
+        self.group, self.multiple = backbone.group, backbone.multiple
+        self.stem: Any = backbone.stem
+        self.stages: Any = backbone.stages
+        strides = [info["reduction"] for info in backbone.feature_info]
+        sides = [stride * shortest_side(stage) for stride, stage in zip(strides, self.stages, strict=True)]
+        self.least = -(-max(sides) // self.multiple) * self.multiple
+        self._last = [i for i, stride in enumerate(strides) if stride not in strides[i + 1 :]]
+        order = self.group.order if backbone.feature_kind == "regular" else 1
+        self.levels: list[Level] = []
+        stride = 1
+        for conv in list(backbone.stem.convs)[:-1]:
+            last = [layer for layer in conv.modules() if isinstance(layer, SteerableConv2d)][-1]
+            first = next(layer for layer in conv.modules() if isinstance(layer, SteerableConv2d))
+            stride *= first.stride
+            self.levels.append(Level(last.out_fields, stride))
+        self.levels += [Level(backbone.feature_info[i]["num_chs"] // order, strides[i]) for i in self._last]
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Images (B, in_chans, H, W) to a map (B, H / s, W / s, N, C) for each of `levels`; scalar fields are constant along N."""
+        maps = self.stem.maps(x)
+        x = maps.pop()
+        for i, stage in enumerate(self.stages):
+            x = stage(x)
+            if i in self._last:
+                maps.append(x.expand(-1, -1, -1, self.group.order, -1))
+        return maps
+
+
+class Decoder(nn.Module):
+    """From the coarsest of the maps to the finest: at each `Fusion` with the next finer one, then residual blocks.
+
+    `fields` are those behind each fusion, from fine to coarse, one less than there are levels; `depth` blocks each.
+    """
+
+    def __init__(self, levels: list[Level], fields: list[int], group: Group, depth: int = 1, **block: Any) -> None:
+        super().__init__()
+        widths = [*fields, levels[-1].fields]
+        self.fusions, self.blocks = nn.ModuleList(), nn.ModuleList()
+        for i in reversed(range(len(fields))):
+            self.fusions.append(Fusion(widths[i + 1], levels[i].fields, widths[i], group))
+            self.blocks.append(nn.Sequential(*(ResidualBlock(widths[i], group, **block) for _ in range(depth))))
+
+    def forward(self, maps: list[Tensor]) -> Tensor:
+        """The maps of an `Encoder` to one of the finest resolution, (B, H / s, W / s, N, fields[0])."""
+        x, *finer = reversed(maps)
+        for fuse, blocks, skip in zip(self.fusions, self.blocks, finer, strict=True):
+            x = blocks(fuse(x, skip))
+        return x
+
+
+class DenseHead(nn.Module):
+    """What the pixels of a map say: `scalars` numbers that only move, and distances along `rays` directions in pixels (0: none).
+
+    Norm, a 1 x 1 group convolution and a GELU come first. (B, h, w, N, C) to (B, scalars + rays, h, w).
+    """
+
+    def __init__(self, fields: int, scalars: int, rays: int, group: Group) -> None:
+        super().__init__()
+        self.scalars, self.ray_output = Scalars(), Rays(group, rays) if rays else None
+        self.count = scalars
+        self.norm = FieldNorm(fields, group.order)
+        self.hidden = SteerableConv2d(fields, 2 * fields, 1, group)
+        self.out = SteerableConv2d(2 * fields, scalars + (self.ray_output.fields if self.ray_output else 0), 1, group)
+        if self.out.bias is not None:
+            nn.init.ones_(self.out.bias[scalars:])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, h, w, N, C) to (B, scalars + rays, h, w)."""
+        x = self.out(F.gelu(self.hidden(self.norm(x))))
+        scalars = self.scalars(x[..., : self.count])
+        if self.ray_output is None:
+            return scalars
+        return torch.cat([scalars, RAY_SCALE * self.ray_output(x[..., self.count :])], 1)
+
+
+class UNet(nn.Module):
+    """Images (B, in_chans, H, W) to `scalars` + `rays` numbers a pixel, (B, scalars + rays, H, W).
+
+    Args:
+        backbone: of the encoder; its classifier is left behind.
+        scalars, rays: as in `DenseHead`.
+        decoder_fields: regular fields of the decoder from fine to coarse, one for each map of the encoder that it takes but
+            the coarsest; None takes the encoder's.
+        decoder_depth: residual blocks behind each of them.
+        resolution: pixels a position of the finest map of the decoder, at least; outputs are enlarged from it bilinearly.
+
+    Raises:
+        ValueError: a network that is no backbone of gcsa, `decoder_fields` of another number, and as `Rays`; in forward,
+            for sides that are not multiples of the encoder's stride.
+
+    Attributes:
+        multiple: the encoder's stride, of which both sides of an image must be multiples.
+        least: the shortest side of an image, a multiple of `multiple`; below it a neighbourhood can exceed its map.
+        margin: pixels beyond which no pixel sees another (the receptive field), a multiple of `multiple`; None where
+            attention reaches everywhere, or where the place in the image counts (`positions`, circular padding).
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        scalars: int,
+        rays: int = 0,
+        decoder_fields: list[int] | None = None,
+        decoder_depth: int = 1,
+        resolution: int = 2,
+    ) -> None:
+        super().__init__()
+        check_whole(scalars=scalars, decoder_depth=decoder_depth, resolution=resolution)
+        self.encoder = Encoder(backbone)
+        self.group, self.multiple, self.least = self.encoder.group, self.encoder.multiple, self.encoder.least
+        levels = [level for level in self.encoder.levels if level.stride >= resolution] or self.encoder.levels[-1:]
+        self.unused = len(self.encoder.levels) - len(levels)
+        if decoder_fields is None:
+            decoder_fields = [level.fields for level in levels[:-1]]
+        check_sequence(**({"decoder_fields": decoder_fields} if decoder_fields else {}))
+        if len(decoder_fields) != len(levels) - 1:
+            strides = ", ".join(str(level.stride) for level in levels[:-1])
+            raise UserError(
+                f"decoder_fields={list(decoder_fields)} needs {len(levels) - 1} entries, one for each stride of {strides}"
+            )
+        self.stride = levels[0].stride
+        self.decoder = Decoder(levels, list(decoder_fields), self.group, decoder_depth)
+        width = [*decoder_fields, levels[-1].fields][0]
+        self.head = DenseHead(width, scalars, rays, self.group)
+        self.margin = receptive_margin(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, in_chans, H, W) to (B, scalars + rays, H, W)."""
+        height, width = x.shape[2:]
+        check_input(height, width, self.multiple, self.group.name)
+        out = self.head(self.decoder(self.encoder(x)[self.unused :]))
+        if self.stride == 1:
+            return out
+        return F.interpolate(out, (height, width), mode="bilinear", align_corners=False)
+
+
+def shortest_side(stage: nn.Module) -> int:
+    """The side of a map, in positions, from which on the neighbourhoods of all attention in `stage` fit into it."""
+    sides = [1]
+    for module in stage.modules():
+        if isinstance(module, GroupAttention) and module.radius is not None:
+            sides.append(2 * module.radius + 1 if module.circular else module.radius)
+    return max(sides)
+
+
+def receptive_margin(network: UNet) -> int | None:
+    """How far a pixel's output sees, in pixels, rounded up to a multiple of the encoder's stride; None for everywhere.
+
+    The reach of all layers of the longest way, which goes through all of them, is added up.
+    """
+    encoder = network.encoder
+    if any(isinstance(part, LearnedPositions) or getattr(part, "circular", False) for part in encoder.modules()):
+        return None
+    reach, stride = 0, 1
+    attentions = [module for module in encoder.stages.modules() if isinstance(module, GroupConvSelfAttention)]
+    inside = {part for attention in attentions for part in attention.modules()} - set(attentions)
+    stem = encoder.stem
+    ordered = [layer for pair in zip(stem.low_passes, stem.convs, strict=True) for layer in pair]
+    for module in [part for layer in (*ordered, stem.pool, encoder.stages) for part in layer.modules()]:
+        if module in inside:
+            continue
+        if isinstance(module, SteerableConv2d):
+            reach += stride * (module.kernel_size // 2)
+            stride *= module.stride
+        elif isinstance(module, LowPass):
+            reach += stride
+        elif isinstance(module, GroupConvSelfAttention):  # queries, keys and values are convolved side by side
+            radius = getattr(module.attend, "radius", None)
+            if radius is None:
+                return None
+            kernels = [part.kernel_size for part in module.modules() if isinstance(part, SteerableConv2d)]
+            reach += stride * (radius + max(kernels) // 2)
+    strides = [level.stride for level in encoder.levels[network.unused :]]
+    for fine, coarse, blocks in zip(strides, strides[1:], reversed(network.decoder.blocks), strict=False):
+        reach += coarse if coarse > fine else 0  # of the enlargement
+        convs = [module for module in blocks.modules() if isinstance(module, SteerableConv2d)]
+        reach += fine * sum(conv.kernel_size // 2 for conv in convs)
+    reach += network.stride if network.stride > 1 else 0
+    return -(-reach // network.multiple) * network.multiple

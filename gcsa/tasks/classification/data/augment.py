@@ -1,0 +1,205 @@
+"""Random rotations, shifts, scales, mirrors, smooth deformations and colours of whole batches."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from gcsa._utils.errors import UserError
+from gcsa._utils.validation import MAX_SIDE, check_number, check_switch, check_whole, known_options
+from gcsa.tasks.classification.data.colour import RandomColour
+
+PADDING_MODES = {"zeros": "constant", "border": "replicate", "reflection": "reflect"}
+"""What `grid_sample` calls them, and `pad`."""
+CONTROL_POINTS = 5
+"""Control points a side of the elastic deformation: smooth over about a fifth of the image."""
+MAX_SCALE = 1000
+MAX_BLUR = 50
+"""Pixels."""
+
+
+@dataclass(frozen=True)
+class RandomAffine:
+    """One random affine map and deformation for each image of a batch, in a single bicubic resampling.
+
+    Mirrors, quarter turns and shifts by whole pixels resample nothing: each pixel keeps its value.
+
+    Args:
+        degrees: turn by an angle uniform in [-degrees, degrees].
+        translate: shift along each axis, uniform in [-translate, translate] pixels, before the image is scaled and turned.
+        scale: magnify by a factor uniform in [scale[0], scale[1]].
+        flip: mirror left to right with probability one half, exactly.
+        quarter_turns: turn by a random multiple of 90 degrees, exactly.
+        shift: move along each axis by a random whole number of pixels in [-shift, shift], exactly.
+        elastic: standard deviation in pixels of the displacements at a coarse grid of control points, between
+            which they are interpolated (bicubic); Simard et al. 2003, "Best practices for convolutional
+            neural networks".
+        padding_mode: what lies outside the image: "zeros", "border" or "reflection".
+
+    Raises:
+        ValueError: an amount that is not a number or negative, a scale that is not 0 < low <= high, an unknown
+            padding mode.
+    """
+
+    degrees: float = 0.0
+    translate: float = 0.0
+    scale: tuple[float, float] = (1.0, 1.0)
+    flip: bool = False
+    quarter_turns: bool = False
+    shift: int = 0
+    elastic: float = 0.0
+    padding_mode: str = "zeros"
+
+    def __post_init__(self) -> None:
+        for key, below in (("degrees", math.inf), ("translate", MAX_SIDE), ("elastic", MAX_SIDE)):
+            check_number(f"augment {key}", getattr(self, key), 0, below)
+        check_whole("augment shift", self.shift, 0, MAX_SIDE)
+        for key in ("flip", "quarter_turns"):
+            check_switch(f"augment {key}", getattr(self, key))
+        pair = not isinstance(self.scale, str) and isinstance(self.scale, Sequence) and len(self.scale) == 2
+        if not pair or not all(_is_number(factor) for factor in self.scale):
+            raise UserError(f"augment scale={self.scale!r} must be two factors, such as [0.9, 1.1]")
+        if not 0 < self.scale[0] <= self.scale[1] < MAX_SCALE:
+            raise UserError(f"augment scale={list(self.scale)} must be two factors, 0 < low <= high < {MAX_SCALE}")
+        if self.padding_mode not in tuple(PADDING_MODES):  # which also takes what a dictionary cannot look up
+            raise UserError(f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}")
+
+    def check_size(self, height: int, width: int) -> None:
+        """Raises ValueError for images that are too small for `shift`, or not square, for `quarter_turns`."""
+        if self.shift >= min(height, width):
+            raise UserError(f"augment shift={self.shift} must be below the images' {min(height, width)} pixels a side")
+        if self.quarter_turns and height != width:
+            raise UserError(f"augment quarter_turns=true needs square images, not {height} x {width}")
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
+        batch, _, height, width = images.shape
+        self.check_size(height, width)
+
+        def uniform(low: float, high: float, *shape: int) -> Tensor:
+            return torch.empty(batch, *shape).uniform_(low, high, generator=generator)
+
+        # Every number is drawn whether or not it is used, so that switching one option leaves the others
+        # alone.
+        angle = torch.deg2rad(uniform(-self.degrees, self.degrees))
+        shift = uniform(-self.translate, self.translate, 2)
+        factor = uniform(self.scale[0], self.scale[1])
+        mirrored = uniform(0, 1) < 0.5
+        turns = torch.randint(4, (batch,), generator=generator)
+        control = torch.randn(batch, 2, CONTROL_POINTS, CONTROL_POINTS, generator=generator)
+        corners = torch.randint(2 * self.shift + 1, (batch, 2), generator=generator)
+
+        if self.flip:
+            images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
+        if self.quarter_turns:
+            images = quarter_turned(images, turns)
+        if self.shift:
+            padded = F.pad(images, (self.shift,) * 4, mode=PADDING_MODES[self.padding_mode])
+            images = cropped(padded, corners, height, width)
+        if not (self.degrees or self.translate or self.elastic or tuple(self.scale) != (1, 1)):
+            return images
+
+        # affine_grid maps an output position to the input position it shows, in units of half the image.
+        pixel = torch.tensor([2 / width, 2 / height])
+        aspect = height / width
+        cos, sin = angle.cos() / factor, angle.sin() / factor
+        matrix = torch.stack([cos, -sin * aspect, sin / aspect, cos], dim=-1).view(batch, 2, 2)
+        grid = F.affine_grid(
+            torch.cat([matrix, (shift * pixel)[..., None]], dim=-1), list(images.shape), align_corners=False
+        )
+        if self.elastic:
+            bent = F.interpolate(control, size=(height, width), mode="bicubic", align_corners=True)
+            grid = grid + bent.movedim(1, -1) * (self.elastic * pixel)
+        # Bicubic, because bilinear resampling blurs what validation and test images keep sharp.
+        return F.grid_sample(images, grid, mode="bicubic", padding_mode=self.padding_mode, align_corners=False)
+
+
+@dataclass(frozen=True)
+class RandomBlur:
+    """Blurs each image of a batch by a Gaussian, as other optics and other resampling do.
+
+    Args:
+        blur: the standard deviation is uniform in [0, blur] pixels.
+
+    Raises:
+        ValueError: an amount that is not a number from 0 to below `MAX_BLUR`.
+    """
+
+    blur: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("augment blur", self.blur, 0, MAX_BLUR)
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
+        if not self.blur:
+            return images
+        sigma = torch.empty(len(images)).uniform_(0, self.blur, generator=generator)
+        return gaussian_blur(images, sigma)
+
+
+def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
+    """Images (B, C, H, W), each blurred by a Gaussian of its own standard deviation (B,) in pixels, borders repeated."""
+    batch, channels, height, width = images.shape
+    radius = max(1, math.ceil(3 * float(sigma.max())))
+    offset = torch.arange(-radius, radius + 1, dtype=images.dtype)
+    weight = torch.exp(-0.5 * (offset / sigma.clamp(min=1e-3).to(images.dtype)[:, None]) ** 2)
+    weight = (weight / weight.sum(1, keepdim=True)).repeat_interleave(channels, 0)
+    rows = images.reshape(1, batch * channels, height, width)
+    for shape, padding in (
+        ((-1, 1, 1, 2 * radius + 1), (radius, radius, 0, 0)),
+        ((-1, 1, 2 * radius + 1, 1), (0, 0, radius, radius)),
+    ):
+        rows = F.conv2d(F.pad(rows, padding, mode="replicate"), weight.view(shape), groups=batch * channels)
+    return rows.view_as(images)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """A `RandomAffine`, then a `RandomBlur`, then a `RandomColour`."""
+
+    affine: RandomAffine
+    blur: RandomBlur
+    colour: RandomColour
+
+    def check(self, channels: int, height: int, width: int) -> None:
+        """Raises ValueError for images (B, channels, height, width) that it cannot change as it is told to."""
+        self.affine.check_size(height, width)
+        self.colour.check_channels(channels)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
+        """From a mapping of the arguments of both; a ValueError lists them where one is unknown."""
+        affine, blur, colour = known_options((RandomAffine, RandomBlur, RandomColour), config)
+        return cls(RandomAffine(**affine), RandomBlur(**blur), RandomColour(**colour))
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
+        return self.colour(self.blur(self.affine(images, generator), generator), generator)
+
+
+def quarter_turned(images: Tensor, turns: Tensor) -> Tensor:
+    """Images (B, C, H, H), each turned counter-clockwise by its own number of quarter turns (B,), exactly."""
+    turned = images.clone()
+    for count in (1, 2, 3):
+        chosen = turns == count
+        turned[chosen] = images[chosen].rot90(count, (-2, -1))
+    return turned
+
+
+def cropped(images: Tensor, corners: Tensor, height: int, width: int) -> Tensor:
+    """Images (B, C, H, W) cut to (B, C, height, width), each from its own upper left corner, row and column (B, 2)."""
+    rows = (corners[:, 0, None] + torch.arange(height))[:, :, None]
+    columns = (corners[:, 1, None] + torch.arange(width))[:, None, :]
+    image = torch.arange(len(images))[:, None, None]
+    return images.movedim(1, -1)[image, rows, columns].movedim(-1, 1).contiguous()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

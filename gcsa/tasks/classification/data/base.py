@@ -1,0 +1,215 @@
+"""What all data modules share: one root, checked arguments, splits read once, whole-batch loaders."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_loading, check_switch
+from gcsa.tasks.classification.data.augment import Augmentation
+from gcsa.tasks.loading import BatchLoader, EpochSampler, ImageSet, ImageSource, Joined
+from gcsa.tasks.splits import check_split, limited
+from gcsa.tasks.storage import check_readable, data_root, download_into, missing
+
+
+class Split(NamedTuple):
+    """Rows of one part of a data set: `images` (N, C, H, W), all `labels` (N,), and the `rows` that count.
+
+    `source` is the file or folder of the images, `label_source` that of the labels.
+    """
+
+    images: ImageSource
+    labels: Tensor
+    rows: Tensor
+    source: str
+    label_source: str
+
+    @classmethod
+    def whole(cls, images: ImageSource, labels: Tensor, source: object, label_source: object = None) -> "Split":
+        """Every row of a file; without `label_source`, the labels are from there too."""
+        return cls(images, labels, torch.arange(len(labels)), str(source), str(label_source or source))
+
+    def followed_by(self, other: "Split") -> "Split":
+        """The rows of this split, then those of `other`, of the same data set."""
+        rows = torch.cat([self.rows, other.rows + len(self.labels)])
+        labels = torch.cat([self.labels, other.labels])
+        return self._replace(images=Joined(self.images, other.images), labels=labels, rows=rows)
+
+
+class GCSADataModule(pl.LightningDataModule, ABC):
+    """A data set in three splits; batches are (images float32 (B, C, H, W), labels int64 (B,)).
+
+    The validation split is never the test set, which is read only for `setup("test")` or `setup(None)`.
+
+    Args:
+        root: folder of the data sets; default GCSA_DATA, else ./data. Written to only where `download` asks
+            for it.
+        batch_size: images a batch and process.
+        num_workers: processes that gather batches; 0 gathers in the training process.
+        seed: of the order of the training images, their augmentation and `limit_train`.
+        download: fetch what is missing into `root`.
+        augment: arguments of `gcsa.tasks.classification.data.augment.RandomAffine` and `gcsa.tasks.classification.data.colour.RandomColour`, for training batches.
+        limit_train: train on a class-balanced subset: a fraction (float in (0, 1]) or a count (int).
+        drop_last: leave out the last training batch where it is smaller than the others.
+        train_on_val: train on the validation split too: for the last run of all, whose options are chosen. What is then measured
+            on that split says nothing, so `gcsa.training.train` keeps the last epoch and reports no such figure.
+
+    Raises:
+        ValueError: a bad argument, at once; damaged or impossible data, in `prepare_data` or `setup`.
+        FileNotFoundError: data that are not there, in `prepare_data` or `setup`.
+    """
+
+    name: str
+    num_classes: int
+    in_chans: int
+    image_size: int
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    download_size = ""
+
+    def __init__(
+        self,
+        *,
+        root: str | os.PathLike[str] | None = None,
+        batch_size: int = 128,
+        num_workers: int = 0,
+        seed: int = 0,
+        download: bool = False,
+        augment: Mapping[str, Any] | None = None,
+        limit_train: float | int | None = None,
+        drop_last: bool = False,
+        train_on_val: bool = False,
+    ) -> None:
+        super().__init__()
+        check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
+        check_switch("download", download)
+        check_switch("drop_last", drop_last)
+        check_switch("train_on_val", train_on_val)
+        self.root = data_root(root)
+        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
+        self.download, self.limit_train, self.drop_last = download, limit_train, drop_last
+        self.train_on_val = train_on_val
+        self.augment = None if augment is None else Augmentation.from_config(augment)
+        self._splits: dict[str, Split] = {}
+
+    def required_files(self) -> Sequence[Path]:
+        """The files or folders without which this data set is not there."""
+        return ()
+
+    def fetch(self, folder: Path) -> None:
+        """Download the data set into `folder`, laid out as in the root."""
+        raise UserError(f"data={self.name} has nothing to download: leave out data.download=true")
+
+    @abstractmethod
+    def read_fit(self) -> tuple[Split, Split]:
+        """The training and validation splits."""
+
+    @abstractmethod
+    def read_test(self) -> Split:
+        """The test split."""
+
+    def prepare_data(self) -> None:
+        """Download what is missing if that was asked for; raise FileNotFoundError if it still is."""
+        if self.download and self._absent():
+            download_into(self.root, self.fetch)
+        for path in self._absent():
+            raise missing(path, self.name, self.download_size)
+
+    def check_test(self) -> None:
+        """Open the files of the test split without reading it, so that a long training does not end on a damaged one.
+
+        Raises:
+            ValueError: a file that cannot be opened, is empty, or is not as long as it says; FileNotFoundError: none.
+        """
+        for path in self._absent():
+            raise missing(path, self.name, self.download_size)
+        for path in self.required_files():
+            if path.is_file():
+                check_readable(path, self.name)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read and check what `stage` needs: "fit", "validate", "test", or None for all; once only."""
+        for path in self._absent():
+            raise missing(path, self.name, self.download_size)
+        if self.augment is not None:
+            self.augment.check(self.in_chans, self.image_size, self.image_size)
+        if stage in ("fit", "validate", None) and "train" not in self._splits:
+            train, val = self.read_fit()
+            self._check(train)
+            self._check(val)
+            if self.train_on_val:
+                train = train.followed_by(val)
+            if self.limit_train is not None:
+                chosen = limited(train.labels[train.rows], self.limit_train, self.seed)
+                train = train._replace(rows=train.rows[chosen])
+            if self.drop_last and len(train.rows) < self.batch_size * self._processes:
+                raise UserError(
+                    f"batch_size={self.batch_size} in each process with drop_last leaves none of {len(train.rows)} images: "
+                    "lower it, or leave out drop_last"
+                )
+            self._splits |= {"train": train, "val": val}
+        if stage in ("test", None) and "test" not in self._splits:
+            test = self.read_test()
+            self._check(test)
+            self._splits["test"] = test
+
+    def source(self, split: str) -> str:
+        """Which file or folder the split "train", "val" or "test" was read from, after `setup`."""
+        return self._split(split).source
+
+    def images(self, split: str) -> ImageSet:
+        """The whole split as a set of normalised, not augmented images, after `setup`."""
+        return self._image_set(split, None)
+
+    def train_dataloader(self) -> BatchLoader:
+        """Shuffled by (seed, epoch), augmented."""
+        return self._loader(self._image_set("train", self.augment), shuffle=True, drop_last=self.drop_last)
+
+    def val_dataloader(self) -> BatchLoader:
+        """In file order."""
+        return self._loader(self.images("val"))
+
+    def test_dataloader(self) -> BatchLoader:
+        """In file order."""
+        return self._loader(self.images("test"))
+
+    @property
+    def _processes(self) -> int:
+        """That share every batch."""
+        return self.trainer.world_size if self.trainer else 1
+
+    def _absent(self) -> list[Path]:
+        return [path for path in self.required_files() if not path.exists()]
+
+    def _check(self, split: Split) -> None:
+        check_split(split.images, split.labels, self.num_classes, split.source, split.label_source)
+        if not len(split.rows):
+            raise UserError(f"{split.source} holds too few images ({len(split.labels)}) to be split")
+
+    def _split(self, split: str) -> Split:
+        if split not in self._splits:
+            raise UserError(f"the {split} split is not read yet: call setup() first")
+        return self._splits[split]
+
+    def _image_set(self, split: str, augment: Augmentation | None) -> ImageSet:
+        part = self._split(split)
+        return ImageSet(part.images, part.labels, part.rows, mean=self.mean, std=self.std, augment=augment)
+
+    def _loader(self, images: ImageSet, *, shuffle: bool = False, drop_last: bool = False) -> BatchLoader:
+        sampler = EpochSampler(
+            len(images),
+            self.batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            drop_last=drop_last,
+            rank=self.trainer.global_rank if self.trainer else 0,
+            world_size=self._processes,
+        )
+        return BatchLoader(images, sampler, num_workers=self.num_workers)

@@ -1,0 +1,217 @@
+"""A user's own images: one folder a class."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import ImageOps
+from torch import Tensor
+
+from gcsa._utils.errors import UserError
+from gcsa._utils.paths import expanded
+from gcsa._utils.validation import MAX_SIDE, check_number, check_whole
+from gcsa.images.prepare import PADS
+from gcsa.images.reader import SUFFIXES, image_size, read_image
+from gcsa.tasks.classification.data.base import GCSADataModule, Split
+from gcsa.tasks.splits import hold_out
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+GREY_MEAN, GREY_STD = (0.449,), (0.226,)
+SPLIT_FOLDERS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+"""Which split a folder is, by its name in small letters."""
+
+Files = tuple[list[Path], Tensor]
+"""Files of a split, and their labels (N,)."""
+
+
+class ImageFolder(GCSADataModule):
+    """Images in `<path>/{train,val,test}/<class>/` or, to be split 8 : 1 : 1, in `<path>/<class>/`; for an evaluation
+    `<path>/test/<class>/` is enough.
+
+    Split folders are found by any of the names in `SPLIT_FOLDERS`, in small or capital letters. Without one for `val`, a
+    tenth of the training images validates; splits are class-balanced and the same in every run. Images are read by
+    `gcsa.images.reader.read_image`, cropped at the centre to a square, or filled up to one, and resized. What is hidden (.git,
+    ._1.png) or left by macOS (__MACOSX) is no class and no image. A split larger than `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
+
+    Args:
+        path: the folder of images; `root` is not used.
+        image_size: pixels a side the images are resized to.
+        in_chans: 3 for colour, 1 for grey.
+        pad: None crops an image that is not square; "white" or "black" keeps the whole of it and fills up the rest.
+        kwargs: as for `GCSADataModule`.
+
+    Raises:
+        ValueError: fewer than two classes, a class without images, classes that differ between splits; an image that
+            cannot be read (in `setup`, or in its batch where the split is not held in memory).
+        FileNotFoundError: no such folder.
+    """
+
+    name = "image_folder"
+
+    def __init__(
+        self,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        image_size: int = 224,
+        in_chans: int = 3,
+        pad: str | None = None,
+        max_memory_gb: float = 8.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if path is None:
+            raise UserError("data=image_folder needs data.path=<the folder of your images>")
+        check_whole("image_size", image_size, 1, MAX_SIDE)
+        if in_chans not in (1, 3):
+            raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
+        if pad not in PADS:
+            raise UserError(f"pad={pad!r} must be one of {', '.join(map(repr, PADS))}")
+        check_number("max_memory_gb", max_memory_gb, 0)
+        self.path, self.image_size, self.in_chans, self.pad = expanded(path), image_size, in_chans, pad
+        self.max_memory_gb = max_memory_gb
+        self.mean, self.std = (IMAGENET_MEAN, IMAGENET_STD) if in_chans == 3 else (GREY_MEAN, GREY_STD)
+        self.class_names, self._files = list_splits(self.path)
+        self.num_classes = len(self.class_names)
+
+    def check_test(self) -> None:
+        """Opens every image of the split as far as its header."""
+        for file in self._files["test"][0]:
+            image_size(file)
+
+    def read_fit(self) -> tuple[Split, Split]:
+        return self._read("train"), self._read("val")
+
+    def read_test(self) -> Split:
+        return self._read("test")
+
+    def _read(self, part: str) -> Split:
+        if part not in self._files:
+            raise UserError(f"{self.path} holds a test split only: training needs a folder train beside it")
+        files, labels = self._files[part]
+        images = ImageFiles(files, self.image_size, self.in_chans, self.pad)
+        source = f"the {part} split of {self.path}"
+        if images.nbytes > self.max_memory_gb * 1e9:
+            return Split.whole(images, labels, source)
+        return Split.whole(images.read_all(), labels, source)
+
+
+class ImageFiles:
+    """Image files, each made a square and resized when a batch of rows is taken; an `ImageSource`."""
+
+    def __init__(self, files: Sequence[Path], size: int, channels: int, pad: str | None = None) -> None:
+        self.files, self.size, self.channels, self.pad = files, size, channels, pad
+        self.nbytes = len(files) * channels * size**2
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """uint8 (B, C, size, size). Raises ValueError naming the file that cannot be read."""
+        out = torch.empty(len(rows), self.channels, self.size, self.size, dtype=torch.uint8)
+        for place, row in enumerate(rows.tolist()):
+            image, side = read_image(self.files[row], self.channels), (self.size, self.size)
+            square = ImageOps.fit(image, side) if self.pad is None else ImageOps.pad(image, side, color=self.pad)
+            pixels = torch.from_numpy(np.array(square)).view(self.size, self.size, self.channels)
+            out[place] = pixels.permute(2, 0, 1)
+        return out
+
+    def read_all(self) -> Tensor:
+        """uint8 (N, C, size, size)."""
+        return self[torch.arange(len(self))]
+
+
+def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
+    """Class names, and files and labels of "train", "val" and "test", in either layout of `ImageFolder`."""
+    if not path.is_dir():
+        raise FileNotFoundError(f"{path} is not a folder: data.path must hold one folder of images a class")
+    inside = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
+    names = [name for known in SPLIT_FOLDERS for name in inside if name.lower() == known]
+    folders = {SPLIT_FOLDERS[name.lower()]: path / name for name in names}
+    if len(folders) < len(names):
+        raise UserError(f"{path} holds {' and '.join(names)}: keep one folder for each split")
+    if (folders and "test" not in folders) or set(folders) == {"val", "test"}:
+        raise UserError(
+            f"{path} holds {' and '.join(names)} only: it needs train and test, test alone, or none of them"
+        )
+    train = folders.get("train", folders.get("test", path))
+    classes = class_folders(train)
+    if not classes:
+        raise UserError(f"{train} holds no folders: it needs one folder of images a class")
+    if len(classes) < 2:
+        raise UserError(f"{train} holds one class only, {classes[0]!r}: classification needs at least two folders")
+    parts = {part: list_images(folder, classes) for part, folder in folders.items()}
+    if not parts:
+        rest, parts["test"] = _divide(list_images(path, classes), 0.1)
+        parts["train"], parts["val"] = _divide(rest, 1 / 9)
+    elif "train" in parts and "val" not in parts:
+        parts["train"], parts["val"] = _divide(parts["train"], 0.1)
+    if not all(files for files, _ in parts.values()):
+        raise UserError(f"{path} holds too few images to be split: add some, or a folder for each split")
+    return classes, parts
+
+
+def class_folders(folder: Path) -> tuple[str, ...]:
+    """The names of the folders in `folder`, sorted. Raises ValueError for a name that is not UTF-8."""
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not _ignored(entry.name))
+    for name in names:
+        if ascii(name) != ascii(name.encode(errors="replace").decode()):
+            raise UserError(f"{folder} holds the class folder {name!a}, whose name is not UTF-8: rename it")
+    return tuple(names)
+
+
+def list_images(folder: Path, classes: Sequence[str]) -> Files:
+    """The image files in `folder/<class>/` and below, by class and name, and their labels (N,).
+
+    Raises:
+        ValueError: other class folders than `classes`, or a class without images.
+    """
+    if different := sorted(set(class_folders(folder)) ^ set(classes)):
+        raise UserError(f"{folder} must hold the class folders {', '.join(classes)}; they differ in {different[0]!r}")
+    files: list[Path] = []
+    labels: list[int] = []
+    for label, name in enumerate(classes):
+        images = list(_walk(folder / name))
+        if not images:
+            raise UserError(f"{folder / name} is a class folder without images ({', '.join(SUFFIXES)})")
+        files += images
+        labels += [label] * len(images)
+    return files, torch.tensor(labels)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """The image files in `folder` and below, by folder and name; links to folders are followed, but not in circles."""
+    seen: set[str] = set()
+    inside: list[tuple[str, list[str]]] = []
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not _ignored(name)]
+        real = os.path.realpath(parent)
+        if real in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        inside.append((parent, names))
+    for parent, names in sorted(inside):
+        yield from (
+            Path(parent, name) for name in sorted(names) if name.lower().endswith(SUFFIXES) and not _ignored(name)
+        )
+
+
+def _ignored(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
+
+
+def _divide(part: Files, fraction: float) -> tuple[Files, Files]:
+    files, labels = part
+    kept, held_out = (([files[row] for row in rows], labels[rows]) for rows in hold_out(labels, fraction))
+    return kept, held_out

@@ -1,0 +1,95 @@
+"""What train.py and evaluate.py do with the task of this room; see `gcsa.training.task`."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gcsa._utils.errors import UserError
+from gcsa.evaluation import count_flops
+from gcsa.models.create import SEGMENTERS
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.evaluate import evaluate
+from gcsa.tasks.classification.module import Classifier
+from gcsa.tasks.classification.report import summarize
+from gcsa.weights import save_classifier
+
+
+class Task:
+    """The task of data sets whose images have one label each; see `Task`."""
+
+    module = Classifier
+    monitored = ("val/accuracy", "val/loss", "val/auroc", "val/calibration_error")
+
+    def build_data(self, cfg: dict[str, Any]) -> Any:
+        """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
+        if "upsample" in cfg["model"]:
+            raise UserError(f"model={cfg['model']['name']} reads text lines: choose data=lines")
+        if cfg["model"].get("name") in SEGMENTERS:
+            raise UserError(f"model={cfg['model']['name']} segments images: choose data=nuclei or data=mask_folder")
+        try:
+            data = create_datamodule(seed=cfg["seed"], **cfg["data"])
+        except TypeError as error:
+            raise UserError(f"data={cfg['data']['name']} does not take these options: {error}") from error
+        if data.num_classes < 2:
+            raise UserError(f"data={data.name} has one class, {data.class_names[0]}: there is nothing to tell apart")
+        if cfg["monitor"]["metric"] == "val/auroc" and data.num_classes != 2:
+            raise UserError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
+        return data
+
+    def build_module(self, cfg: dict[str, Any], data: Any) -> Classifier:
+        """The classifier of `cfg`, sized for `data`; `img_size: auto` becomes the data's.
+
+        Raises ValueError for arguments the model refuses and for an image size that would break its equivariance.
+        """
+        model = dict(cfg["model"])
+        if model.get("img_size") == "auto":
+            model["img_size"] = data.image_size
+        optimizer = dict(cfg["optimizer"])
+        classifier = Classifier(
+            model=model,
+            schedule=optimizer.pop("schedule"),
+            optimizer=optimizer,
+            num_classes=data.num_classes,
+            in_chans=data.in_chans,
+            label_smoothing=cfg["label_smoothing"],
+            compile=cfg["compile"],
+        )
+        check_input_size = getattr(classifier.model, "check_input_size", None)
+        if callable(check_input_size):
+            check_input_size(data.image_size, data.image_size)
+        return classifier
+
+    def export(self, classifier: Classifier, data: Any, folder: Path) -> str:
+        """Writes the weights into `folder`; returns how timm names them."""
+        side = data.image_size
+        about = {"data": data.name, "group": getattr(classifier.model, "group_name", "c1")}
+        preprocessing: dict[str, Any] = dict(
+            input_size=(data.in_chans, side, side), mean=tuple(data.mean), std=tuple(data.std)
+        )
+        preprocessing["pad"] = getattr(data, "pad", None)  # of image_folder
+        written = save_classifier(classifier.model, folder, about, label_names=data.class_names, **preprocessing)
+        return f"local-dir:{written}"
+
+    def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
+        """Accuracy, calibration, turns, shifts and cost of a classifier, see `gcsa.tasks.classification.evaluate.evaluate`."""
+        if config["adapter"] is not None:
+            raise UserError("evaluate.py takes adapters of recognisers: name the merged weights of the run instead")
+        return evaluate(config, output_dir)
+
+    def count_flops(self, classifier: Classifier, data: Any) -> int:
+        """FLOPs of one image."""
+        return count_flops(classifier.model, torch.zeros(data.in_chans, data.image_size, data.image_size))
+
+    def measure(
+        self, classifier: Classifier, data: Any, scores: dict[str, float], output_dir: Path
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """What the best model reaches beyond the `scores` of the test loop, and lines for the screen."""
+        summary = summarize(classifier.model, data, output_dir)
+        error = summary["invariance_error"]
+        lines = {
+            "test accuracy": f"{scores['test/accuracy']:.4f}",
+            "invariance error": f"{error:.1e}",
+            "figure": str(summary["figure"]),
+        }
+        return {"invariance_error": error}, lines

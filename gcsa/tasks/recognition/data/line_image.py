@@ -1,0 +1,240 @@
+"""Images of single text lines: read, contrast-normalised, and resized to a height and one of a few widths.
+
+Ink is 1 and paper 0: ink = clip((paper - x) / (paper - black), 0, 1), where `paper` is the 95th and `black` the 1st
+percentile of the grey levels x of the line, or a lower one where a few letters stand on a wide line. Where the median
+is nearer the 1st than the 99th percentile the line is light on dark, and x is inverted first. Widths form a geometric
+series, so that lines of one width share a batch and no pixel is padding. Reading and resizing commute with quarter
+turns.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw
+from torch import Tensor
+from torch.nn import functional as F
+
+from gcsa._utils.errors import UserError
+from gcsa.images.reader import Array, levels as levels_of, read_levels
+
+MAX_WIDTH = 8192
+MIN_SIDE = 4
+MAX_PIXELS = 1 << 25
+"""Of a line as it lies on the page: a fifth of what a page may have."""
+MIN_CONTRAST = 16
+"""Of 255 grey levels; in a picture of more than 8 bits, of its largest level, as it may use 10 or 12 of 16 bits."""
+MIN_DEEP_CONTRAST = 0.2
+"""Of 255 grey levels, whatever the largest is: 51 of 65,535, above the noise of what is black all over."""
+FEW_LETTERS = 0.02
+"""Squares of a line's height that their ink covers: half a letter."""
+DARK = 0.5
+"""Ink of a letter, not of one that shines through."""
+TAIL = 0.005
+MARGIN = 0.1
+LINE_ASPECT = 1.5
+GROWTH = 1.03
+"""Of the series of widths: a line is stretched by at most 1.5 %, or half a step where it is short."""
+
+Points = tuple[tuple[float, float], ...]
+
+
+class Line(NamedTuple):
+    """A line of text: a whole image file, or what lies within `polygon` (pixels x, y) on the image of a page.
+
+    turn: degrees, counter-clockwise, by which the page is known to be turned; the line is cut from the page turned back.
+    error: why the line cannot be cut out, where the file that describes the page says nothing usable of its place.
+    """
+
+    image: Path
+    text: str = ""
+    split: str = ""
+    document: str = ""
+    polygon: Points | None = None
+    turn: int = 0
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """For messages: the file, and where on it."""
+        if self.polygon is None:
+            return str(self.image)
+        return f"{self.image}, line at {', '.join(f'{min(side):.0f}' for side in zip(*self.polygon, strict=True))}"
+
+
+def read_line(source: Line | str | Path | Image.Image, height: int | None = None) -> Tensor:
+    """The ink (1, h, w) of a line, float32 from 0 (paper) to 1, in the size of the image.
+
+    Args:
+        height: of the model; refuses lines that would be wider than MAX_WIDTH there, with the name of the file.
+
+    Raises:
+        ValueError: a line with an `error`; an image that cannot be read, is below 4 pixels a side, blank, far too large
+            or far too wide.
+    """
+    if isinstance(source, Image.Image):
+        return _ink_of(levels_of(source), None, "the image", height)
+    line = source if isinstance(source, Line) else Line(Path(source))
+    if line.error:
+        raise UserError(line.error)
+    if line.polygon is None:
+        return _ink_of(read_levels(line.image), None, line.name, height)
+    page = page_levels(line.image)
+    polygon = turn_points(line.polygon, -line.turn, page.shape)
+    return polygon_ink(np.rot90(page, -line.turn // 90), polygon, line.name, height)
+
+
+def polygon_ink(page: Array, polygon: Sequence[tuple[float, float]], name: str, height: int | None = None) -> Tensor:
+    """As `read_line`, of what lies within `polygon` on `page` (H, W); `name` is for messages."""
+    return _ink_of(*cut(page, polygon), name, height)
+
+
+def without_margins(ink: Tensor) -> Tensor:
+    """A line (1, h, w) without the paper above and below it, and of one that stands, beside it: small type in a wide polygon then
+    fills the height as other type does. Commutes with quarter turns.
+
+    The line is what holds all but `TAIL` at either side of the dark ink, and a margin. What is not clearly longer than high
+    comes back as it is.
+    """
+    h, w = ink.shape[1:]
+    short = min(h, w)
+    if max(h, w) < LINE_ASPECT * short:
+        return ink
+    rows = (ink[0] > DARK).double().sum(1 if h <= w else 0)
+    total = float(rows.sum())
+    first = int((rows.cumsum(0) <= TAIL * total).sum())
+    last = short - int((rows.flip(0).cumsum(0) <= TAIL * total).sum())
+    if last - first < MIN_SIDE:
+        return ink
+    margin = round(MARGIN * (last - first))
+    first, last = max(0, first - margin), min(short, last + margin)
+    return ink.narrow(1 if h <= w else 2, first, last - first)
+
+
+def cut(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
+    """The bounding box of `polygon` on `page` (H, W), clipped to it: levels and, True inside the polygon, (h, w)."""
+    xs, ys = zip(*polygon, strict=True)
+    left, top = max(0, math.floor(min(xs))), max(0, math.floor(min(ys)))
+    levels = page[top : max(top, math.ceil(max(ys)) + 1), left : max(left, math.ceil(max(xs)) + 1)]
+    mask = Image.new("L", (levels.shape[1], levels.shape[0]))
+    if levels.size:
+        ImageDraw.Draw(mask).polygon([(x - left, y - top) for x, y in polygon], fill=1)
+    return levels, np.asarray(mask, dtype=bool)
+
+
+def turn_points(points: Iterable[tuple[float, float]], turn: int, shape: tuple[int, ...]) -> Points:
+    """Where `points` (x, y) of an image of `shape` (H, W) lie when it is turned counter-clockwise by `turn` degrees."""
+    h, w = shape
+    for _ in range(turn // 90 % 4):
+        points, h, w = [(y, w - 1 - x) for x, y in points], w, h
+    return tuple(points)
+
+
+def check_width(h: int, w: int, height: int, name: str = "the line") -> None:
+    """Raise a ValueError where a line of h x w pixels is wider than MAX_WIDTH when it is scaled to `height`."""
+    long, short = max(h, w), min(h, w)
+    if long * height > MAX_WIDTH * short:
+        raise UserError(
+            f"{name} is {w} x {h} pixels, {round(long * height / short)} long at height {height}, above {MAX_WIDTH}: "
+            f"cut it into pieces of at most {MAX_WIDTH * short // height}"
+        )
+
+
+def widths_of(step: int) -> tuple[int, ...]:
+    """The series of widths up to MAX_WIDTH: multiples of `step`, each at most 3 % or one step above the last."""
+    return _widths(step)
+
+
+def nearest_width(width: float, step: int) -> int:
+    """The member of `widths_of(step)` nearest to `width`."""
+    widths = _widths(step)
+    above = bisect_left(widths, width)
+    return min(widths[max(0, above - 1) : above + 1], key=lambda member: abs(member - width))
+
+
+def fit_line(line: Tensor, height: int, step: int = 8, upright: bool = False) -> Tensor:
+    """Resizes a line (1, h, w) so that its short side is `height` and its long side `nearest_width`.
+
+    With `upright` the vertical side is `height` also where a line is higher than long. Commutes with quarter turns
+    where not `upright`.
+
+    Raises:
+        ValueError: a height that is not a multiple of `step`, or a line longer than MAX_WIDTH at that height.
+    """
+    if height < step or height % step:
+        raise UserError(f"height={height} must be a multiple of step={step}")
+    h, w = line.shape[-2:]
+    check_width(h, w, height)
+    if h == w:
+        size = (height, height)
+    elif upright or h < w:
+        size = (height, nearest_width(w * height / h, step))
+    else:
+        size = (nearest_width(h * height / w, step), height)
+    if size == (h, w):
+        return line
+    # In float64, because in float32 the two sides of the antialiasing kernel differ by 2e-5.
+    resized = F.interpolate(line[None].double(), size=size, mode="bilinear", antialias=True, align_corners=False)
+    return resized[0].to(line.dtype)
+
+
+@lru_cache
+def _widths(step: int) -> tuple[int, ...]:
+    widths = [step]
+    while (longer := max(widths[-1] + step, int(widths[-1] * GROWTH) // step * step)) <= MAX_WIDTH:
+        widths.append(longer)
+    return tuple(widths)
+
+
+def page_levels(path: Path) -> Array:
+    """Grey levels (H, W) of the image of a page, as it is stored."""
+    status = path.stat()
+    return _page_as_of(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=1)  # the lines of a page come one after the other
+def _page_as_of(path: Path, modified: int, size: int) -> Array:
+    return read_levels(path, upright=False)  # coordinates are those of the stored pixels
+
+
+def _ink_of(levels: Array, inside: Array | None, name: str, height: int | None = None) -> Tensor:
+    h, w = levels.shape
+    if min(h, w) < MIN_SIDE:
+        raise UserError(f"{name} is {w} x {h} pixels: a line needs at least {MIN_SIDE} on either side")
+    if h * w > MAX_PIXELS:
+        raise UserError(f"{name} is {w} x {h} pixels, above {MAX_PIXELS:,}: cut the lines from the page first")
+    if height is not None:
+        check_width(h, w, height, name)
+    return torch.from_numpy(_ink(levels, inside, name))[None]
+
+
+def _ink(levels: Array, inside: Array | None, name: str) -> Array:
+    counted = levels if inside is None else levels[inside]
+    if not counted.size:
+        raise UserError(f"{name} lies outside of its image")
+    needed = MIN_CONTRAST if levels.dtype == np.uint8 else max(MIN_DEEP_CONTRAST, MIN_CONTRAST * counted.max() / 255)
+    levels, counted = levels.astype(np.float32), counted.astype(np.float32)
+    tail = _tail(counted, min(levels.shape))
+    low, median, high = np.percentile(counted, (tail, 50, 100 - tail))
+    if median - low < high - median:
+        levels, counted = 255 - levels, 255 - counted
+    black, paper = np.percentile(counted, (tail, 95))
+    if not paper - black >= needed:
+        raise UserError(
+            f"{name} is blank: its grey levels differ by {paper - black:.3g} of 255, a line needs {needed:.3g}"
+        )
+    ink = np.clip((paper - levels) / (paper - black), 0, 1).astype(np.float32)
+    return ink if inside is None else np.where(inside, ink, np.float32(0))
+
+
+def _tail(counted: Array, short: int) -> float:
+    """The percentile that is `black` of the grey levels `counted` of a line `short` pixels high: 1, or less where so
+    few letters stand on it that the 1st is paper."""
+    few = min(1.0, 100 * FEW_LETTERS * short**2 / counted.size)
+    darkest, low, median, high, lightest = np.percentile(counted, (few, 1, 50, 99, 100 - few))
+    return few if max(median - darkest, lightest - median) > 2 * max(median - low, high - median) else 1.0

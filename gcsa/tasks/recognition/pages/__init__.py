@@ -1,0 +1,1 @@
+"""Pages: their lines, PAGE-XML and ALTO, and text written back."""

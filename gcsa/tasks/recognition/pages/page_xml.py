@@ -1,0 +1,266 @@
+"""Lines of a page from PAGE-XML (any version) and ALTO (2 to 4), as kraken, eScriptorium and Transkribus write them.
+
+Both name an image and, for every line, a polygon or box and the text in logical order. Coordinates are in units of
+the page size that the file states, whatever the size of the image or ALTO's MeasurementUnit: Transkribus states mm10
+and writes pixels.
+
+A file may come from somebody else: it opens no image outside of its folder, and its size is bounded in every respect.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
+from pathlib import Path, PureWindowsPath
+from xml.etree.ElementTree import Element, ParseError
+
+from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa._utils.paths import confined, read_bounded
+from gcsa.images.reader import SUFFIXES, image_size
+from gcsa.tasks.recognition.data.charset import normalize
+from gcsa.tasks.recognition.data.line_image import Line, Points
+
+NOT_PAGES = ("mets", "metadata")
+"""What eScriptorium and Transkribus put beside the pages of an export."""
+ROOTS = {"PcGts": "page", "alto": "alto"}
+"""The formats, by the name of a file's root."""
+MAX_BYTES = 1 << 26
+MAX_ELEMENTS = 2_000_000
+"""Of a file: a page that states a box for every glyph has 50,000."""
+MAX_DEPTH = 100
+MAX_LINES = 5_000
+MAX_POINTS = 5_000
+"""Of the polygon of a line."""
+MAX_COORDINATE = 10_000_000
+"""Of a coordinate, a width and a height: a metre in the finest unit of ALTO, 1/1200 inch, is 47,000."""
+MAX_TEXT = 10_000
+"""Characters of a line."""
+SAME_ASPECT = 0.02
+"""By this share two ratios of width and height may differ, and be of one page."""
+
+
+def list_pages(folder: Path) -> list[Path]:
+    """The .xml files in `folder`, without hidden ones and the table of contents of an export."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix.lower() == ".xml" and path.stem.lower() not in NOT_PAGES and not path.name.startswith(".")
+    )
+
+
+def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
+    """The lines of a PAGE-XML or ALTO file in the order of the file; `text` is empty where there is none.
+
+    A line whose polygon cannot be used has neither text nor polygon, and an `error` that says why.
+
+    The image that the file names is looked for by that name in the folder of the XML file and its subfolders, then by
+    its last part beside the XML file and in the folder above it. With `any_image` it is read wherever the file says.
+
+    Raises:
+        ValueError: not XML, unsafe XML, another schema, no lines, an impossible page size, more of anything than a page
+            has, no image, one that lies elsewhere or is stored turned, naming the file.
+        FileNotFoundError: no such file.
+    """
+    path = Path(path)
+    root = _parse(path)
+    formats = {"page": (_page, _page_text, _page_points), "alto": (_alto, _alto_text, _alto_points)}
+    page_of, text_of, points_of = formats[_format(path, root)]
+    try:
+        name, stated = page_of(root)
+        elements = list(_all(root, "TextLine"))
+        if len(elements) > MAX_LINES:
+            raise UserError(f"{len(elements)} lines, above {MAX_LINES}")
+        texts = [normalize(_bounded(text_of(element))) for element in elements]
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as a page ({_reason(error)}): correct it") from error
+    if not elements:
+        raise UserError(f"{path} holds no TextLine: segment and transcribe the page, or remove the file")
+    image = _find_image(path, name, any_image)
+    try:
+        width, height = image_size(image)
+    except ValueError as error:
+        raise UserError(f"the image of {path}, {error}") from error
+    page_width, page_height = stated if all(stated) else (width, height)
+    size = f"{page_width:g} x {page_height:g}"
+    if _is_turned(page_width / page_height, width / height):
+        raise UserError(
+            f"{path} states a page of {size}, and its image {image} is stored turned, {width} x {height}: save the "
+            "image upright, without an EXIF orientation"
+        )
+    x_scale, y_scale = width / page_width, height / page_height
+    lines = []
+    for element, text in zip(elements, texts, strict=True):
+        try:
+            points = _polygon(points_of(element))
+        except (KeyError, ValueError) as error:  # the other lines are read
+            name = str(element.get("id") or element.get("ID"))[:80]
+            reason = f"line {name} of {path} cannot be cut out ({_reason(error)}): correct it"
+            lines.append(Line(image, document=path.stem, error=reason))
+            continue
+        polygon = tuple((x * x_scale, y * y_scale) for x, y in points)
+        if max(max(abs(x), abs(y)) for x, y in polygon) > MAX_COORDINATE:
+            raise UserError(f"{path} states a page of {size}, far too small for its lines")
+        lines.append(Line(image, text, document=path.stem, polygon=polygon))
+    return lines
+
+
+def _reason(error: KeyError | ValueError) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
+
+
+def _is_turned(stated: float, stored: float) -> bool:
+    """Whether of two ratios of width and height one is that of the page turned by 90 degrees, and not nearly square."""
+    return abs(stated * stored - 1) < SAME_ASPECT < abs(stated / stored - 1)
+
+
+def _parse(path: Path) -> Element:
+    try:
+        from defusedxml.ElementTree import iterparse
+    except ImportError as error:
+        raise MissingExtraError("reading PAGE-XML and ALTO needs defusedxml: pip install 'gcsa[ocr]'") from error
+    data = read_bounded(path, MAX_BYTES)
+    try:
+        events = iterparse(BytesIO(data), events=("start", "end"))
+        count = depth = 0
+        for event, _ in events:
+            depth += 1 if event == "start" else -1
+            count += event == "start"
+            if count > MAX_ELEMENTS or depth > MAX_DEPTH:
+                raise UserError(f"more than {MAX_ELEMENTS} elements, or {MAX_DEPTH} within each other")
+        root: Element = events.root
+    except (ParseError, ValueError, LookupError) as error:  # defusedxml's own are ValueErrors
+        raise UserError(f"{path} is not XML that can be read safely ({error!r:.200}): export it again") from error
+    return root
+
+
+def format_of(path: Path) -> str:
+    """What an XML file is: "page" for PAGE-XML, "alto" for ALTO. Raises as `read_page` for any other."""
+    return _format(path, _parse(path))
+
+
+def _format(path: Path, root: Element) -> str:
+    kind = _tag(root)
+    if kind not in ROOTS:
+        raise UserError(f"{path} is neither PAGE-XML nor ALTO: its root is <{kind[:80]}>, not <PcGts> or <alto>")
+    return ROOTS[kind]
+
+
+def _tag(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _all(element: Element, tag: str) -> Iterator[Element]:
+    return (inner for inner in element.iter() if _tag(inner) == tag)
+
+
+def _inner(element: Element, *tags: str) -> Element | None:
+    """The first element at the path of `tags` below `element`, whatever its namespace."""
+    place: Element | None = element
+    for tag in tags:
+        place = next((inner for inner in place if _tag(inner) == tag), None) if place is not None else None
+    return place
+
+
+def _polygon(numbers: Iterable[str | float]) -> Points:
+    values = [float(number) for number in numbers]
+    if len(values) < 6 or len(values) % 2 or not all(map(math.isfinite, values)):
+        raise UserError("its polygon is not 3 or more points x,y")
+    if len(values) > 2 * MAX_POINTS or max(map(abs, values)) > MAX_COORDINATE:
+        raise UserError(f"its polygon has over {MAX_POINTS} points or one beyond {MAX_COORDINATE}")
+    return tuple(zip(values[::2], values[1::2], strict=True))
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise UserError(f"a line of {len(text)} characters, above {MAX_TEXT}")
+    return text
+
+
+def _size(page: Element, *names: str) -> tuple[float, float]:
+    """Width and height as stated in the attributes `names`, 0 where they are not."""
+    sizes = []
+    for name in names:
+        value = page.get(name, "").strip() or "0"
+        try:
+            sizes.append(float(value))
+        except ValueError:
+            sizes.append(math.nan)
+        if sizes[-1] != 0 and not 1 <= sizes[-1] <= MAX_COORDINATE:
+            raise UserError(f"{name}={value!r:.40} is not a size of a page")
+    return sizes[0], sizes[1]
+
+
+def _page(root: Element) -> tuple[str, tuple[float, float]]:
+    page = next(_all(root, "Page"), None)
+    if page is None:
+        raise KeyError("Page")
+    return page.attrib["imageFilename"], _size(page, "imageWidth", "imageHeight")
+
+
+def _page_points(line: Element) -> list[str]:
+    coords = _inner(line, "Coords")
+    if coords is None:
+        raise KeyError("Coords")
+    numbers = coords.get("points", "").replace(",", " ").split()
+    for point in coords:  # as PAGE wrote them before 2013
+        numbers += [point.attrib["x"], point.attrib["y"]]
+    return numbers
+
+
+def _page_text(element: Element) -> str:
+    """The first reading of a line or a word; of a line that has none, those of its words."""
+    readings = sorted((e for e in element if _tag(e) == "TextEquiv"), key=lambda e: int(e.get("index") or 0))
+    if not readings:
+        return " ".join(_page_text(word) for word in element if _tag(word) == "Word")
+    text = _inner(readings[0], "Unicode")
+    return "" if text is None else text.text or ""
+
+
+def _alto(root: Element) -> tuple[str, tuple[float, float]]:
+    name = _inner(root, "Description", "sourceImageInformation", "fileName")
+    pages = list(_all(root, "Page"))
+    if not pages:
+        raise KeyError("Page")
+    if len(pages) > 1:
+        raise UserError(f"{len(pages)} pages, of one image: write a file for each")
+    return (name.text or "" if name is not None else ""), _size(pages[0], "WIDTH", "HEIGHT")
+
+
+def _alto_points(line: Element) -> Sequence[str | float]:
+    shape = _inner(line, "Shape", "Polygon")
+    if shape is not None:
+        return shape.attrib["POINTS"].replace(",", " ").split()
+    x, y, w, h = (float(line.attrib[key]) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT"))
+    return [x, y, x + w, y, x + w, y + h, x, y + h]
+
+
+def _alto_text(line: Element) -> str:
+    # Where nothing separates the words of a line, every String is one.
+    between = "" if _inner(line, "SP") is not None else " "
+    parts: list[str] = []
+    for element in line:
+        if _tag(element) == "String":
+            parts += [between, element.attrib["CONTENT"]]
+        elif _tag(element) in ("SP", "HYP"):
+            parts.append(" " if _tag(element) == "SP" else element.get("CONTENT", ""))
+    return "".join(parts)
+
+
+def _find_image(path: Path, name: str, any_image: bool) -> Path:
+    """The image that `path` names, or, where it names none, the one with its stem."""
+    name = name.strip()
+    plain = PureWindowsPath(name).name  # also of a POSIX path
+    names = [plain] if plain else [path.stem + suffix for suffix in SUFFIXES]
+    beside, above = path.parent, path.parent.resolve().parent
+    if any_image and name:
+        for folder in (beside, above):
+            try:
+                if (folder / name).is_file():
+                    return folder / name
+            except OSError:  # a name that is too long
+                continue
+    for folder, candidate in [(beside, name), *((folder, last) for folder in (beside, above) for last in names)]:
+        if image := confined(folder, candidate):
+            return image
+    wanted = plain or f"{path.stem}.*"
+    why = f", as {name!r:.200} may lie elsewhere, where only any_image=true looks" if plain != name else ""
+    raise UserError(f"{path} needs the image {wanted:.100}: put it beside the file{why}")

@@ -1,0 +1,224 @@
+"""Reading lines with a TrOCR decoder (Li et al. 2021, TrOCR: transformer-based optical character recognition).
+
+A `VisionEncoderDecoderModel` of transformers: our equivariant encoder, and a `TrOCRForCausalLM` that writes one token
+after the other. Train `recognizer.model` with transformers' own loss,
+
+    recognizer = create_trocr(characters)
+    loss = recognizer.model(pixel_values=images, labels=recognizer.labels(texts)).loss
+
+and keep model and tokenizer in one folder by `save_pretrained` and `from_pretrained`. The confidence of a text is the
+geometric mean of its tokens' probabilities, the end of the text among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+from transformers import (
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    TrOCRConfig,
+    TrOCRForCausalLM,
+    VisionEncoderDecoderModel,
+)
+from transformers.modeling_outputs import BaseModelOutput
+
+from gcsa._utils.errors import UserError
+from gcsa.tasks.recognition.data.charset import Charset, describe, normalize
+from gcsa.tasks.recognition.reading import Reading, frames, in_frame
+from gcsa.tasks.recognition.trocr_encoder import GcsaOcrConfig, GcsaOcrModel
+
+__all__ = ["GcsaOcrConfig", "GcsaOcrModel", "TrOCRRecognizer", "character_tokenizer", "create_trocr"]
+
+SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+IGNORED = -100
+"""The label that transformers' losses pass over."""
+
+
+def character_tokenizer(characters: str) -> PreTrainedTokenizerFast:
+    """One token for each code point behind pad, begin and end; text passes through it as it is, "<s>" included.
+
+    Raises ValueError for what `Charset` refuses.
+    """
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL.values(), *Charset(characters).characters])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(?m)."), "isolated")  # (?m): of line breaks too
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, split_special_tokens=True, **SPECIAL
+    )
+
+
+def create_trocr(
+    characters: str | None = None,
+    decoder: str | Path | None = None,
+    encoder: str = "gcsa_ocr_tiny",
+    height: int = 40,
+    hidden_size: int | None = None,
+    upsample: int = 2,
+    decoder_layers: int = 2,
+    decoder_heads: int = 4,
+    max_length: int = 512,
+    dropout: float = 0.1,
+    **options: Any,
+) -> TrOCRRecognizer:
+    """An untrained encoder with an untrained decoder of `characters`, or with the pretrained `decoder` of a TrOCR.
+
+    Args:
+        characters: what an untrained decoder can write.
+        decoder: a folder, or a name on the Hugging Face hub such as "microsoft/trocr-small-printed". It brings its own
+            tokenizer, and the arguments `decoder_layers` to `dropout` are not for it.
+        encoder: timm name of a `GCSA` model.
+        height: of the lines in pixels.
+        hidden_size: of the encoder's tokens, and of an untrained decoder; 256, or what `decoder` attends to.
+        upsample: tokens a column of the encoder's map.
+        decoder_layers, decoder_heads, dropout: of an untrained decoder.
+        max_length: tokens that it can write at most.
+        options: of the encoder.
+
+    Raises:
+        ValueError: both or neither of `characters` and `decoder`, a decoder that cannot be loaded, sizes that do not
+            fit, and what `GcsaOcrModel` refuses.
+    """
+    if (characters is None) == (decoder is None):
+        raise UserError("give either characters, for a new decoder, or decoder, the name or folder of a TrOCR")
+    if characters is not None:
+        hidden_size = hidden_size or 256
+        if decoder_heads < 1 or hidden_size % decoder_heads:
+            raise UserError(f"decoder_heads={decoder_heads} does not divide hidden_size={hidden_size}")
+        tokenizer: PreTrainedTokenizerBase = character_tokenizer(characters)
+        writer = TrOCRForCausalLM(
+            TrOCRConfig(
+                vocab_size=len(tokenizer),
+                d_model=hidden_size,
+                decoder_layers=decoder_layers,
+                decoder_attention_heads=decoder_heads,
+                decoder_ffn_dim=4 * hidden_size,
+                max_position_embeddings=max_length,
+                dropout=dropout,
+                pad_token_id=tokenizer.pad_token_id,
+                bos_token_id=tokenizer.bos_token_id,
+                eos_token_id=tokenizer.eos_token_id,
+                decoder_start_token_id=tokenizer.bos_token_id,
+            )
+        )
+    else:
+        writer, tokenizer = _pretrained(str(decoder))
+    attended = writer.config.cross_attention_hidden_size
+    if attended is not None and hidden_size not in (None, attended):
+        raise UserError(f"{decoder} attends to tokens of {attended} numbers: use hidden_size={attended}")
+    config = GcsaOcrConfig(
+        architecture=encoder,
+        options=options,
+        height=height,
+        hidden_size=hidden_size or attended or writer.config.d_model,
+        upsample=upsample,
+    )
+    model = VisionEncoderDecoderModel(encoder=GcsaOcrModel(config), decoder=writer)
+    special = {
+        name: getattr(writer.config, name) for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")
+    }
+    for name, token in special.items():
+        setattr(model.config, name, token)
+    model.generation_config = GenerationConfig(**special)
+    return TrOCRRecognizer(model, tokenizer)
+
+
+def _pretrained(name: str) -> tuple[TrOCRForCausalLM, PreTrainedTokenizerBase]:
+    """The decoder and the tokenizer of a saved TrOCR."""
+    try:
+        writer: Any = VisionEncoderDecoderModel.from_pretrained(name).decoder
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, TypeError, ImportError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        if Path(name).is_dir():
+            raise UserError(f"{name} does not hold a whole TrOCR with its tokenizer: {reason}") from error
+        raise UserError(
+            f"decoder {name!r} is no folder and could not be loaded from the Hugging Face hub: download it where the "
+            f"hub can be reached and give its folder ({reason})"
+        ) from error
+    if not isinstance(writer, TrOCRForCausalLM):
+        raise UserError(f"the decoder of {name} is a {type(writer).__name__}: use a TrOCR")
+    return writer, tokenizer
+
+
+@dataclass
+class TrOCRRecognizer:
+    """`model`, also wrapped by PEFT, with the tokenizer of what it writes."""
+
+    model: Any
+    tokenizer: PreTrainedTokenizerBase
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> TrOCRRecognizer:
+        """What `save_pretrained` wrote, in evaluation mode. Raises FileNotFoundError where there is nothing."""
+        if not (Path(folder) / "config.json").is_file():
+            raise FileNotFoundError(f"there is no {folder}/config.json: name a folder as save_pretrained writes it")
+        return cls(VisionEncoderDecoderModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Writes model and tokenizer into one folder."""
+        self.model.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+    def labels(self, texts: Sequence[str]) -> Tensor:
+        """The tokens (B, L) that the model must write, IGNORED behind the end; the texts are normalised.
+
+        Raises ValueError for characters that it cannot write, and for texts longer than it can write.
+        """
+        texts = [normalize(text) for text in texts]
+        if self.tokenizer.unk_token is None and (
+            unknown := sorted(set().union(*texts) - self.tokenizer.get_vocab().keys())
+        ):
+            raise UserError(f"the decoder cannot write {', '.join(map(describe, unknown))}: create it with them")
+        rows = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        ends = [torch.tensor([*row, self.model.config.eos_token_id]) for row in rows]
+        most = self.model.config.decoder.max_position_embeddings
+        for text, row in zip(texts, ends, strict=True):
+            if len(row) > most:
+                raise UserError(f"{text!r} takes {len(row)} tokens, more than the {most} that the decoder can write")
+        return torch.nn.utils.rnn.pad_sequence(ends, batch_first=True, padding_value=IGNORED)
+
+    @torch.no_grad()
+    def read(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[Reading]:
+        """What lines (B, 1, H, W) of one size say, read in every frame that fits if `orientation` is "any".
+
+        As `CTCRecognizer.read`, with transformers' beam search.
+
+        Raises ValueError for beams below 1, an unknown orientation, one that the group lacks, and lines of another
+        height.
+        """
+        encoder = self.model.encoder
+        if beams < 1:
+            raise UserError(f"beams must be 1 or more, not {beams}")
+        turns = frames(encoder.group, orientation, images.shape[2], images.shape[3], encoder.config.height)
+        features = encoder.features(images)
+        read = [
+            self._write(encoder.tokens(in_frame(features, encoder.group, g)), beams, turn) for turn, g in turns.items()
+        ]
+        return [max(readings, key=lambda reading: reading.confidence) for readings in zip(*read, strict=True)]
+
+    def _write(self, tokens: Tensor, beams: int, turn: int) -> list[Reading]:
+        """The texts of lines given as tokens (B, T, hidden_size); a line has at most T of its own."""
+        encoded = BaseModelOutput(last_hidden_state=tokens)
+        longest = min(tokens.shape[1], self.model.config.decoder.max_position_embeddings - 1)
+        written = self.model.generate(encoder_outputs=encoded, num_beams=beams, do_sample=False, max_new_tokens=longest)
+        given, chosen = written[:, :-1], written[:, 1:]
+        log_probs = self.model(encoder_outputs=encoded, decoder_input_ids=given).logits.float().log_softmax(-1)
+        counted = chosen != self.model.config.pad_token_id
+        scores = log_probs.gather(2, chosen[..., None])[..., 0].where(counted, 0).sum(1) / counted.sum(1)
+        texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
+        # Nothing is easily certain, and must not win over a text.
+        return [
+            Reading(text, score if text else 0.0, turn)
+            for text, score in zip(texts, scores.exp().tolist(), strict=True)
+        ]

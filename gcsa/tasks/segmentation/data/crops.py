@@ -1,0 +1,116 @@
+"""Pictures with their labels in memory: random crops of them for training, whole ones for validation and test."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from gcsa.images.microscopy import normalize
+from gcsa.images.reader import Array
+from gcsa.tasks.loading import Draw, seeded_generator
+from gcsa.tasks.segmentation.data.augment import DenseAugment
+
+Targets = Callable[[Array], Tensor]
+"""Labels int32 (H, W) to what a model is trained on, float32 (T, H, W)."""
+Batch = tuple[Tensor, Tensor]
+ALL = slice(None)
+
+
+class Example(NamedTuple):
+    """A `picture` (H, W, C) as it is stored, its `labels` int32 (H, W), its `path`, and its values that become 0 and 1."""
+
+    picture: Array
+    labels: Array
+    path: Path
+    scale: tuple[float, float]
+
+    def normalized(self, rows: slice = ALL, columns: slice = ALL) -> Array:
+        """The picture, or a part of it, in float32 (C, H, W)."""
+        return normalize(self.picture[rows, columns], *self.scale)
+
+
+class Crops(Dataset[Batch]):
+    """Random crops of pictures, `per_image` an epoch of each, gathered a batch at a time.
+
+    A crop and its augmentation depend on (seed, epoch, item) only: not on the batch, the process or the worker. Item i
+    is of picture i // per_image. A picture smaller than the crop is filled up by reflection, its labels likewise. Labels
+    are cut out with `context` pixels more on each side, augmented and made targets of with it, so that an object that the
+    crop cuts has its whole shape there; beyond the picture there are no labels, and the image is 0.
+
+    Args:
+        targets: from labels int32 (crop + 2 * context, the same) to float32 (T, the same two).
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        targets: Targets,
+        *,
+        crop: int,
+        context: int,
+        per_image: int = 1,
+        augment: DenseAugment | None = None,
+    ) -> None:
+        self.examples, self.targets = examples, targets
+        self.crop, self.context, self.per_image, self.augment = crop, context, per_image, augment
+
+    def __len__(self) -> int:
+        return len(self.examples) * self.per_image
+
+    def __getitem__(self, draw: Draw) -> Batch:
+        """Images float32 (B, C, crop, crop) and targets float32 (B, T, crop, crop)."""
+        seed, epoch, *_ = draw.key
+        images, targets = zip(*(self.item(row, seeded_generator(seed, epoch, row)) for row in draw.rows), strict=True)
+        return torch.stack(images), torch.stack(targets)
+
+    def item(self, row: int, generator: torch.Generator) -> Batch:
+        """One image float32 (C, crop, crop) and its targets float32 (T, crop, crop)."""
+        example = self.examples[row // self.per_image]
+        example = example._replace(picture=filled(example.picture, self.crop), labels=filled(example.labels, self.crop))
+        height, width = example.labels.shape
+        top = int(torch.randint(height - self.crop + 1, (), generator=generator))
+        left = int(torch.randint(width - self.crop + 1, (), generator=generator))
+        rows, columns = (
+            slice(max(0, start - self.context), min(side, start + self.crop + self.context))
+            for start, side in ((top, height), (left, width))
+        )
+        around = [
+            (self.context - (start - part.start), self.context - (part.stop - start - self.crop))
+            for start, part in ((top, rows), (left, columns))
+        ]
+        image = torch.from_numpy(np.pad(example.normalized(rows, columns), [(0, 0), *around]))
+        window = torch.from_numpy(np.pad(example.labels[rows, columns], around))
+        if self.augment is not None:
+            image, window = self.augment(image, window, generator)
+        targets = self.targets(window.numpy())
+        inside = slice(self.context, self.context + self.crop)
+        return image[:, inside, inside].contiguous(), targets[:, inside, inside].contiguous()
+
+
+class Whole(Dataset[Batch]):
+    """Whole pictures, one a batch."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, draw: Draw) -> Batch:
+        """The image float32 (1, C, H, W) and its labels int32 (1, H, W) of the only row of `draw`."""
+        (row,) = draw.rows
+        example = self.examples[row]
+        return torch.from_numpy(example.normalized())[None], torch.from_numpy(example.labels.copy())[None]
+
+
+def filled(values: Array, side: int) -> Array:
+    """Values (H, W, ...) filled up by reflection, on both sides alike, where H or W is below `side`."""
+    height, width = (max(0, side - length) for length in values.shape[:2])
+    if not height and not width:
+        return values
+    around = [(missing // 2, missing - missing // 2) for missing in (height, width)]
+    return np.pad(values, [*around, *[(0, 0)] * (values.ndim - 2)], mode="reflect")

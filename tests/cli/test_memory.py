@@ -1,0 +1,62 @@
+"""Memory that is freed is kept, told by the page faults of a process that takes and frees large blocks."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from gcsa.cli import memory
+
+PROGRAM = """
+import resource, sys
+import torch
+from gcsa.cli.memory import keep_freed_memory
+
+told = keep_freed_memory() if sys.argv[1] == "keep" else False
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    [torch.ones(2**22) for _ in range(16)]  # of 16 MiB, freed at once
+print(told, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
+
+
+def faults(mode: str) -> tuple[bool, int]:
+    """Whether the library was told, and the faults of the third time."""
+    environment = {"PATH": "/usr/bin:/bin"}
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, mode], env=environment, capture_output=True, text=True, check=True
+    )
+    told, count = run.stdout.split()
+    return told == "True", int(count)
+
+
+@glibc
+def test_freed_memory_is_kept() -> None:
+    assert faults("leave")[1] > 50  # large pages count once
+    told, count = faults("keep")
+    assert told
+    assert count < 20
+
+
+@pytest.mark.parametrize("name", memory.OF_THE_USER)
+def test_settings_of_the_user_are_left(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "1")
+    assert memory.keep_freed_memory() is False
+
+
+def test_other_libraries_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    assert memory.keep_freed_memory() is False
+
+
+def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")  # so that it is put back as it was
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
+    memory.keep_compiled_kernels()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "16384"
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
+    memory.keep_compiled_kernels()
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "1"

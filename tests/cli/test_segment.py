@@ -1,0 +1,226 @@
+"""segment.py: files of every image, one sentence for every bad one."""
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+import torch
+from PIL import Image
+
+from gcsa.images.microscopy import read_labels, read_picture
+from gcsa.tasks.segmentation import Segmenter
+from gcsa.testing import randomize
+from gcsa.weights import save_segmenter
+
+Run = Callable[..., tuple[int, str, str]]
+SIZES: dict[str, Any] = dict(fields=[2, 2], depths=[1, 1], heads=[1, 1], radii=[1, 1], stem_fields=[2], rays=8)
+
+
+@pytest.fixture(scope="module")
+def made() -> Segmenter:
+    torch.manual_seed(0)
+    segmenter = randomize(Segmenter(**SIZES)).eval()
+    assert isinstance(segmenter, Segmenter)
+    return segmenter
+
+
+@pytest.fixture
+def weights(made: Segmenter, tmp_path: Path) -> Path:
+    return save_segmenter(made, tmp_path / "weights")
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    values = np.random.default_rng(0)
+    Image.fromarray(values.integers(0, 256, (40, 52, 3), dtype=np.uint8)).save(folder / "a.png")
+    tifffile.imwrite(folder / "b.tif", values.integers(0, 4096, (33, 40), dtype=np.uint16), photometric="minisblack")
+    (folder / "notes.txt").write_text("no image")
+    return folder
+
+
+def test_a_folder(run: Run, weights: Path, images: Path, made: Segmenter, tmp_path: Path) -> None:
+    code, out, err = run("segment", weights, images, "--output", tmp_path / "new/found", "--threads", 1, "--tile", 32)
+    assert (code, err) == (0, "")
+    assert [line.rpartition(": ")[0] for line in out.splitlines()] == [str(images / "a.png"), str(images / "b.tif")]
+    found = {path.name for path in (tmp_path / "new/found").iterdir()}
+    endings = ("_labels.png", "_overlay.png", "_objects.csv", ".geojson")
+    assert found == {f"{stem}{ending}" for stem in "ab" for ending in endings}
+    for name in ("a.png", "b.tif"):
+        labels = read_labels(tmp_path / f"new/found/{name[0]}_labels.png")
+        assert np.array_equal(labels > 0, made.segment(read_picture(images / name, 3)) > 0)
+        assert f"{labels.max()} objects" in out
+
+
+def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
+    options = ("--output", tmp_path / "found", "--only", "csv,geojson", "--threshold", 0.99, "--overlap", 0.1)
+    code, out, _ = run("segment", *options, weights, images / "a.png")
+    assert (code, out) == (0, f"{images / 'a.png'}: 0 objects\n")
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.geojson", "a_objects.csv"]
+    assert json.loads((tmp_path / "found/a.geojson").read_text())["features"] == []
+    assert len((tmp_path / "found/a_objects.csv").read_text().splitlines()) == 1
+
+
+def test_a_picture_of_one_pixel(run: Run, weights: Path, tmp_path: Path) -> None:
+    Image.new("L", (1, 1), 7).save(tmp_path / "x.png")
+    code, out, err = run("segment", weights, tmp_path / "x.png", "--output", tmp_path / "found", "--threshold", 0.001)
+    assert (code, err) == (0, "")
+    assert len(list((tmp_path / "found").iterdir())) == 4
+    assert read_labels(tmp_path / "found/x_labels.png").shape == (1, 1)
+    rows = list(csv.DictReader((tmp_path / "found/x_objects.csv").read_text().splitlines()))
+    features = json.loads((tmp_path / "found/x.geojson").read_text())["features"]
+    assert f"{len(rows)} objects" in out
+    assert len(rows) == len(features)
+
+
+def test_classes(run: Run, images: Path, tmp_path: Path) -> None:
+    weights = save_segmenter(Segmenter(task="masks", num_classes=4, **SIZES), tmp_path / "classes")
+    code, out, _ = run("segment", weights, images / "a.png", "--output", tmp_path / "found")
+    assert code == 0
+    table = list(csv.DictReader((tmp_path / "found/a_classes.csv").read_text().splitlines()))
+    there = ", ".join(row["class"] for row in table if row["pixels"] != "0")
+    assert out == f"{images / 'a.png'}: classes {there}\n"
+    code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--threshold", 0.5)
+    assert (code, not (tmp_path / "other").exists()) == (2, True)
+    assert "--threshold and --overlap are of objects" in err
+    code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--only", "geojson")
+    assert (code, not (tmp_path / "other").exists()) == (2, True)
+    assert "--only geojson is of objects" in err
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_is_segmented(
+    run: Run, weights: Path, images: Path, tmp_path: Path
+) -> None:
+    (images / "text.png").write_text("no image at all")
+    tifffile.imwrite(
+        images / "five.tif", np.zeros((40, 40, 5), np.uint8), photometric="minisblack", planarconfig="contig"
+    )
+    code, out, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, len(out.splitlines())) == (1, 2)
+    lines = err.splitlines()
+    assert lines[0] == "2 of 4 could not be segmented:"
+    assert f"{images / 'five.tif'} holds 5 channels" in lines[1]
+    assert f"{images / 'text.png'} cannot be read as an image" in lines[2]
+    assert not list((tmp_path / "found").glob("text*")) + list((tmp_path / "found").glob(".gcsa*"))
+    for name, there in (("new", False), ("old", True)):  # a folder for nothing goes, unless the user made it
+        (tmp_path / "old").mkdir(exist_ok=True)
+        assert run("segment", weights, images / "text.png", "--output", tmp_path / name)[0] == 1
+        assert (tmp_path / name).exists() is there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nothing", "a.png"], "there is no nothing/config.json"),
+        (["gcsa_tiny.rotmnist", "a.png"], "gcsa_tiny.rotmnist segments no images: name the weights of a gcsa_unet"),
+        (["gcsa_ocr_tiny.fr17", "a.png"], "gcsa_ocr_tiny.fr17 segments no images"),
+        (["WEIGHTS", "missing.png"], "there is no missing.png: give images, or folders of them"),
+        (["WEIGHTS", "empty"], "empty is a folder without images"),
+        (["WEIGHTS", "/dev/null"], "/dev/null is a device or a pipe"),
+        (["WEIGHTS", "a.png", "a.tif"], "a.png and a.tif have one name"),
+        (["WEIGHTS", "a.png", "--threshold", "1.5"], "1.5 is not a number between 0 and 1"),
+        (["WEIGHTS", "a.png", "--only", "csv,png"], "csv,png is not some of labels,overlay,csv,geojson"),
+        (["WEIGHTS", "a.png", "--tile", "0"], "0 is not a whole number from 1 to 65536"),
+        (["WEIGHTS", "a.png", "--device", "tpu"], "--device tpu cannot be used here"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_refused_before_anything_is_read(
+    arguments: list[str], sentence: str, run: Run, weights: Path, tmp_path: Path
+) -> None:
+    for name in ("a.png", "a.tif"):
+        Image.new("L", (8, 8)).save(name)
+    Path("empty").mkdir()
+    code, out, err = run(
+        "segment", *(str(weights) if a == "WEIGHTS" else a for a in arguments), "--output", tmp_path / "found"
+    )
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "found").exists()
+
+
+def test_the_output_must_be_a_folder(run: Run, weights: Path, images: Path) -> None:
+    code, _, err = run("segment", weights, images, "--output", images / "notes.txt")
+    assert code == 2
+    assert "is a file: name a folder" in err
+
+
+def test_the_output_must_take_files(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is tried before anything is read."""
+
+    def refused(*args: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("gcsa._utils.atomic.tempfile.TemporaryDirectory", refused)
+    code, out, err = run("segment", weights, images, "--output", tmp_path)
+    assert (code, out) == (2, "")
+    assert f"the folder {tmp_path} takes no files" in err
+
+
+def test_images_are_not_overwritten(run: Run, weights: Path, images: Path) -> None:
+    """Neither one that is called like an output, nor, with the same folder, the outputs of an earlier run."""
+    assert run("segment", weights, images, "--output", images)[0] == 0
+    before = {path: path.read_bytes() for path in images.iterdir()}
+    code, out, err = run("segment", weights, images, "--output", images / "../images")
+    assert (code, out) == (2, "")
+    assert "is one of the images, and would be overwritten: name another --output" in err
+    assert before == {path: path.read_bytes() for path in images.iterdir()}
+
+
+def test_too_little_memory_is_of_one_image(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allocated(self: Segmenter, x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    monkeypatch.setattr(Segmenter, "forward", allocated)
+    code, out, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[1:] == [
+        f"  {images / name}: not enough memory: choose a smaller --tile, or cut the image"
+        for name in ("a.png", "b.tif")
+    ]
+
+
+def test_interrupted(run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gcsa.tasks.segmentation.writers.object_rows", interrupted)
+    code, _, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, err) == (130, "error: interrupted\n")
+    assert {path.name for path in (tmp_path / "found").iterdir()} == {"a_labels.png", "a_overlay.png"}
+
+
+def test_lines_go_to_stdout_while_the_bar_is_shown(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # for rich: stderr is a terminal
+    code, out, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, len(out.splitlines())) == (0, 2)
+    assert "100%" in err
+    assert "objects" not in err
+
+
+def test_nobody_reads_on(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The images are segmented all the same."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", encoding="utf-8") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        code, _, err = run("segment", weights, images, "--output", tmp_path / "found")
+    assert (code, err) == (0, "")
+    assert len(list((tmp_path / "found").iterdir())) == 8

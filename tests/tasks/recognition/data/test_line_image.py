@@ -1,0 +1,211 @@
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gcsa.tasks.recognition.data.line_image import MAX_WIDTH, Line, fit_line, nearest_width, read_line, widths_of
+
+
+def page(height: int = 40, width: int = 100, paper: int = 220, black: int = 20) -> np.ndarray:
+    """Paper with a block of ink, a fifth of the area."""
+    levels = np.full((height, width), paper, np.uint8)
+    levels[height // 4 : height // 2, width // 10 : -width // 10] = black
+    return levels
+
+
+def ink(levels: np.ndarray) -> np.ndarray:
+    return (levels < 100).astype(np.float32)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
+def test_ink_is_one_and_paper_zero(tmp_path: Path, suffix: str) -> None:
+    image = Image.fromarray(page())
+    image.save(tmp_path / f"1{suffix}", lossless=True)
+    for source in (tmp_path / f"1{suffix}", str(tmp_path / f"1{suffix}"), image, Line(tmp_path / f"1{suffix}")):
+        line = read_line(source)
+        assert line.dtype == torch.float32
+        assert np.array_equal(line[0].numpy(), ink(page()))
+
+
+def test_contrast_and_brightness_do_not_matter() -> None:
+    shades = page().astype(int)
+    shades[:5] = 120  # half-way
+    lines = [read_line(Image.fromarray((a * shades + b).astype(np.uint8))) for a, b in ((1, 0), (0.5, 60))]
+    assert torch.allclose(*lines, atol=0.02)
+    assert lines[0][0, 0, 0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.3])
+def test_light_on_dark_is_inverted(share: float) -> None:
+    levels = np.full((40, 100), 30, np.uint8)
+    levels[:, : round(100 * share)] = 250
+    line = read_line(Image.fromarray(levels))
+    assert line.mean().item() == pytest.approx(share)
+    assert line[0, 0, 0] == 1
+
+
+@pytest.mark.parametrize("dark", [True, False])
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_few_letters_on_a_wide_line(dark: bool, turned: bool) -> None:
+    levels = np.full((40, 3000), 220, np.uint8)
+    levels[10:30, 50:70] = 20  # a third of a hundredth
+    levels = levels if dark else 255 - levels
+    line = read_line(Image.fromarray(levels.T.copy() if turned else levels))[0].numpy()
+    assert np.array_equal(line.T if turned else line, ink(levels if dark else 255 - levels))
+
+
+@pytest.mark.parametrize("width", [100, 3000])
+def test_noise_is_blank(width: int) -> None:
+    noise = np.random.default_rng(0).normal(200, 3, (40, width))
+    with pytest.raises(ValueError, match=r"is blank"):
+        read_line(Image.fromarray(noise.astype(np.uint8)))
+    with pytest.raises(ValueError, match=r"is blank"):
+        read_line(Image.fromarray((256 * noise).astype(np.uint16)))
+
+
+def test_no_light_on_a_sensor_of_12_bits_is_blank() -> None:
+    noise = np.random.default_rng(0).normal(40, 8, (40, 1000))
+    with pytest.raises(ValueError, match=r"is blank: .* of 255, a line needs 0\.2$"):
+        read_line(Image.fromarray(noise.astype(np.uint16)))
+
+
+def modes() -> dict[str, Image.Image]:
+    levels = page()
+    grey = Image.fromarray(levels)
+    alpha = Image.fromarray(255 - levels)
+    hidden = Image.merge("RGBA", [Image.new("L", grey.size, 0)] * 3 + [alpha])  # black, visible where there is ink
+    palette = grey.convert("P")
+    palette.info["transparency"] = 0
+    return {
+        "1": grey.convert("1", dither=Image.Dither.NONE),
+        "RGB": grey.convert("RGB"),
+        "CMYK": grey.convert("CMYK"),
+        "P": grey.convert("P"),
+        "RGBA": hidden,
+        "LA": Image.merge("LA", [Image.new("L", grey.size, 0), alpha]),
+        "transparent colour": palette,
+        "I;16": Image.fromarray(levels.astype(np.uint16) * 257),
+        "dark I;16": Image.fromarray(levels.astype(np.uint16) * 40),
+        "12 bits in I;16": Image.fromarray(levels.astype(np.uint16) * 16),
+        "10 bits in I;16": Image.fromarray(levels.astype(np.uint16) * 4),
+        "I": Image.fromarray(levels.astype(np.int32) * 257),
+        "F": Image.fromarray(levels.astype(np.float32) / 255),
+    }
+
+
+@pytest.mark.parametrize("mode", modes())
+def test_every_mode_is_read_alike(mode: str) -> None:
+    assert np.allclose(read_line(modes()[mode])[0].numpy(), ink(page()), atol=1e-4)
+
+
+def test_a_photograph_is_turned_as_its_camera_says(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(np.rot90(page()).copy()).save(tmp_path / "1.png", exif=exif)
+    assert np.array_equal(read_line(tmp_path / "1.png")[0].numpy(), ink(page()))
+
+
+def test_a_polygon_is_cut_out(tmp_path: Path) -> None:
+    levels = page(80, 200, paper=200)
+    levels[:, :8] = 0  # the edge of the page, outside the line
+    Image.fromarray(levels).save(tmp_path / "page.png")
+    box = ((4.0, 10.0), (104.0, 10.0), (104.0, 75.0), (14.0, 75.0))
+    line = read_line(Line(tmp_path / "page.png", polygon=box))
+    assert line.shape == (1, 66, 101)
+    assert line[0, -1, 0] == 0, "outside of the polygon is paper"
+    assert line[0, 15, -1] == 1
+    assert read_line(Line(tmp_path / "page.png", polygon=((-9, -9), (150, -9), (150, 500)))).shape == (1, 80, 151)
+    with pytest.raises(ValueError, match=r"page.png, line at 300, 0 is 0 x 41 pixels"):
+        read_line(Line(tmp_path / "page.png", polygon=((300, 0), (310, 0), (310, 40))))
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        (np.full((40, 100), 255, np.uint8), r"is blank: its grey levels differ by 0 of 255, a line needs 16"),
+        (page(paper=200, black=190), r"is blank: its grey levels differ by 10"),
+        (page(3, 100), r"is 100 x 3 pixels: a line needs at least 4"),
+        (page(100, 2), r"is 2 x 100 pixels"),
+        (page(40, 20000), r"is 20000 x 40 pixels, 20000 long at height 40, above 8192: .* at most 8192$"),
+        (page(8000, 8000), r"is 8000 x 8000 pixels, above 33,554,432: cut the lines from the page first"),
+        (page(20000, 80), r"is 80 x 20000 pixels, 10000 long at height 40, above 8192: .* at most 16384$"),
+        (np.full((40, 40), np.nan, np.float32), r"cannot be read as an image \(its values lie in nan"),
+    ],
+)
+def test_impossible_lines_are_named(tmp_path: Path, levels: np.ndarray, message: str) -> None:
+    path = tmp_path / "7.tif"
+    Image.fromarray(levels).save(path)
+    with pytest.raises(ValueError, match=rf"7\.tif {message}"):
+        read_line(path, height=40)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 60])
+def test_corrupt_files_are_named(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "7.png"
+    Image.fromarray(page()).save(path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"7\.png cannot be read as an image"):
+        read_line(path)
+
+
+def test_any_damaged_byte_is_an_error_or_an_image(tmp_path: Path) -> None:
+    good, path = tmp_path / "good.png", tmp_path / "bad.png"
+    Image.fromarray(page()).save(good)
+    data = good.read_bytes()
+    failed = 0
+    for position in range(len(data)):
+        path.write_bytes(data[:position] + bytes([data[position] ^ 0xFF]) + data[position + 1 :])
+        try:
+            read_line(path)
+        except ValueError as error:
+            failed += str(path) in str(error)
+    assert failed > len(data) / 2
+
+
+def test_decompression_bombs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(page()).save(tmp_path / "7.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(ValueError, match=r"7\.png cannot be read as an image .*decompression bomb"):
+        read_line(tmp_path / "7.png")
+
+
+@pytest.mark.parametrize("step", [4, 8, 16])
+def test_widths(step: int) -> None:
+    widths = widths_of(step)
+    assert widths[0] == step
+    assert MAX_WIDTH / 1.03 - step < widths[-1] <= MAX_WIDTH
+    assert all(width % step == 0 for width in widths)
+    assert all(b - a == step or b / a <= 1.03 for a, b in pairwise(widths))
+    assert all(b / a > 1.015 or b - a > step / 2 for a, b in pairwise(widths))
+    for width in (1, 30, 100, 777.7, 5000):
+        assert abs(nearest_width(width, step) - width) == min(abs(member - width) for member in widths)
+    assert nearest_width(10**6, step) == widths[-1]
+
+
+@pytest.mark.parametrize("size", [(40, 320), (57, 301), (31, 97), (13, 200), (121, 1507), (33, 34), (35, 35), (80, 80)])
+@pytest.mark.parametrize("turns", [1, 2, 3])
+def test_reading_commutes_with_quarter_turns(size: tuple[int, int], turns: int) -> None:
+    levels = torch.randint(256, size, dtype=torch.uint8)
+    upright = fit_line(read_line(Image.fromarray(levels.numpy())), 40)
+    turned = fit_line(read_line(Image.fromarray(levels.rot90(turns).numpy())), 40)
+    assert min(upright.shape[1:]) <= 40
+    assert upright.shape[1] == 40
+    assert torch.allclose(turned, upright.rot90(turns, (-2, -1)), rtol=0, atol=1e-6)
+    assert 0 <= turned.min() <= turned.max() <= 1
+
+
+def test_sizes() -> None:
+    line = torch.rand(1, 40, 320)
+    assert fit_line(line, 40) is line
+    assert fit_line(torch.rand(1, 20, 51), 40).shape == (1, 40, 104)
+    assert fit_line(torch.rand(1, 51, 20), 40).shape == (1, 104, 40)
+    assert fit_line(torch.rand(1, 50, 20), 40, upright=True).shape == (1, 40, 16)
+    assert fit_line(torch.rand(1, 40, 1), 40, upright=True).shape == (1, 40, 8)
+    assert fit_line(torch.rand(1, 50, 50), 40, upright=True).shape == (1, 40, 40)
+    with pytest.raises(ValueError, match="height=42 must be a multiple of step=8"):
+        fit_line(line, 42)
+    with pytest.raises(ValueError, match="above 8192"):
+        fit_line(torch.rand(1, 8, 2000), 40)

@@ -1,0 +1,147 @@
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gcsa.tasks.recognition.data.lines import list_lines
+from tests.fuzzing import sealed
+
+
+def write(folder: Path, *names: str, text: str | None = "a text") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        Image.new("L", (40, 8)).save(folder / f"{name}.png")
+        if text is not None:
+            (folder / f"{name}.gt.txt").write_text(f"{text} {name}\n", encoding="utf-8")
+
+
+def manifest(folder: Path, *rows: str, header: str = "split\tfile\tdocument\ttext") -> None:
+    (folder / "manifest.tsv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+
+
+def test_a_manifest_gives_the_splits_and_the_text_file_the_text(tmp_path: Path) -> None:
+    write(tmp_path, "1", "2", "3", "4")
+    (tmp_path / "2.gt.txt").write_text('\ufeff"quoted  e\u0301\r\n', encoding="utf-8")
+    manifest(tmp_path, "train\t1.png\tbook\tsomething else", 'val\t2.png\tbook\t"quoted', "test\t3.png\tother\t")
+    lines = list_lines(tmp_path)
+    assert [(line.split, line.image.name, line.document, line.text) for line in lines] == [
+        ("train", "1.png", "book", "a text 1"),
+        ("val", "2.png", "book", '"quoted \u00e9'),
+        ("test", "3.png", "other", "a text 3"),
+    ]
+    (tmp_path / "3.gt.txt").unlink()
+    assert list_lines(tmp_path, ["train", "val"]) == lines[:2], "texts of other splits are not read"
+
+
+def test_without_a_manifest_a_tenth_each_is_held_out(tmp_path: Path) -> None:
+    write(tmp_path, *map(str, range(40)))
+    lines = list_lines(tmp_path)
+    assert [sum(line.split == split for line in lines) for split in ("train", "val", "test")] == [32, 4, 4]
+    assert list_lines(tmp_path) == lines
+    val = list_lines(tmp_path, ["val"])
+    assert val == [line for line in lines if line.split == "val"]
+
+
+def test_documents_are_not_split(tmp_path: Path) -> None:
+    for document in range(12):
+        write(tmp_path / f"book{document}", "1", "2", "3")
+    lines = list_lines(tmp_path)
+    splits = {(line.document, line.split) for line in lines}
+    assert len(splits) == 12
+    assert sorted(split for _, split in splits) == ["test"] + 10 * ["train"] + ["val"]
+
+
+def test_missing_empty_and_undecodable_texts_are_named(tmp_path: Path) -> None:
+    write(tmp_path, "1", "2", "3")
+    path = tmp_path / "2.gt.txt"
+    path.write_text("\ufeff \n")
+    with pytest.raises(ValueError, match=r"2\.gt\.txt is empty"):
+        list_lines(tmp_path)
+    path.write_bytes("für".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"2\.gt\.txt is not UTF-8"):
+        list_lines(tmp_path)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"2\.png has no transcription: add 2\.gt\.txt"):
+        list_lines(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["train\t9.png\tbook\t"], r"line 2 names '9\.png', which is not in the folder"),
+        (["train\t1.png\tbook\t", "train\t\tbook\t"], r"line 3 names ''"),
+        (["dev\t1.png\tbook\t"], r"line 2: unknown split 'dev', choose one of train, val, test"),
+        (["train"], r"line 2 names ''"),
+        (["train\t1.png\tbook\t", "test\t1.png\tbook\t"], r"line 3 names 1\.png a second time"),
+    ],
+)
+def test_manifests_that_cannot_be(tmp_path: Path, rows: list[str], message: str) -> None:
+    write(tmp_path, "1")
+    manifest(tmp_path, *rows)
+    with pytest.raises(ValueError, match=rf"manifest\.tsv {message}"):
+        list_lines(tmp_path)
+
+
+def test_manifest_columns(tmp_path: Path) -> None:
+    write(tmp_path, "1")
+    manifest(tmp_path, "train,1.png,book", header="split,file,document")
+    with pytest.raises(ValueError, match=r"manifest\.tsv has no column 'split': .* separated by tabs"):
+        list_lines(tmp_path)
+    (tmp_path / "manifest.tsv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match=r"manifest\.tsv is not a table in UTF-8"):
+        list_lines(tmp_path)
+
+
+def test_folders_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
+        list_lines(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="holds no line images"):
+        list_lines(tmp_path)
+    write(tmp_path, "1", "2")
+    with pytest.raises(ValueError, match="holds 2 lines with text: three are the least"):
+        list_lines(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["{root}/secret.png", "../secret.png", "sub/../../secret.png", "link.png", "..\\secret.png"]
+)
+def test_a_manifest_names_images_of_its_folder_only(name: str, tmp_path: Path) -> None:
+    write(tmp_path, "secret")
+    folder = tmp_path / "lines"
+    write(folder, "1", "link")
+    (folder / "link.png").unlink()
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    (folder / "sub").mkdir()
+    name = name.format(root=tmp_path)
+    manifest(folder, "train\t1.png\tbook", f"train\t{name}\tbook")
+    with (
+        pytest.raises(ValueError, match=r"manifest\.tsv line 3 names .*(secret|link).*, which is not in the folder"),
+        sealed(folder, write=False),
+    ):
+        list_lines(folder)
+    if "\\" not in name:
+        lines = list_lines(folder, any_image=True)
+        assert [line.image.resolve().name for line in lines] == ["1.png", "secret.png"]
+
+
+def test_one_image_under_two_names_has_one_split(tmp_path: Path) -> None:
+    write(tmp_path, "1")
+    manifest(tmp_path, "train\t1.png\tbook", "test\t./1.png\tbook")
+    with pytest.raises(ValueError, match=r"manifest\.tsv line 3 names \./1\.png a second time"):
+        list_lines(tmp_path)
+
+
+def test_hidden_files_are_no_lines(tmp_path: Path) -> None:
+    write(tmp_path, "1", "2", "3", "._1")
+    assert len(list_lines(tmp_path)) == 3
+
+
+def test_texts_and_manifests_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "1", "2", "3")
+    (tmp_path / "2.gt.txt").write_text("a" * 70_000)
+    with pytest.raises(ValueError, match=r"2\.gt\.txt is larger than 65,536 bytes"):
+        list_lines(tmp_path)
+    manifest(tmp_path, "train\t1.png\tbook")
+    monkeypatch.setattr("gcsa.tasks.recognition.data.lines.MAX_MANIFEST_BYTES", 20)
+    with pytest.raises(ValueError, match=r"manifest\.tsv is larger than 20 bytes"):
+        list_lines(tmp_path)

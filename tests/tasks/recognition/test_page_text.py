@@ -1,0 +1,211 @@
+"""Texts go into the file that the lines came from, and nothing else of it changes."""
+
+import json
+import re
+from pathlib import Path
+from xml.dom.minidom import parseString
+
+import pytest
+from PIL import Image
+
+from gcsa.cli.transcribe import main
+from gcsa.tasks.recognition.data.charset import normalize
+from gcsa.tasks.recognition.pages.page_xml import read_page
+from gcsa.tasks.recognition.pages.text import write_text
+from gcsa.tasks.recognition.reading import Reading
+from tests.tasks.recognition.test_page_xml import ALTO, OLD_PAGE, PAGE, alto, page
+
+TEXTS = ["a < b & \u05e9\u05dc\u05d5\u05dd", "second"]
+READINGS = [Reading(text, 0.87654) for text in TEXTS]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    Image.new("L", (200, 100), "white").save(tmp_path / "1.png")
+    return tmp_path
+
+
+def written(desk: Path, content: str, readings: list[Reading | None]) -> str:
+    """The new content of a file; it is also read back."""
+    path = desk / "1.xml"
+    path.write_text(content, encoding="utf-8")
+    new = write_text(path, readings)
+    path.write_text(new, encoding="utf-8")
+    return new
+
+
+def test_page(desk: Path) -> None:
+    new = written(desk, PAGE.format(**page()), READINGS)
+    assert [line.text for line in read_page(desk / "1.xml")] == TEXTS
+    assert "WORD" not in new
+    assert new.count("<TextEquiv") == 3, "of two lines and the region"
+    assert new.count('conf="0.8765"') == 2
+    assert region_text(new) == "\n".join(TEXTS)
+
+
+def test_all_else_stays(desk: Path) -> None:
+    style = '<TextStyle fontSize="9"/><UserDefined/>'
+    before = PAGE.format(**page()).replace(
+        "</Unicode></TextEquiv></TextLine>", f"</Unicode></TextEquiv>{style}</TextLine>"
+    )
+    before = before.replace("<TextRegion", '<!-- kept --><x:own x:a="b"/><TextRegion').replace(
+        "<PcGts ", '<PcGts xmlns:x="y" '
+    )
+    new = written(desk, before, READINGS)
+
+    def without_text(content: str) -> str:
+        content = re.sub(r"<TextEquiv.*?</TextEquiv>|<Word.*?</Word>", "", content.partition("?>")[2], flags=re.S)
+        return re.sub(r"\s", "", content)
+
+    assert without_text(new) == without_text(before)
+    assert f"</TextEquiv>{style}</TextLine>" in re.sub(r">\s+<", "><", new), "where the schema wants the text"
+
+
+def test_a_line_that_was_not_read_stays(desk: Path) -> None:
+    new = written(desk, PAGE.format(**page()), [None, READINGS[1]])
+    assert "WORD" in new
+    assert [line.text for line in read_page(desk / "1.xml")] == ["\u00e9t\u00e9 \u05e9\u05dc\u05d5\u05dd", "second"]
+
+
+def test_what_transkribus_says_of_single_characters_goes(desk: Path) -> None:
+    custom = 'custom="readingOrder {index:3;} abbrev {offset:2; length:9; expansion:etc;} structure {type:p;}"'
+    new = written(desk, PAGE.format(**page()).replace('id="a"', f'id="a" {custom}'), READINGS)
+    assert 'custom="readingOrder {index:3;} structure {type:p;}"' in new
+
+
+def test_a_tag_may_have_a_hyphen(desk: Path) -> None:
+    custom = 'custom="readingOrder {index:3;} my-tag {offset:0; length:2;}"'
+    new = written(desk, PAGE.format(**page()).replace('id="a"', f'id="a" {custom}'), READINGS)
+    assert 'custom="readingOrder {index:3;}"' in new
+
+
+def region_text(content: str) -> str:
+    (region,) = parseString(content).getElementsByTagName("TextRegion")
+    return str(region.lastChild.firstChild.firstChild.data)
+
+
+def test_a_region_keeps_its_text_where_nothing_of_it_was_read(desk: Path) -> None:
+    assert region_text(written(desk, PAGE.format(**page()), [None, None])) == "REGION"
+    by_hand = "<TextRegion><TextEquiv><Unicode>BY HAND</Unicode></TextEquiv></TextRegion></Page>"
+    assert by_hand in written(desk, PAGE.format(**page()).replace("</Page>", by_hand), READINGS)
+
+
+def test_a_region_gets_the_words_of_lines_that_were_not_read(desk: Path) -> None:
+    word = "<Word><TextEquiv><Unicode>{}</Unicode></TextEquiv></Word>"
+    content = PAGE.format(**page()).replace(
+        "<TextEquiv><Unicode/></TextEquiv>", word.format("two") + word.format("words")
+    )
+    assert region_text(written(desk, content, [READINGS[0], None])) == f"{TEXTS[0]}\ntwo words"
+
+
+def test_page_as_before_2013_and_with_a_prefix(desk: Path) -> None:
+    written(desk, OLD_PAGE, READINGS[:1])
+    assert read_page(desk / "1.xml")[0].text == TEXTS[0]
+    prefixed = re.sub(r"<(/?)(?=\w)", r"<\1pc:", OLD_PAGE).replace("xmlns=", "xmlns:pc=")
+    new = written(desk, prefixed, READINGS[:1])
+    assert read_page(desk / "1.xml")[0].text == TEXTS[0]
+    assert "<pc:TextEquiv" in new
+
+
+def test_alto(desk: Path) -> None:
+    shape = '<Shape><Polygon POINTS="1,2 30,2 30,40"/></Shape>'
+    new = written(desk, ALTO.format(**alto(shape=shape)), READINGS[:1])
+    (line,) = read_page(desk / "1.xml")
+    assert (line.text, line.polygon) == (TEXTS[0], ((1, 2), (30, 2), (30, 40)))
+    (string,) = parseString(new).getElementsByTagName("String")
+    values = {name: string.getAttribute(name) for name in ("HPOS", "VPOS", "WIDTH", "HEIGHT", "WC")}
+    assert values == {"HPOS": "10", "VPOS": "20", "WIDTH": "100", "HEIGHT": "30", "WC": "0.8765"}
+    assert not parseString(new).getElementsByTagName("HYP")
+
+
+def test_a_file_that_changed(desk: Path) -> None:
+    with pytest.raises(ValueError, match=r"1\.xml has 2 lines now, and had 1 when it was read"):
+        written(desk, PAGE.format(**page()), READINGS[:1])
+
+
+@pytest.fixture
+def pages(folder: Path, tmp_path: Path) -> Path:
+    """Two pages with an image of two lines, and ALTO of the first."""
+    image = Image.new("L", (200, 100), "white")
+    image.paste(Image.open(folder / "0.png"), (10, 50))
+    image.paste(Image.open(folder / "1.png"), (10, 5))
+    (tmp_path / "pages").mkdir()
+    image.save(tmp_path / "pages" / "1.png")
+    content = PAGE.format(**page(points="10,50 105,50 105,89 10,89"))
+    for name in ("1.xml", "2.xml"):
+        (tmp_path / "pages" / name).write_text(content.replace("10,50 190,50 190,90 10,90", "10,5 169,5 169,44 10,44"))
+    box = 'VPOS="{}" WIDTH="{}" HEIGHT="{}"'.format
+    (tmp_path / "alto.xml").write_text(ALTO.format(**alto()).replace(box(20, 100, 30), box(50, 95, 39)))
+    image.save(tmp_path / "1.png")
+    return tmp_path / "pages"
+
+
+def test_command(weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(weights), str(pages)]) == 0
+    read = [normalize(text) for text in capsys.readouterr().out.splitlines()]
+    out = tmp_path / "out"
+    out.mkdir()
+    assert main([str(weights), str(pages), "--format", "page", "--output", str(out)]) == 0
+    Image.open(pages / "1.png").save(out / "1.png")
+    assert [line.text for name in ("1.xml", "2.xml") for line in read_page(out / name)] == read
+    file = tmp_path / "alto.xml"
+    assert main([str(weights), str(file), "--format", "alto", "--output", str(file)]) == 0, "in its place"
+    assert read_page(file)[0].text == read[0]
+    assert main([str(weights), str(file), "--format", "alto", "--beams", "2", "--output", str(file)]) == 0
+
+
+def test_a_line_without_a_polygon_stays_and_the_rest_is_read(
+    weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = pages / "1.xml", tmp_path / "out.xml"
+    file.write_text(file.read_text().replace("10,50 105,50 105,89 10,89", ""))
+    assert main([str(weights), str(file), "--format", "json"]) == 1
+    said, error = capsys.readouterr()
+    bad, good = map(json.loads, said.splitlines())
+    assert (bad.keys(), bad["line"], good["line"]) == ({"file", "line", "error"}, 1, 2)
+    assert f"line a of {file} cannot be cut out (its polygon is not 3 or more points" in error
+    assert main([str(weights), str(file), "--format", "page", "--output", str(out)]) == 1
+    assert "WORD" in out.read_text(encoding="utf-8")
+    assert good["text"] in out.read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_written(
+    weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = pages / "1.xml", tmp_path / "out.xml"
+    file.write_text(file.read_text().replace("10,50 105,50 105,89 10,89", "110,50 190,50 190,89 110,89"))
+    assert main([str(weights), str(file), "--format", "page", "--output", str(out)]) == 1
+    assert "1 of 2 could not be read" in capsys.readouterr().err
+    Image.open(pages / "1.png").save(tmp_path / "1.png")
+    blank, read = read_page(out)
+    assert blank.text == read_page(file)[0].text
+    assert read.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["alto.xml", "--format", "page"], "alto.xml is written as it came: take --format alto, not page"),
+        (["pages/1.xml", "--format", "alto"], "1.xml is written as it came: take --format page, not alto"),
+        (["pages/1.xml", "--output", "pages/1.xml"], "pages/1.xml is one of the inputs, and would be overwritten"),
+        (["pages", "--format", "page"], "2 pages are written as a file each: make a folder"),
+        (["pages/1.png", "--format", "page"], "1.png is none: take --format text or json"),
+        (["bad.xml", "--format", "page"], "bad.xml is not XML that can be read safely"),
+        (["missing.xml", "--format", "page"], "missing.xml"),
+    ],
+)
+def test_refused(
+    weights: Path,
+    pages: Path,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(pages.parent)
+    Path("bad.xml").write_text("<PcGts>")
+    with pytest.raises(SystemExit, match="2"):
+        main([str(weights), *arguments])
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert message in err

@@ -1,0 +1,316 @@
+"""Every line that can be read is, in order, whatever lies beside it; the rest is listed."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from peft import get_peft_model
+from PIL import Image
+
+from gcsa.adapters import lora_config
+from gcsa.cli import transcribe as command
+from gcsa.cli.transcribe import main
+from gcsa.models.folding import FoldedConv2d
+from gcsa.tasks.recognition import read_lines, transcribe as reader
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.line_image import fit_line, read_line
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.recognition.transcribe import find_lines, transcribe
+from gcsa.testing import randomize
+
+from .recognizers.test_ctc import recognizer
+from .test_page_xml import PAGE
+
+ROOT = Path(__file__).parents[3]
+BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PcGts>&b;</PcGts>'
+
+
+@pytest.fixture(scope="module")
+def model(weights: Path) -> CTCRecognizer:
+    return load_recognizer(weights)
+
+
+def texts(model: CTCRecognizer, *inputs: Path, **options: object) -> list[str]:
+    found = [transcript.reading for transcript in transcribe(model, find_lines(inputs), **options)]
+    return [reading.text for reading in found if reading is not None]
+
+
+def test_lines_come_in_order_and_do_not_depend_on_their_batch(
+    model: CTCRecognizer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [folder / f"{i}.png" for i in range(7)]
+    alone = [model.read(fit_line(read_line(file), 40)[None])[0].text for file in files]
+    assert len(set(alone)) == 7
+    assert texts(model, folder) == texts(model, *files) == texts(model, folder, batch_size=2) == alone
+    assert texts(model, *reversed(files)) == alone[::-1]
+    done: list[int] = []
+    monkeypatch.setattr(reader, "CHUNK", 3)
+    assert texts(model, folder, advance=done.append) == alone
+    assert sum(done) == 7
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_batches_side_by_side(
+    model: CTCRecognizer, folder: Path, three_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On as many threads of their own, with the settings of the caller's; torch's threads are then as they were."""
+    seen: list[tuple[int, int, torch.dtype]] = []
+    features = CTCRecognizer.features
+
+    def spied(model: CTCRecognizer, images: torch.Tensor) -> torch.Tensor:
+        x = features(model, images)
+        seen.append((threading.get_ident(), torch.get_num_threads(), x.dtype))
+        return x
+
+    alone = texts(model, folder, batch_size=1)
+    monkeypatch.setattr(CTCRecognizer, "features", spied)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert len(texts(model, folder, batch_size=1)) == len(alone)
+    assert {(threads, dtype) for _, threads, dtype in seen} == {(1, torch.bfloat16)}
+    assert threading.get_ident() not in {thread for thread, *_ in seen}
+    assert torch.get_num_threads() == 3
+    with pytest.raises(ValueError, match="beams must be 1 or more"):
+        texts(model, folder, beams=0)
+    assert torch.get_num_threads() == 3
+    monkeypatch.setattr(read_lines, "MOST_WORKERS", 1)
+    seen.clear()
+    assert texts(model, folder, batch_size=1) == alone
+    assert {entry[:2] for entry in seen} == {(threading.get_ident(), 3)}
+
+
+def test_turned_images(model: CTCRecognizer, folder: Path, tmp_path: Path) -> None:
+    image = Image.open(folder / "0.png")
+    for turn in (0, 90, 180, 270):
+        image.rotate(turn, expand=True).save(tmp_path / f"{turn:03d}.png")
+    found = [transcript.reading for transcript in transcribe(model, find_lines([tmp_path]), "any")]
+    assert len({reading.text for reading in found}) == 1
+    assert [(reading.turn - found[0].turn) % 360 for reading in found] == [0, 90, 180, 270]
+    as_they_lie = [transcript.reading for transcript in transcribe(model, find_lines([tmp_path]), "upright")]
+    assert [reading.turn for reading in as_they_lie] == [0, 0, 0, 0]
+    assert as_they_lie[0].text != as_they_lie[2].text
+
+
+def test_lines_of_a_page(weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = Image.new("L", (200, 100), "white")
+    page.paste(Image.open(folder / "0.png"), (10, 50))
+    page.paste(Image.open(folder / "1.png"), (10, 5))
+    page.save(tmp_path / "1.png")
+    points = "10,50 105,50 105,89 10,89"
+    content = PAGE.format(version="2019-07-15", image="1.png", points=points)
+    (tmp_path / "1.xml").write_text(content.replace("10,50 190,50 190,90 10,90", "10,5 169,5 169,44 10,44"))
+    (tmp_path / "mets.xml").write_text("<mets/>")
+    assert main([str(weights), "--format", "json", str(tmp_path), str(folder / "1.png")]) == 0
+    first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first.keys() == {"file", "line", "box", "text", "confidence", "turn"}
+    assert (first["file"], first["line"], first["box"]) == (str(tmp_path / "1.xml"), 1, [10, 50, 105, 89])
+    assert (second["line"], second["text"]) == (2, third["text"])
+    assert third.keys() == {"file", "text", "confidence", "turn"}
+    assert 0 < third["confidence"] < 1
+
+
+def png(width: int, height: int) -> bytes:
+    """A PNG of any size, also none."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_read(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.png").write_bytes(b"")
+    (tmp_path / "corrupt.png").write_bytes((folder / "0.png").read_bytes()[:60])
+    (tmp_path / "flat.png").write_bytes(png(100, 0))
+    Image.new("L", (100, 40), "white").save(tmp_path / "white.png")
+    Image.effect_noise((20_000, 40), 90).save(tmp_path / "long.png")
+    (tmp_path / "bomb.xml").write_text(BOMB)
+    bad = ("empty.png", "corrupt.png", "flat.png", "white.png", "long.png", "missing.png", "bomb.xml")
+    inputs = [str(folder / "0.png"), *(str(tmp_path / name) for name in bad), str(folder / "1.png")]
+
+    assert main([str(weights), *inputs]) == 1
+    out, err = capsys.readouterr()
+    expected = texts(load_recognizer(weights), folder, orientation="any")[:2]
+    assert out.split("\n") == [expected[0], *[""] * 7, expected[1], ""], "line n of the output is image n"
+    header, *listed, doubt = err.splitlines()
+    assert doubt.startswith("The text was read with a confidence of 0."), "these weights are random"
+    assert header == "7 of 9 could not be read:"
+    for name, line in zip(bad, listed, strict=True):
+        assert str(tmp_path / name) in line
+    for line, reason in zip(listed[3:], ("blank", "cut it into pieces", "No such file", "read safely"), strict=True):
+        assert reason in line
+
+    assert main([str(weights), "--format=json", *inputs[:2]]) == 1
+    good, empty = map(json.loads, capsys.readouterr().out.splitlines())
+    assert good["text"] == expected[0]
+    assert empty.keys() == {"file", "error"}
+
+
+def test_one_page_of_no_size_does_not_end_a_batch(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended the batch with a traceback, after half of the output."""
+    Image.new("L", (200, 100), "white").save(tmp_path / "1.png")
+    content = PAGE.format(version="2019-07-15", image="1.png", points="10,10 110,10 110,45 10,45")
+    for name, size in (("nan", "nan"), ("inf", "inf"), ("tiny", "1e-320"), ("minus", "-5")):
+        (tmp_path / f"{name}.xml").write_text(content.replace('imageWidth="200"', f'imageWidth="{size}"'))
+    pages = [str(tmp_path / f"{name}.xml") for name in ("nan", "inf", "tiny", "minus")]
+    assert main([str(weights), "--format=json", *pages, str(folder / "0.png")]) == 1
+    *errors, good = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [error["file"] for error in errors] == pages
+    assert all("is not a size of a page" in error["error"] for error in errors)
+    assert good["text"]
+
+
+def test_images_elsewhere_need_a_flag(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Image.new("L", (200, 100), "white")
+    page.paste(Image.open(folder / "0.png"), (10, 50))
+    page.save(tmp_path / "secret.png")
+    (tmp_path / "export" / "page").mkdir(parents=True)
+    path = tmp_path / "export" / "page" / "1.xml"
+    content = PAGE.format(version="2019-07-15", image=tmp_path / "secret.png", points="10,50 105,50 105,89 10,89")
+    path.write_text(content.replace("10,50 190,50 190,90 10,90", "10,50 105,50 105,89 10,89"))
+    assert main([str(weights), str(path)]) == 1
+    assert "needs the image secret.png: put it beside the file" in capsys.readouterr().err
+    assert main([str(weights), str(path), "--any-image"]) == 0
+
+
+def test_names_that_are_not_utf_8(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        (tmp_path / os.fsdecode(b"caf\xe9.png")).write_bytes((folder / "0.png").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes UTF-8 only")
+    output = tmp_path / "text.json"
+    assert main([str(weights), "--format=json", str(tmp_path), "--output", str(output)]) == 0
+    assert json.loads(output.read_text(encoding="utf-8"))["file"] == f"{tmp_path}/caf\\xe9.png"
+
+
+def save_adapter(target: Path, fields: int = 8) -> Path:
+    base = recognizer(fields=fields)
+    adapted = get_peft_model(base, lora_config(base, 2, init_lora_weights=False))
+    randomize(adapted)
+    adapted.save_pretrained(str(target))
+    base.save_charset(target)
+    return target
+
+
+def test_an_adapter_by_place_or_by_name(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapter = save_adapter(tmp_path / "adapter")
+    said = []
+    for arguments in ([weights, adapter, folder], [weights, folder, "--adapter", adapter], [weights, folder]):
+        assert main(list(map(str, arguments))) == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] != said[2]
+
+
+def test_wrong_arguments_are_told_before_anything_is_read(
+    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "read_line", pytest.fail)
+    other = save_adapter(tmp_path / "other", fields=4)
+    crnn = recognizer("crnn").save_pretrained(tmp_path / "crnn")
+    (tmp_path / "bad.ckpt").write_bytes(b"PK")
+    (tmp_path / "nothing").mkdir()
+    image = folder / "0.png"
+    for arguments, message in (
+        ((tmp_path / "none.ckpt", image), "there is no checkpoint"),
+        ((tmp_path / "bad.ckpt", image), "bad.ckpt is damaged or not a checkpoint"),
+        ((folder, image), "config.json: name a folder of weights"),
+        ((weights, other, image), "other is of another model"),
+        ((weights, "--adapter", tmp_path, image), "there is no"),
+        ((weights, tmp_path / "adaptr", image), "adaptr: give line images, PAGE-XML or ALTO"),
+        ((weights, tmp_path / "nothing", image), "nothing holds no line images"),
+        ((crnn, "--orientation", "any", image), "does not read turned lines"),
+        ((weights, "--device", "abacus", image), "--device abacus cannot be used here"),
+        ((weights, "--output", tmp_path, image), "is a folder: name a file"),
+        ((weights, "--output", tmp_path / "no/text", image), "there is no folder"),
+        ((weights, "--output", image, folder), "0.png is one of the inputs, and would be overwritten"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(list(map(str, arguments)))
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("error: ")
+        assert message in err
+        assert err.count("\n") == 1
+    for arguments, message in (
+        ((weights,), "required: IMAGES"),
+        ((weights, other), "nothing to read"),
+        ((weights, image, "--beams", 0), "0 is not a whole number from 1 to"),
+        ((weights, image, "--orientation", "down"), "invalid choice: 'down'"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(list(map(str, arguments)))
+        assert message in capsys.readouterr().err
+
+
+def test_the_output_is_whole_or_as_it_was(
+    weights: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "text.txt"
+    output.write_text("before")
+    arguments = [str(weights), str(folder), "--output", str(output)]
+
+    def interrupted(*args: object) -> object:
+        yield next(transcribe(*args))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command, "transcribe", interrupted)
+        with pytest.raises(SystemExit, match="130"):
+            main(arguments)
+    assert output.read_text() == "before"
+    assert main([*arguments, "--beams", "3", "--batch-size", "4", "--orientation", "upright"]) == 0
+    assert output.read_text().splitlines() == texts(load_recognizer(weights), folder, beams=3)
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_half_precision(
+    weights: Path, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[torch.dtype] = set()
+    features = CTCRecognizer.features
+
+    def spied(model: CTCRecognizer, images: torch.Tensor) -> torch.Tensor:
+        assert any(isinstance(module, FoldedConv2d) for module in model.modules())
+        x = features(model, images)
+        seen.add(x.dtype)
+        return x
+
+    monkeypatch.setattr(CTCRecognizer, "features", spied)
+    said = []
+    for precision in ("32", "bf16"):
+        assert main([str(weights), str(folder), "--precision", precision, "--format", "json"]) == 0
+        said.append([json.loads(line)["confidence"] for line in capsys.readouterr().out.splitlines()])
+    assert seen == {torch.float32, torch.bfloat16}
+    assert said[0] != said[1] == pytest.approx(said[0], rel=0.1)
+
+
+def test_in_a_process_of_its_own(weights: Path, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.png").write_bytes(b"")
+    command = [sys.executable, ROOT / "transcribe.py", weights, tmp_path / "bad.png", folder, "--threads", "1"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, encoding="utf-8", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == ["", *texts(load_recognizer(weights), folder, orientation="any")]
+    assert done.stderr.startswith("1 of 8 could not be read:\n  ")
+    assert "bad.png cannot be read as an image" in done.stderr
+    assert done.stderr.count("\n") == 3, "no progress where nobody watches, and a sentence on the random weights"

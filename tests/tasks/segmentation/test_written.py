@@ -1,0 +1,191 @@
+"""What segment.py writes: read back, it says what was found."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from gcsa.images.microscopy import read_labels
+from gcsa.images.reader import Array
+from gcsa.images.windows import InMemory
+from gcsa.tasks.segmentation.stars import Objects, draw
+from gcsa.tasks.segmentation.tiles import Segmented
+from gcsa.tasks.segmentation.writers import BORDER, ENDINGS, KINDS, features, inside, overlay, write
+
+SHAPE = (60, 80)
+
+
+def found(*objects: tuple[float, float, float, float]) -> Segmented:
+    """Discs of row, column, radius and score."""
+    points = np.array([o[:2] for o in objects]).reshape(-1, 2)
+    rays = np.array([[o[2]] * 32 for o in objects], np.float32).reshape(-1, 32)
+    discs = Objects(points, rays, np.array([o[3] for o in objects]))
+    return Segmented(draw(discs, SHAPE), discs)
+
+
+def source(channels: int = 3) -> InMemory:
+    return InMemory(np.full((*SHAPE, channels), 100, np.uint8))
+
+
+TWO = found((20, 30, 8, 0.9), (58, 78, 12, 0.6))
+
+
+def test_files_of_objects(tmp_path: Path) -> None:
+    paths = write(TWO, source(), (0, 200), tmp_path / "a.b")
+    assert [path.name for path in paths] == ["a.b_labels.png", "a.b_overlay.png", "a.b_objects.csv", "a.b.geojson"]
+    assert sorted(tmp_path.iterdir()) == sorted(paths)
+    assert np.array_equal(read_labels(paths[0]), TWO.labels)
+    rows = list(csv.DictReader(paths[2].read_text().splitlines()))
+    assert [row["label"] for row in rows] == ["1", "2"]
+    first = rows[0]
+    assert float(first["row"]) == pytest.approx(20, abs=0.1)
+    assert float(first["column"]) == pytest.approx(30, abs=0.1)
+    assert int(first["area"]) == (TWO.labels == 1).sum()
+    assert float(first["score"]) == 0.9
+    assert [int(first[side]) for side in ("top", "left", "bottom", "right")] == [
+        np.flatnonzero((TWO.labels == 1).any(1)).min(),
+        np.flatnonzero((TWO.labels == 1).any(0)).min(),
+        np.flatnonzero((TWO.labels == 1).any(1)).max() + 1,
+        np.flatnonzero((TWO.labels == 1).any(0)).max() + 1,
+    ]
+
+
+def test_polygons_cover_their_pixels_and_stay_in_the_picture() -> None:
+    """In QuPath's coordinates the centre of pixel (row, column) is (column + 1/2, row + 1/2)."""
+    from skimage.draw import polygon2mask
+
+    for number, feature in enumerate(features(TWO), 1):
+        (ring,) = feature["geometry"]["coordinates"]
+        assert ring[0] == ring[-1]
+        corners = np.array(ring)
+        assert corners.min() >= 0
+        assert (corners <= (SHAPE[1], SHAPE[0])).all()
+        mask = polygon2mask(SHAPE, corners[:, ::-1] - 0.5)
+        assert (mask != (TWO.labels == number)).sum() <= 8  # whose centres lie on the border of the polygon
+        assert feature["properties"]["objectType"] == "detection"
+    assert [feature["properties"]["measurements"]["score"] for feature in features(TWO)] == [0.9, 0.6]
+
+
+def area(ring: Array) -> float:
+    """Of a polygon (n, 2)."""
+    first, second = ring.T
+    return float(abs(first @ np.roll(second, 1) - second @ np.roll(first, 1)) / 2)
+
+
+def winding(ring: Array, centre: Array) -> Array:
+    """The angles from one corner to the next, seen from a point inside."""
+    first, second = (ring - centre).T
+    angles = np.arctan2(first, second)
+    return (np.roll(angles, -1) - angles + np.pi) % (2 * np.pi) - np.pi
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_polygons_are_cut_off_at_the_border(seed: int) -> None:
+    """They stay star-convex about the same point, and so do not cross themselves; corners of the picture belong to them; and their
+    area is that of very fine pixels."""
+    from skimage.draw import polygon2mask
+
+    chosen = np.random.default_rng(seed)
+    centre = np.array([0.5 + chosen.integers(0, 4), 0.5 + chosen.integers(0, 80)])
+    radii = chosen.uniform(3, 60) * np.exp(chosen.normal(0, 0.4, 32))
+    turns = 2 * np.pi * np.arange(32) / 32
+    outline = centre + radii[:, None] * np.stack([np.sin(turns), np.cos(turns)], -1)
+    ring = inside(outline, SHAPE)
+    assert ring.min() >= 0
+    assert (ring <= SHAPE).all()
+    steps = winding(ring, centre)
+    assert (steps > -1e-9).all()
+    assert steps.sum() == pytest.approx(2 * np.pi)
+    fine = polygon2mask((600, 800), 10 * outline - 0.5)
+    assert area(ring) == pytest.approx(fine.sum() / 100, rel=0.02)
+
+
+def test_polygons_inside_are_as_they_were() -> None:
+    outline = np.array([[1.0, 1.0], [1.0, 5.0], [5.0, 3.0]])
+    assert np.array_equal(inside(outline, (6, 6)), outline)
+    assert sorted(map(tuple, inside(100 * (outline - 3), (6, 8)))) == [(0, 0), (0, 8), (6, 0), (6, 8)]
+
+
+def test_overlay_shows_the_picture_and_borders() -> None:
+    shown = overlay(TWO.labels, source(1), (0, 200))
+    assert shown.shape == (*SHAPE, 3)
+    assert shown[0, 0].tolist() == [127] * 3
+    assert shown[20, 30].tolist() == [127] * 3
+    bordered = (shown == BORDER).all(-1)
+    assert bordered.any()
+    assert (TWO.labels[bordered] > 0).all()
+
+
+def test_a_large_overlay_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It shows every third pixel, also of those that a picture of several strips ends in."""
+    monkeypatch.setattr("gcsa.tasks.segmentation.writers.LONGEST_OVERLAY", 200)
+    values = np.random.default_rng(0).integers(0, 256, (601, 80, 3), dtype=np.uint8)
+    shown = overlay(np.zeros((601, 80), np.int32), InMemory(values), (0, 255))
+    assert shown.shape == (151, 20, 3)
+    assert np.array_equal(shown, values[::4, ::4])
+
+
+def test_no_objects(tmp_path: Path) -> None:
+    paths = write(found(), source(), (0, 200), tmp_path / "x")
+    assert not read_labels(paths[0]).any()
+    assert len(paths[2].read_text().splitlines()) == 1
+    assert json.loads(paths[3].read_text()) == {"type": "FeatureCollection", "features": []}
+
+
+def test_geojson_is_read_back(tmp_path: Path) -> None:
+    (path,) = write(TWO, source(), (0, 200), tmp_path / "x", ["geojson"])
+    assert json.loads(path.read_text()) == {"type": "FeatureCollection", "features": list(features(TWO))}
+
+
+def test_an_object_over_the_whole_picture(tmp_path: Path) -> None:
+    whole = found((30, 40, 200, 0.9))
+    assert (whole.labels == 1).all()
+    paths = write(whole, source(), (0, 200), tmp_path / "x")
+    with Image.open(paths[1]) as image:
+        assert image.size == (80, 60)
+    (ring,) = json.loads(paths[3].read_text())["features"][0]["geometry"]["coordinates"]
+    assert ring[0] == ring[-1]
+    assert sorted(map(tuple, ring[1:])) == [(0, 0), (0, 60), (80, 0), (80, 60)]
+
+
+def test_classes(tmp_path: Path) -> None:
+    labels = np.zeros(SHAPE, np.int32)
+    labels[:30] = 2
+    paths = write(Segmented(labels, None, 4), source(), (0, 200), tmp_path / "x")
+    assert [path.name for path in paths] == ["x_labels.png", "x_overlay.png", "x_classes.csv"]
+    assert paths[2].read_text().splitlines() == [
+        "class,pixels,share",
+        "0,2400,0.5",
+        "1,0,0.0",
+        "2,2400,0.5",
+        "3,0,0.0",
+    ]
+
+
+def test_more_objects_than_16_bits(tmp_path: Path) -> None:
+    labels = np.arange(66_000, dtype=np.int32).reshape(200, 330)
+    (path,) = write(
+        Segmented(labels, None), InMemory(np.zeros((200, 330, 3), np.uint8)), (0, 1), tmp_path / "x", ["labels"]
+    )
+    assert path.name == "x_labels.tif"
+    assert np.array_equal(tifffile.imread(path), labels)
+
+
+def test_label_images_of_an_earlier_result_go(tmp_path: Path) -> None:
+    many = np.arange(66_000, dtype=np.int32).reshape(200, 330)
+    for labels in (many, many % 9, many):
+        picture = InMemory(np.zeros((200, 330, 3), np.uint8))
+        paths = write(Segmented(labels, None), picture, (0, 1), tmp_path / "x", ["labels"])
+        assert list(tmp_path.iterdir()) == paths
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only(kind: str, tmp_path: Path) -> None:
+    paths = write(TWO, source(), (0, 200), tmp_path / "x", [kind])
+    assert list(tmp_path.iterdir()) == paths
+    assert len(paths) == 1
+    assert paths[0].name.removeprefix("x") in ENDINGS[kind]

@@ -1,0 +1,50 @@
+"""The end of a multirun: what several seeds reached together."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gcsa.training.seeds import over_seeds
+from tests.runs import TINY
+
+ROOT = Path(__file__).parents[2]
+
+
+def write(folder: Path, number: int, seed: int, lr: float, accuracy: float) -> None:
+    (folder / str(number)).mkdir(parents=True)
+    config = {"seed": seed, "output_dir": str(folder), "optimizer": {"lr": lr}, "data": {"name": "digits"}}
+    content = {"seed": seed, "config": config, "results": {"val/accuracy": accuracy, "curve": [1], "name": "x"}}
+    (folder / str(number) / "results.json").write_text(json.dumps(content))
+
+
+def test_seeds_of_a_configuration_are_averaged(tmp_path: Path) -> None:
+    for number, (seed, lr, accuracy) in enumerate([(1, 0.1, 0.5), (2, 0.1, 0.7), (3, 0.1, 0.6), (1, 0.2, 0.9)]):
+        write(tmp_path, number, seed, lr, accuracy)
+    (row,) = over_seeds(tmp_path)
+    assert (row["of"], row["seeds"]) == ("optimizer.lr=0.1", [1, 2, 3])
+    assert row["metrics"].keys() == {"val/accuracy"}
+    metric = row["metrics"]["val/accuracy"]
+    assert (metric["mean"], metric["deviation"]) == (pytest.approx(0.6), pytest.approx(0.1))
+    half = 4.302653 * 0.1 / math.sqrt(3)  # Student's t, two degrees of freedom
+    assert metric["interval"] == pytest.approx([0.6 - half, 0.6 + half], abs=1e-6)
+
+
+def test_one_seed_each_has_no_mean(tmp_path: Path) -> None:
+    for number, lr in enumerate((0.1, 0.2, 0.2)):
+        write(tmp_path, number, 0, lr, 0.5)
+    assert over_seeds(tmp_path) == over_seeds(tmp_path / "nothing") == []
+
+
+def test_a_multirun_ends_with_them(tmp_path: Path) -> None:
+    command = [sys.executable, "train.py", "-m", *TINY, "seed=1,2", "trainer.max_epochs=1", f"output_dir={tmp_path}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "seeds.json").read_text())["runs"]
+    results = [json.loads((tmp_path / name / "results.json").read_text())["results"] for name in "01"]
+    mean = sum(result["val/accuracy"] for result in results) / 2
+    assert row["metrics"]["val/accuracy"]["mean"] == pytest.approx(mean)
+    assert "over seeds" in done.stdout

@@ -1,0 +1,395 @@
+"""What weights may say, and what they are refused for: nothing that is read chooses code, an address, a path or a size."""
+
+import json
+import socket
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from safetensors.torch import load_file, save_file
+
+from gcsa import adapters, weights as checkpoints
+from gcsa.cli import export, transcribe
+from gcsa.models.create import create_model
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.load import load_model
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.load import load_recognizer
+from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.training.adapt import load_base
+
+TINY: dict[str, Any] = dict(depth=1, fields=4, group="c4")
+EXPLOITS: list[dict[str, Any]] = [
+    {"pretrained": True, "pretrained_cfg": {"url": "http://localhost:9/evil.py"}, "cache_dir": "here"},
+    {"pretrained": True},
+    {"pretrained_cfg": {"file": "/etc/passwd"}},
+    {"pretrained_cfg_overlay": {"file": "/etc/passwd"}},
+    {"checkpoint_path": "/etc/passwd"},
+    {"features_only": True},
+    {"cache_dir": "here"},
+    {"scriptable": True},
+    {"device": "cuda"},
+    {"dtype": "float16"},
+    {"group": "c100000"},
+    {"fields": 10**9},
+    {"depth": 10**6},
+    {"depth": "3"},
+    {"kernel_size": 99},
+    {"heads": 1.5},
+    {"depth": True},
+    {"drop_path_rate": 2},
+    {"drop_rate": float("nan")},
+    {"img_size": [28, 28, 28]},
+    {"__class__": "os.system"},
+]
+"""Options that a file asked for; the first wrote a foreign file into the Python installation, which then ran it."""
+
+
+@pytest.fixture(autouse=True)
+def no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail("a connection was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Path:
+    model = create_model("gcsa_tiny", num_classes=3, in_chans=1, **TINY)
+    return checkpoints.save_classifier(model, tmp_path / "weights", input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
+
+
+@pytest.fixture
+def recognizer(tmp_path: Path) -> Path:
+    return checkpoints.save_recognizer(CTCRecognizer("ab c", hidden=8, **TINY), tmp_path / "recognizer")
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def as_checkpoint(folder: Path, change: dict[str, Any]) -> Path:
+    """The weights of `folder` as train.py's .ckpt, with other options of the model."""
+    weights = checkpoints.read(folder)
+    options = {k: v for k, v in weights.options.items() if k not in ("num_classes", "in_chans")}
+    hyper: dict[str, Any] = {"model": {"name": weights.architecture, **options, **change}}
+    hyper |= {"num_classes": 3, "in_chans": 1}
+    if weights.characters is not None:
+        hyper = {"model": {"encoder": weights.architecture, **weights.options, **change}, "characters": "ab c"}
+    path = folder.parent / "evil.ckpt"
+    tensors = {f"model.{name}": tensor for name, tensor in weights.tensors.items()}
+    torch.save({"state_dict": tensors, "hyper_parameters": hyper}, path)
+    return path
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "load_classifier": checkpoints.load_classifier,
+    "evaluate": lambda source: load_model(named(source), create_datamodule("digits")),
+    "export": lambda source: export.open_model(str(source)),
+    "adapter.base": lambda source: load_base(create_model("gcsa_tiny", **TINY), named(source), {}),
+}
+
+
+def named(source: Path) -> str:
+    return str(source) if source.suffix == ".ckpt" else f"local-dir:{source}"
+
+
+@pytest.mark.parametrize("kind", ["folder", "ckpt"])
+@pytest.mark.parametrize(
+    ("exploit", "reader"),
+    [
+        *((exploit, "load_classifier") for exploit in EXPLOITS),
+        *((EXPLOITS[0], reader) for reader in READERS if reader != "load_classifier"),
+    ],
+    ids=str,
+)
+def test_classifiers_that_ask_for_more(exploit: dict[str, Any], kind: str, reader: str, classifier: Path) -> None:
+    if kind == "ckpt":
+        source = as_checkpoint(classifier, exploit)
+    else:
+        source = changed(classifier, lambda config: config["model_args"].update(exploit))
+    before = sorted(classifier.parent.rglob("*"))
+    with pytest.raises(ValueError, match=f"model option.*{next(iter(exploit))}|config.json is damaged") as error:
+        READERS[reader](source)
+    assert "\n" not in str(error.value)
+    assert sorted(classifier.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["folder", "ckpt"])
+@pytest.mark.parametrize("exploit", [*EXPLOITS, {"height": 10**9}, {"upsample": "2"}, {"hidden": -1}], ids=str)
+def test_recognisers_that_ask_for_more(
+    exploit: dict[str, Any], kind: str, recognizer: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "ckpt":
+        source = as_checkpoint(recognizer, exploit)
+    else:
+        source = changed(recognizer, lambda config: config.update(exploit))
+    before = sorted(recognizer.parent.rglob("*"))
+    for command in (
+        lambda: transcribe.main([str(source), "line.png"]),
+        lambda: export.main([str(source), "--format", "folded", "--output", str(recognizer.parent / "out")]),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            command()
+        printed = capsys.readouterr().err
+        assert printed.startswith("error: ")
+        assert printed.count("\n") == 1
+    with pytest.raises(ValueError, match=next(iter(exploit)) + "|config.json is damaged"):
+        load_recognizer(source)
+    assert sorted(recognizer.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("exploit", [*EXPLOITS, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"low": "1"}], ids=str)
+def test_segmenters_that_ask_for_more(exploit: dict[str, Any], tmp_path: Path) -> None:
+    sizes: dict[str, Any] = dict(fields=[2], depths=[1], heads=[1], radii=[1], stem_fields=[2], rays=4)
+    folder = checkpoints.save_segmenter(Segmenter(**sizes), tmp_path / "weights")
+    for source in (
+        as_checkpoint(folder, exploit),
+        changed(folder, lambda config: config["model_args"].update(exploit)),
+    ):
+        with pytest.raises(ValueError, match=f"model option.*{next(iter(exploit))}|config.json is damaged") as error:
+            load_segmenter(source)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "words"),
+    [
+        ("hf-hub:someone/something", "unknown model"),
+        ("local-dir:/tmp", "unknown model"),
+        ("../../evil", "unknown model"),
+        ("resnet18\n", "unknown model"),
+        (7, "unknown model"),
+        (None, "unknown model"),
+        (["crnn"], "unknown model"),
+    ],
+)
+def test_architectures_are_of_a_closed_list(encoder: Any, words: str, classifier: Path, recognizer: Path) -> None:
+    for folder, key in ((classifier, "architecture"), (recognizer, "encoder")):
+        with pytest.raises(ValueError, match=words):
+            checkpoints.read(changed(folder, lambda config, key=key: config.update({key: encoder})))  # type: ignore[misc]
+
+
+def test_an_encoder_of_timm_fetches_nothing(recognizer: Path) -> None:
+    changed(
+        recognizer, lambda config: config.update(encoder="resnet18", height=64, depth=None, fields=None, group=None)
+    )
+    with pytest.raises(ValueError, match="holds another architecture"):
+        load_recognizer(recognizer)
+
+
+@pytest.mark.parametrize(
+    "cfg",
+    [
+        {"mean": ["a"]},
+        {"std": [0.0]},
+        {"mean": "0.5"},
+        {"input_size": [1, 28]},
+        {"input_size": [1, 28, 10**9]},
+        {"std": [1e400]},
+        {"label_names": [1]},
+    ],
+    ids=str,
+)
+def test_normalisation_is_checked(cfg: dict[str, Any], classifier: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["pretrained_cfg"].update({key: value for key, value in cfg.items() if key != "label_names"})
+        config.update({key: value for key, value in cfg.items() if key == "label_names"})
+
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        checkpoints.read(changed(classifier, change))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"[" * 100_000,
+        b'{"a": NaN}',
+        b"\xff\xfe",
+        b'{"a": 1' + b"0" * 5000 + b"}",
+        b" " * (1 << 21),
+    ],
+    ids=["empty", "cut", "list", "null", "deep", "nan", "not utf-8", "long number", "too long"],
+)
+def test_what_is_no_config(content: bytes, classifier: Path) -> None:
+    (classifier / "config.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"config\.json is damaged or not weights of gcsa") as error:
+        checkpoints.read(classifier)
+    assert len(str(error.value)) < 500
+
+
+def edited(classifier: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> Path:
+    tensors = load_file(classifier / "model.safetensors")
+    change(tensors)
+    save_file(tensors, classifier / "model.safetensors")
+    return classifier
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_are_finite(value: float, classifier: Path, recognizer: Path) -> None:
+    edited(classifier, lambda tensors: tensors["head.fc.bias"].fill_(value))
+    with pytest.raises(ValueError, match=r"head\.fc\.bias holds NaN or infinite numbers"):
+        checkpoints.load_classifier(classifier)
+    edited(recognizer, lambda tensors: tensors["head.classifier.bias"].fill_(value))
+    with pytest.raises(ValueError, match=r"head\.classifier\.bias holds NaN or infinite numbers"):
+        load_recognizer(recognizer)
+    model = create_model("gcsa_tiny", **TINY)
+    model.head.fc.bias.data.fill_(value)
+    with pytest.raises(ValueError, match=r"was not written: head\.fc\.bias holds NaN"):
+        checkpoints.save_classifier(model, classifier.parent / "new")
+    assert not (classifier.parent / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.update({"extra": torch.ones(1)}), "its extra is [1], the model's is missing"),
+        (lambda t: t.pop("head.fc.bias"), "its head.fc.bias is missing, the model's is [3]"),
+        (lambda t: t.update({"head.fc.bias": torch.ones(4)}), "its head.fc.bias is [4]"),
+        (lambda t: t.update({"head.fc.bias": torch.ones(3, dtype=torch.int32)}), "holds head.fc.bias as torch.int32"),
+        (lambda t: t.update({"head.fc.bias": torch.ones(3, dtype=torch.bool)}), "holds head.fc.bias as torch.bool"),
+    ],
+)
+def test_tensors_are_those_of_the_model(change: Callable[[Any], Any], words: str, classifier: Path) -> None:
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        checkpoints.load_classifier(edited(classifier, change))
+    assert words in str(error.value)
+
+
+def test_another_kernel_basis(classifier: Path) -> None:
+    edited(classifier, lambda tensors: tensors["stem.convs.0._extra_state"].add_(1))
+    with pytest.raises(ValueError, match=r"does not fit the model that it names: .*another kernel basis"):
+        checkpoints.load_classifier(classifier)
+
+
+def test_nothing_is_allocated_for_a_file_that_lies(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these options is within its range; together they would ask for terabytes."""
+    changed(
+        classifier, lambda config: config["model_args"].update(fields=16384, depth=256, group="c64", head_fields=16384)
+    )
+    seen: list[str] = []
+    original = timm.create_model
+
+    def create(*args: Any, **kwargs: Any) -> Any:
+        model = original(*args, **kwargs)
+        seen.extend(p.device.type for p in model.parameters())
+        return model
+
+    monkeypatch.setattr(timm, "create_model", create)
+    with pytest.raises(ValueError, match="holds another architecture"):
+        checkpoints.load_classifier(classifier)
+    assert set(seen) == {"meta"}
+
+
+def test_checkpoints_are_not_packed(classifier: Path) -> None:
+    path = as_checkpoint(classifier, {})
+    checkpoints.read(path)
+    packed = path.with_name("packed.ckpt")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, old.read(entry))
+    with pytest.raises(ValueError, match=r"packed\.ckpt is damaged or not a checkpoint"):
+        checkpoints.read(packed)
+
+
+def test_views_of_few_numbers_are_refused(classifier: Path) -> None:
+    """A tensor of a million numbers that the file holds one of."""
+    path = as_checkpoint(classifier, {})
+    stored = torch.load(path, weights_only=True)
+    stored["state_dict"]["model.head.fc.bias"] = torch.ones(1).expand(1_000_000)
+    torch.save(stored, path)
+    with pytest.raises(ValueError, match=r"fewer numbers than its head.fc.bias needs"):
+        checkpoints.read(path)
+
+
+class Evil:
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("evil-was-here"),))
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"state_dict": {}, "hyper_parameters": Evil()}, tmp_path / "evil.ckpt")
+    with pytest.raises(ValueError, match=r"evil\.ckpt is damaged or not a checkpoint"):
+        checkpoints.read(tmp_path / "evil.ckpt")
+    assert not (tmp_path / "evil-was-here").exists()
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    import peft
+
+    model = create_model("gcsa_tiny", num_classes=3, in_chans=1, **TINY)
+    peft.get_peft_model(model, adapters.lora_config(model, 2)).save_pretrained(str(tmp_path / "adapter"))
+    return tmp_path / "adapter"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"r": 10**9},
+        {"r": 3},
+        {"r": "2"},
+        {"lora_alpha": float("inf")},
+        {"lora_alpha": None},
+        {"target_modules": "(a+)+$"},
+        {"target_modules": [".*"]},
+        {"target_modules": []},
+        {"target_modules": ["q"] * 100_000},
+        {"modules_to_save": "head"},
+        {"peft_type": "PREFIX_TUNING"},
+        {"peft_type": ["LORA"]},
+        {"bias": "all"},
+        {"rank_pattern": {"q": 10**9}},
+        {"layer_replication": [[0, 10**9]]},
+        {"use_dora": True},
+        {"lora_dropout": 1},
+    ],
+    ids=lambda change: str(change)[:40],
+)
+def test_adapters_that_ask_for_more(change: dict[str, Any], adapter: Path) -> None:
+    config = adapter / "adapter_config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), **change}))
+    model = create_model("gcsa_tiny", num_classes=3, in_chans=1, **TINY)
+    with pytest.raises(ValueError, match="adapter") as error:
+        adapters.load(model, adapter)
+    assert "\n" not in str(error.value)
+
+
+def test_adapters_without_nan(adapter: Path) -> None:
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    next(tensor for tensor in tensors.values() if tensor.is_floating_point()).fill_(float("nan"))
+    save_file(tensors, adapter / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match="holds NaN or infinite numbers"):
+        checkpoints.read_adapter(adapter)
+
+
+def test_what_was_written_is_read(classifier: Path, recognizer: Path) -> None:
+    weights = checkpoints.read(classifier)
+    assert weights.preprocessing == {"input_size": (1, 28, 28), "mean": (0.5,), "std": (0.25,)}
+    model = checkpoints.load_classifier(f"local-dir:{classifier}")
+    images = torch.randn(2, 1, 28, 28)
+    again = timm.create_model(f"local-dir:{classifier}", pretrained=True).eval()
+    assert torch.equal(model(images), again(images))
+    assert model.pretrained_cfg["mean"] == (0.5,)
+    checkpoints.annotate(classifier, results={"test/accuracy": 0.5}, data="digits")
+    assert checkpoints.read(classifier).about == {"data": "digits", "results": {"test/accuracy": 0.5}}
+    lines = torch.rand(2, 1, 40, 80)
+    first, second = load_recognizer(recognizer), load_recognizer(as_checkpoint(recognizer, {}))
+    assert torch.equal(first(lines), second(lines))
+    with pytest.raises(ValueError, match="reads text lines"):
+        checkpoints.load_classifier(recognizer)
+    with pytest.raises(ValueError, match="classifies images"):
+        load_recognizer(classifier)
