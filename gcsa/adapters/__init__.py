@@ -1,4 +1,4 @@
-"""Low-rank adapters through PEFT that keep a model equivariant; `pip install gcsa[lora]`.
+"""Low-rank adapters through PEFT that keep a model equivariant; `pip install gcsa-vit[lora]`.
 
     model = peft.get_peft_model(model, gcsa.adapters.lora_config(model, rank=8))  # and train
     model.save_pretrained("adapter")

@@ -65,7 +65,7 @@ def _check_output(name: str, images: Sequence[Path]) -> None:
             import pyarrow  # noqa: F401
         except ImportError as error:  # newer ones cannot be imported beside an older NumPy
             raise MissingExtraError(
-                f"a .parquet file needs pyarrow ({one_line(error)}): pip install gcsa[parquet], or name an .h5 file"
+                f"a .parquet file needs pyarrow ({one_line(error)}): pip install gcsa-vit[parquet], or name an .h5 file"
             ) from error
     target = check_writable(name)
     if any(path.resolve() == target for path in images):

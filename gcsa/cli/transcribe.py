@@ -180,7 +180,7 @@ def _check_pages(args: argparse.Namespace) -> None:
             raise UserError(f"--format {args.format} is for pages, and {file} is none: take --format text or json")
         elif not has_kraken():
             raise MissingExtraError(
-                f"--format {args.format} of images is written by kraken, which is not installed: pip install 'gcsa[kraken]'"
+                f"--format {args.format} of images is written by kraken, which is not installed: pip install 'gcsa-vit[kraken]'"
             )
         elif args.beams > 1:
             raise UserError(
@@ -252,7 +252,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.output != "-":
             _check_kept(args)
         if args.adapter is not None and find_spec("peft") is None:
-            raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa[ocr]")
+            raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)
         model = fold(load_recognizer(args.model, args.adapter).to(chosen))
         orientation = args.orientation or ("any" if model.group.rotations % 4 == 0 else "upright")

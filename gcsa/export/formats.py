@@ -98,7 +98,7 @@ def _write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path, nar
         import onnxruntime  # noqa: F401  (runs what is written)
         import onnxscript  # noqa: F401  (torch's exporter needs it)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"ONNX needs the package {error.name!r}: install gcsa[export]") from error
+        raise MissingExtraError(f"ONNX needs the package {error.name!r}: install gcsa-vit[export]") from error
     folded = fold(model, dense=True)
     for conv in folded.modules():
         if isinstance(conv, FoldedConv2d):

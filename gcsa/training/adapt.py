@@ -143,7 +143,7 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
 def check_installed() -> None:
     """Raises ValueError where PEFT is missing."""
     if find_spec("peft") is None:
-        raise UserError("an adapter needs PEFT, which is not installed: pip install gcsa[lora]")
+        raise UserError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]")
 
 
 def check_adapter(adapter: Mapping[str, Any]) -> None:

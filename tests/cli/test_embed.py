@@ -165,7 +165,7 @@ def test_without_pyarrow(run: Run, images: Path, tmp_path: Path, monkeypatch: py
     code, out, err = run("embed", WEIGHTS, images, "--output", tmp_path / "features.parquet")
     assert (code, out) == (2, "")
     assert err == (
-        "error: a .parquet file needs pyarrow (No module named 'pyarrow'): pip install gcsa[parquet], or name an .h5 file\n"
+        "error: a .parquet file needs pyarrow (No module named 'pyarrow'): pip install gcsa-vit[parquet], or name an .h5 file\n"
     )
 
 

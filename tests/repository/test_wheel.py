@@ -48,7 +48,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory, request: py
         commands = [["uv", "venv", "--python", version, "venv"], ["uv", "pip", "install", "--python", str(python)]]
     else:
         commands = [[found.stdout.strip(), "-m", "venv", "venv"], [str(python), "-m", "pip", "install"]]
-    commands[1].append(f"gcsa[ocr] @ {wheel.as_uri()}")
+    commands[1].append(f"gcsa-vit[ocr] @ {wheel.as_uri()}")
     for command in commands:
         subprocess.run(command, cwd=folder, check=True, capture_output=True)
     yield python.parent
@@ -111,7 +111,7 @@ def test_segment_names_the_extra_that_it_needs(installed: Path, tmp_path: Path) 
         [installed / "gcsa-segment", "gcsa_unet_tiny.nuclei", IMAGES / "tissue.png", "--output", "out"], tmp_path
     )
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    assert done.stderr.endswith("which is not installed: pip install gcsa[dense]\n")
+    assert done.stderr.endswith("which is not installed: pip install gcsa-vit[dense]\n")
 
 
 def test_evaluate_and_export_published_weights(installed: Path, tmp_path: Path) -> None:

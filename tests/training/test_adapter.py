@@ -270,5 +270,5 @@ def test_bases_that_are_damaged_or_adapted(base: Path, finished: Path, tmp_path:
 
 def test_without_peft(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gcsa.training.adapt.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=re.escape("pip install gcsa[lora]")):
+    with pytest.raises(ValueError, match=re.escape("pip install gcsa-vit[lora]")):
         adapt(classifier(), options("base.ckpt"))

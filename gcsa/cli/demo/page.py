@@ -26,7 +26,7 @@ def gradio() -> Any:
     try:
         import gradio
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"the demo needs the package {error.name!r}: install gcsa[demo]") from error
+        raise MissingExtraError(f"the demo needs the package {error.name!r}: install gcsa-vit[demo]") from error
     return gradio
 
 

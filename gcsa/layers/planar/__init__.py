@@ -59,7 +59,7 @@ def turned_functions(rotations: int, kernel_size: int) -> NDArray[np.float64]:
             except ImportError as error:
                 raise MissingExtraError(
                     f"no tables are shipped for {rotations} rotations and kernels of size {kernel_size}, and escnn, which "
-                    "makes them, is not installed: pip install gcsa[escnn], or choose c1, c2, c4, c8, d1, d2, d4 or d8 "
+                    "makes them, is not installed: pip install gcsa-vit[escnn], or choose c1, c2, c4, c8, d1, d2, d4 or d8 "
                     "and a kernel of up to 9 pixels"
                 ) from error
         images.append(np.rot90(image, quarters, (-2, -1)))

@@ -31,7 +31,7 @@ def require(package: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"this model needs the package {error.name!r}: install gcsa[baselines]") from error
+        raise MissingExtraError(f"this model needs the package {error.name!r}: install gcsa-vit[baselines]") from error
 
 
 class EfficientTransformer(TokenClassifier, ABC):

@@ -22,7 +22,7 @@ def test_without_gradio_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setitem(sys.modules, "gradio", None)
     with pytest.raises(SystemExit, match="2"):
         main(["--no-browser"])
-    assert capsys.readouterr().err == "error: the demo needs the package 'gradio': install gcsa[demo]\n"
+    assert capsys.readouterr().err == "error: the demo needs the package 'gradio': install gcsa-vit[demo]\n"
 
 
 @pytest.fixture(scope="module")

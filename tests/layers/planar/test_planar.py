@@ -112,7 +112,7 @@ def test_other_tables_name_the_extra() -> None:
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: no tables are shipped for 5 rotations and kernels of size")
-    assert "pip install gcsa[escnn]" in last
+    assert "pip install gcsa-vit[escnn]" in last
 
 
 def test_what_is_common_needs_no_escnn() -> None:

@@ -228,7 +228,7 @@ def test_a_page_is_never_read_as_a_line(
 ) -> None:
     assert is_page(scans[0])
     (source,) = find_lines([scans[0]])
-    assert "kraken: pip install 'gcsa[kraken]'" in source.error
+    assert "kraken: pip install 'gcsa-vit[kraken]'" in source.error
     (transcript,) = transcribe(Reader(), [source])  # type: ignore[arg-type]
     assert transcript.error == source.error
     monkeypatch.setattr(command, "has_kraken", lambda: False)

@@ -39,7 +39,7 @@ def display_order(text: str) -> str:
     try:
         from bidi.algorithm import get_display  # that of bidi itself does not mirror brackets
     except ModuleNotFoundError as error:
-        raise MissingExtraError("right-to-left text needs python-bidi: pip install 'gcsa[ocr]'") from error
+        raise MissingExtraError("right-to-left text needs python-bidi: pip install 'gcsa-vit[ocr]'") from error
     # It drops what joins or parts letters, and fails on what has no direction: they go as accents of the letter before.
     others = sorted({character for character in text if unicodedata.bidirectional(character) in ("BN", "")})
     accents = {ord(character): chr(FREE_ACCENTS + i) for i, character in enumerate(others)}

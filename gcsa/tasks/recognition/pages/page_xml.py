@@ -116,7 +116,7 @@ def _parse(path: Path) -> Element:
     try:
         from defusedxml.ElementTree import iterparse
     except ImportError as error:
-        raise MissingExtraError("reading PAGE-XML and ALTO needs defusedxml: pip install 'gcsa[ocr]'") from error
+        raise MissingExtraError("reading PAGE-XML and ALTO needs defusedxml: pip install 'gcsa-vit[ocr]'") from error
     data = read_bounded(path, MAX_BYTES)
     try:
         events = iterparse(BytesIO(data), events=("start", "end"))
