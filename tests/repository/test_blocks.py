@@ -101,7 +101,7 @@ def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")])
 @pytest.mark.usefixtures("desk")
 def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str]) -> None:
-    extras = metadata("gcsa").get_all("Provides-Extra") or []
+    extras = metadata("gcsa-vit").get_all("Provides-Extra") or []
     ours = (ROOT / ".ci/run").read_text()
     for block in blocks(page, "sh"):
         for line in block.replace("\\\n", " ").splitlines():

@@ -10,8 +10,7 @@ from torchvision.datasets import ImageFolder
 
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.image_folder import ImageFiles, list_images, list_splits
-
-from ..test_images import png_header
+from tests.images.test_reader import png_header
 
 
 def write(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 20, size: int = 10) -> None:
