@@ -72,6 +72,50 @@ def load_seeds(folder: str) -> dict[str, list[Run]]:
     return by_name
 
 
+GAINS = (
+    ("plankton", "_3"),
+    ("plankton", "_tenth"),
+    ("plankton", "_long"),
+    ("rotmnist", "_3"),
+    ("rotmnist", "_tenth"),
+    ("rotmnist", ""),
+    ("pcam", "_tenth"),
+    ("pcam", "_long"),
+)
+"""Data and folder of each row of `gains`."""
+KINDS = {
+    "with a group": ("gcsa", "gcnn"),
+    "without a group": ("c1",),
+    "resnet18": ("resnet18",),
+    "ViT": ("vit",),
+}
+"""Columns of `gains`, and how the names of their systems begin."""
+
+
+def gains() -> str:
+    """The accuracy of the best system of each kind on the validation split: on the test set where all of a row have read it."""
+    rows = []
+    for data, folder in GAINS:
+        systems = load_seeds(f"learning/{data}{folder}")
+        best: dict[str, list[Run]] = {}
+        for kind, starts in KINDS.items():
+            of_kind = [
+                runs for name, runs in systems.items() if name.startswith(starts) and "val/accuracy" in runs[0]["curve"]
+            ]
+            if of_kind:
+                best[kind] = max(of_kind, key=lambda runs: mean(run["curve"]["val/accuracy"][-1] for run in runs))
+        on_test = all("test" in run for runs in best.values() for run in runs)
+        values = {
+            kind: [100 * (run["test"]["accuracy"] if on_test else run["curve"]["val/accuracy"][-1]) for run in runs]
+            for kind, runs in best.items()
+        }
+        share = f"{100 * SHARES[folder]:.0f} %" if folder in SHARES else "all"
+        cells = [spread_cell(values[kind]) if kind in values else "" for kind in KINDS]
+        gain = f"{mean(values['with a group']) - mean(values['without a group']):+.1f}"
+        rows.append([DATA_SETS[data], share, "test" if on_test else "validation", *cells, gain])
+    return table(["data", "labels", "split", *KINDS, "gain of the group"], rows)
+
+
 def validation_cells(runs: list[Run]) -> list[str]:
     """Accuracy of the best epoch, which a run keeps, then accuracy, AUROC and loss of the last validation, which nothing chose:
     means over the seeds, and the sample's standard deviation where there are several; "" without validation."""
