@@ -153,7 +153,9 @@ def _lines(file: Path, any_image: bool, find_on: Callable[[Path], list[Line]] | 
         elif not is_page(file):
             return [Source(file, Line(file))]
         elif find_on is None:
-            raise UserError(f"{file} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'")
+            raise UserError(
+                f"{file} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'"
+            )
         else:
             lines = find_on(file)
         return [Source(file, line, number) for number, line in enumerate(lines, 1)]
