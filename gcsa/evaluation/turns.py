@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torchvision.transforms.functional import InterpolationMode, rotate
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_whole
+from gcsa._utils.validation import check_int
 from gcsa.evaluation.measuring import measuring
 
 ANGLES = tuple(7.5 * i for i in range(48))
@@ -71,7 +71,7 @@ class TurnedCopies(nn.Module):
 
     def __init__(self, model: nn.Module, copies: int, invariant: bool = False) -> None:
         super().__init__()
-        check_whole("copies", copies, 1, 360)
+        check_int("copies", copies, 1, 360)
         self.model = model
         computed = copies // 4 if invariant and copies % 4 == 0 else copies
         self.angles = [360 * i / copies for i in range(computed)]

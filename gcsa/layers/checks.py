@@ -1,16 +1,15 @@
 """Checks of arguments, for everything that is built from numbers that a person or a file gives: each raises ValueError
 in one sentence, before any work."""
 
-import math
-from collections.abc import Sequence
-from numbers import Integral, Real
 from typing import Any
 
 import torch
 import torch.fx
 from timm.layers import register_notrace_function
 
+from gcsa._utils import validation
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_float, check_int, check_ints, is_int
 
 LARGEST_KERNEL = 32  # the planar tables of larger ones take minutes and hundreds of megabytes
 
@@ -18,25 +17,20 @@ LARGEST_KERNEL = 32  # the planar tables of larger ones take minutes and hundred
 def check_whole(least: int = 1, **values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is no whole number or is below `least`."""
     for name, value in values.items():
-        if not _is_whole(value):
-            raise UserError(f"{name} must be a whole number, not {value!r}")
-        if value < least:
-            raise UserError(f"{name} must be {least} or more, not {value}")
+        check_int(name, value, least)
 
 
 def check_rate(**values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is no probability below 1."""
     for name, value in values.items():
-        if not _is_number(value) or not 0 <= value < 1:
-            raise UserError(f"{name} must be at least 0 and below 1, not {value!r}")
+        validation.check_rate(name, value)
 
 
 def check_heads(fields: int, heads: int, name: str = "fields") -> None:
     """Raises ValueError, naming the choices, unless `heads` divides `fields`."""
     check_whole(**{name: fields})
-    if not _is_whole(heads):
-        raise UserError(f"heads must be a whole number, not {heads!r}")
-    if heads < 1 or fields % heads != 0:
+    check_int("heads", heads)
+    if fields % heads != 0:
         divisors = [n for n in range(1, fields + 1) if fields % n == 0]
         raise UserError(f"heads={heads} does not divide {name}={fields}: choose one of {divisors}")
 
@@ -48,8 +42,8 @@ def check_radius(radius: int | str | None) -> int | None:
     """
     if radius is None or radius == "all":
         return None
-    if not _is_whole(radius) or int(radius) < 0:
-        raise UserError(f"radius must be 0 or more positions, or 'all' for all positions, not {radius!r}")
+    if not is_int(radius, 0):
+        raise UserError(f"radius={radius!r} must be a whole number of positions, 0 or more, or 'all' for all positions")
     return int(radius)
 
 
@@ -70,8 +64,7 @@ def check_reach(radius: int, height: int, width: int, circular: bool = False) ->
 def check_positive(or_zero: bool = False, **values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is no finite number above 0 (or, `or_zero`, 0)."""
     for name, value in values.items():
-        if not _is_number(value) or not 0 <= value < math.inf or (value == 0 and not or_zero):
-            raise UserError(f"{name} must be a number {'of 0 or more' if or_zero else 'above 0'}, not {value!r}")
+        check_float(name, value, 0) if or_zero else check_float(name, value, above=0)
 
 
 def check_convolution(
@@ -101,18 +94,7 @@ def check_convolution(
 def check_sequence(**values: Any) -> None:
     """Raises ValueError, naming the argument, for a value that is not one or more whole numbers from 1 on."""
     for name, value in values.items():
-        entries = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else []
-        if not entries or any(not _is_whole(n) or n < 1 for n in entries):
-            shown = tuple(value) if entries else value
-            raise UserError(f"{name} must be one or more whole numbers from 1 on, not {shown!r}")
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+        check_ints(name, value)
 
 
 @torch.fx.wrap

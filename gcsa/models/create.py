@@ -7,7 +7,6 @@ files and folders among its arguments; here a closed list says which options the
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -17,6 +16,7 @@ import timm
 from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.validation import is_int, is_number, shown
 from gcsa.groups import group
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)?")
@@ -25,18 +25,8 @@ WORD = re.compile(r"[a-z0-9_]{0,32}")
 Check = Callable[[Any], bool]
 
 
-def is_whole(value: Any, low: int, high: int) -> bool:
-    """Whether `value` is an int, and no bool, from `low` to `high`."""
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def is_number(value: Any, low: float, high: float) -> bool:
-    """Whether `value` is a finite int or float, and no bool, from `low` to `high`."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
-
-
 def whole(low: int, high: int) -> tuple[Check, str]:
-    return lambda value: is_whole(value, low, high), f"a whole number from {low} to {high}"
+    return lambda value: is_int(value, low, high), f"a whole number from {low} to {high}"
 
 
 def number(low: float, high: float) -> tuple[Check, str]:
@@ -185,7 +175,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
             raise UserError(f"unknown model option {str(key)[:60]!r}: {hint}")
         check, wanted = OPTIONS[key]
         if value is not None and not check(value):
-            raise UserError(f"model option {key}={_shown(value)} must be {wanted}")
+            raise UserError(f"model option {key}={shown(value)} must be {wanted}")
     return {key: value for key, value in options.items() if value is not None}
 
 
@@ -200,7 +190,7 @@ def check_name(name: Any) -> str:
     close = difflib.get_close_matches(str(name)[:100], names, n=5, cutoff=0.5)
     sizes = [model for model in timm.list_models("gcsa_*") if not re.search(r"_[cd]\d+$", model)]
     choices = ", ".join(sorted({*sizes, *close}))
-    raise UserError(f"unknown model {_shown(name)}: choose one of {choices} or any of timm.list_models()")
+    raise UserError(f"unknown model {shown(name)}: choose one of {choices} or any of timm.list_models()")
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
@@ -216,10 +206,3 @@ def create_model(name: str, **options: Any) -> nn.Module:
     except (TypeError, AssertionError) as error:
         named = ", ".join(f"{key}={value!r}" for key, value in given.items())
         raise UserError(f"timm model {name!r} does not take {named or 'these arguments'}: {one_line(error)}") from error
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

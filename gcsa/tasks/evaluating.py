@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int
 
 STAGES = ("val", "test")
 
@@ -47,8 +48,7 @@ def check_config(config: dict[str, Any]) -> None:
         value = config[key]
         if value is None and key in ("limit", "threads"):
             continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise UserError(f"{key} must be a whole number, {least} or more, not {value!r}")
+        check_int(key, value, least)
     if config["device"] not in ("auto", "cpu", "cuda"):
         raise UserError(f"unknown device {config['device']!r}: choose auto, cpu or cuda")
     if config["device"] == "cuda" and not torch.cuda.is_available():

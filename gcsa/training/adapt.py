@@ -18,7 +18,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import nn
 
 from gcsa._utils.errors import UserError
-from gcsa.training.checks import positive_int
+from gcsa._utils.validation import check_float, check_int, check_rate, shown
 from gcsa.weights import check_tensors, load_tensors, read
 
 FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
@@ -156,11 +156,9 @@ def check_adapter(adapter: Mapping[str, Any]) -> None:
     if adapter.keys() == {"base"}:
         return
     check_installed()
-    positive_int("adapter.rank", adapter["rank"])
-    alpha, dropout = adapter["alpha"], adapter["dropout"]
-    if not (alpha is None or (isinstance(alpha, int | float) and alpha > 0)):
-        raise UserError(f"adapter.alpha must be above 0, or null for twice the rank, got {alpha!r}")
-    if not (isinstance(dropout, int | float) and 0 <= dropout < 1):
-        raise UserError(f"adapter.dropout must be at least 0 and below 1, got {dropout!r}")
+    check_int("adapter.rank", adapter["rank"])
+    if adapter["alpha"] is not None:
+        check_float("adapter.alpha", adapter["alpha"], above=0)
+    check_rate("adapter.dropout", adapter["dropout"])
     if not isinstance(adapter["target_modules"], list) or not adapter["target_modules"]:
-        raise UserError(f"adapter.target_modules must be a list such as [q,v], got {adapter['target_modules']!r}")
+        raise UserError(f"adapter.target_modules={shown(adapter['target_modules'])} must be a list such as [q,v]")

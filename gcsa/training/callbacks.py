@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import ProgressBar, RichProgressBar, Timer, Wei
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
-from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_rate
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:
@@ -33,8 +33,7 @@ class EMA(WeightAveraging):
     """
 
     def __init__(self, decay: float = 0.999) -> None:
-        if not (isinstance(decay, int | float) and 0 <= decay < 1):
-            raise UserError(f"the EMA decay must be at least 0 and below 1, got {decay}")
+        check_rate("callbacks.ema.decay", decay)
         self.decay = decay
         super().__init__(use_buffers=False, multi_avg_fn=self._average)
 

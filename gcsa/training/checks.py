@@ -1,6 +1,5 @@
 """What can be refused before any data is read: values of the configuration, and checkpoints."""
 
-import math
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -11,47 +10,22 @@ import torch
 from torch import nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import MAX_SEED, check_bool, check_choice, check_float, check_int, is_number, shown
 from gcsa.weights import check_tensors, read_checkpoint
 
-LARGEST_SEED = 2**32 - 1
-"""Lightning replaces others by a random one."""
 LESS_IS_BETTER = ("val/loss", "val/calibration_error", "val/cer", "val/wer")
 """Of the metrics that tasks can monitor; of the others more is."""
-
-
-def positive_int(key: str, value: Any) -> None:
-    """Raises ValueError unless `value` is an integer above zero."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UserError(f"{key} must be a whole number above 0, got {value!r}")
-
-
-def is_number(value: Any) -> bool:
-    """Whether `value` is an integer or a float, infinity and NaN left out."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def not_negative(key: str, value: Any) -> None:
-    """Raises ValueError unless `value` is a number of at least zero."""
-    if not (is_number(value) and value >= 0):
-        raise UserError(f"{key} must be a number, 0 or more, got {value!r}")
-
-
-def one_of(key: str, value: Any, choices: Collection[Any]) -> None:
-    """Raises ValueError unless `value` is one of `choices`."""
-    if value not in choices:
-        *others, last = (str(choice).lower() if isinstance(choice, bool) else str(choice) for choice in choices)
-        raise UserError(f"{key} must be {', '.join(others)} or {last}, got {value!r}")
 
 
 def check_devices(accelerator: str, devices: Any) -> None:
     """Raises ValueError for an accelerator that is not here, and for more devices than the machine has."""
     gpu = accelerator in ("gpu", "cuda")
-    one_of("trainer.accelerator", accelerator, ("cpu", "gpu", "cuda", "auto"))
+    check_choice("trainer.accelerator", accelerator, ("cpu", "gpu", "cuda", "auto"))
     if gpu and not torch.cuda.is_available():
         raise UserError("trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer=cpu")
     if devices == "auto":
         return
-    positive_int("trainer.devices", devices)
+    check_int("trainer.devices", devices)
     available = torch.cuda.device_count() if gpu else os.cpu_count() or 1
     if devices > available and accelerator != "auto":
         kind = "GPUs" if gpu else "CPU cores"
@@ -76,19 +50,19 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
     a best epoch. What Lightning refuses at once is left to it."""
     check_devices(trainer["accelerator"], trainer["devices"])
     for key in ("max_epochs", "accumulate_grad_batches", "log_every_n_steps", "num_nodes", "check_val_every_n_epoch"):
-        positive_int(f"trainer.{key}", trainer[key])
+        check_int(f"trainer.{key}", trainer[key])
     if trainer["max_steps"] != -1:
-        positive_int("trainer.max_steps", trainer["max_steps"])
+        check_int("trainer.max_steps", trainer["max_steps"])
     limit = trainer["max_time"]
     if limit is not None and not (re.fullmatch(r"\d+:\d\d:\d\d:\d\d", str(limit)) and int(str(limit).replace(":", ""))):
-        raise UserError(f"trainer.max_time is days:hours:minutes:seconds, such as 00:01:30:00, got {limit!r}")
+        raise UserError(f"trainer.max_time={shown(limit)} must be days:hours:minutes:seconds, such as 00:01:30:00")
     if trainer["gradient_clip_val"] is not None:
-        not_negative("trainer.gradient_clip_val", trainer["gradient_clip_val"])
+        check_float("trainer.gradient_clip_val", trainer["gradient_clip_val"], 0)
     for key in ("limit_train_batches", "limit_val_batches"):
         value = trainer[key]
         if not (is_number(value) and value > 0 and (isinstance(value, int) or value <= 1)):
             raise UserError(
-                f"trainer.{key} must be a share above 0 and up to 1.0, or a number of batches, got {value!r}"
+                f"trainer.{key}={shown(value)} must be a share above 0 and up to 1.0, or a number of batches"
             )
     if trainer.get("fast_dev_run"):
         raise UserError(
@@ -101,17 +75,16 @@ def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
     """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work; `monitored` are the task's."""
     check_trainer(cfg["trainer"])
     check_average(cfg["trainer"], cfg["callbacks"])
-    positive_int("data.batch_size", cfg["data"]["batch_size"])
+    check_int("data.batch_size", cfg["data"]["batch_size"])
     for key in ("threads", "checkpoint_every_n_steps"):
         if cfg[key] is not None:
-            positive_int(key, cfg[key])
-    if isinstance(cfg["seed"], bool) or not isinstance(cfg["seed"], int) or not 0 <= cfg["seed"] <= LARGEST_SEED:
-        raise UserError(f"seed must be a whole number, 0 or more and at most {LARGEST_SEED}, got {cfg['seed']!r}")
+            check_int(key, cfg[key])
+    check_int("seed", cfg["seed"], 0, MAX_SEED)
     for key in ("test", "compile", "checkpoint_activations"):
-        one_of(key, cfg[key], (True, False))
-    one_of("matmul_precision", cfg["matmul_precision"], ("highest", "high", "medium"))
+        check_bool(key, cfg[key])
+    check_choice("matmul_precision", cfg["matmul_precision"], ("highest", "high", "medium"))
     if not isinstance(cfg["ckpt_path"], str | None):
-        raise UserError(f"ckpt_path must be last, a .ckpt of train.py or null, got {cfg['ckpt_path']!r}")
+        raise UserError(f"ckpt_path={shown(cfg['ckpt_path'])} must be last, a .ckpt of train.py or null")
     if cfg["monitor"]["metric"] not in monitored:
         raise UserError(
             f"monitor.metric={cfg['monitor']['metric']} is not measured with data={cfg['data']['name']}: choose one of "
@@ -120,7 +93,7 @@ def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
     mode = "min" if cfg["monitor"]["metric"] in LESS_IS_BETTER else "max"
     if cfg["monitor"]["mode"] != mode:
         raise UserError(
-            f"monitor.mode must be {mode} for monitor.metric={cfg['monitor']['metric']}, got {cfg['monitor']['mode']!r}"
+            f"monitor.mode={shown(cfg['monitor']['mode'])} must be {mode} for monitor.metric={cfg['monitor']['metric']}"
         )
     if cfg["data"].get("train_on_val") and "_target_" in (cfg["callbacks"].get("early_stopping") or {}):
         raise UserError("data.train_on_val=true leaves no validation to stop early by: use callbacks=default")

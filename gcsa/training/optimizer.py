@@ -11,8 +11,8 @@ from timm.optim import create_optimizer_v2, list_optimizers
 from torch import nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_float
 from gcsa.training.callbacks import time_limit
-from gcsa.training.checks import is_number, not_negative
 from gcsa.training.schedule import make_schedule
 
 LARGEST_LR = 1000
@@ -27,11 +27,10 @@ def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Opt
         raise UserError(
             f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}"
         )
-    if not (is_number(options["lr"]) and 0 < options["lr"] <= LARGEST_LR):
-        raise UserError(f"optimizer.lr must be a number above 0 and at most {LARGEST_LR}, got {options['lr']!r}")
+    check_float("optimizer.lr", options["lr"], above=0, high=LARGEST_LR)
     for key in ("weight_decay", "momentum"):
         if options.get(key) is not None:
-            not_negative(f"optimizer.{key}", options[key])
+            check_float(f"optimizer.{key}", options[key], 0)
     try:
         return create_optimizer_v2(model, **options)
     except TypeError as error:

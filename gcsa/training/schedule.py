@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_float
 
 SCHEDULES = ("cosine", "one_cycle", "constant")
 
@@ -46,7 +47,6 @@ def make_schedule(name: str, total: int, warmup: float, final: float, **unknown:
     if name not in SCHEDULES:
         raise UserError(f"unknown schedule {name!r}: choose one of {', '.join(SCHEDULES)}")
     for key, value in {"warmup": warmup, "final": final}.items():
-        if not (isinstance(value, int | float) and 0 <= value <= 1):
-            raise UserError(f"optimizer.schedule.{key} is a fraction between 0 and 1, got {value!r}")
+        check_float(f"optimizer.schedule.{key}", value, 0, 1)
     shape = {"cosine": cosine, "one_cycle": one_cycle, "constant": constant}[name]
     return partial(shape, total=total, warmup=round(warmup * total), final=final)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.published import ADAPTER_CONFIG, published
-from gcsa.models.create import is_number, is_whole
+from gcsa._utils.validation import is_int, is_number
 from gcsa.weights.files import CHARSET, read_charset, read_json, read_tensors
 from gcsa.weights.tensors import check_finite
 
@@ -41,7 +41,7 @@ def read_adapter(folder: str | Path) -> Adapter:
     stored, tensors = read_json(folder / ADAPTER_CONFIG), read_tensors(folder / ADAPTER_TENSORS)
     check_finite(folder, tensors)
     checks: dict[str, Callable[[Any], bool]] = {
-        "r": lambda value: is_whole(value, 1, 16384),
+        "r": lambda value: is_int(value, 1, 16384),
         "lora_alpha": lambda value: is_number(value, 1e-6, 1e6),
         "lora_dropout": lambda value: is_number(value, 0, 1) and value < 1,
         "use_rslora": lambda value: isinstance(value, bool),

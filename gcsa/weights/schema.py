@@ -12,8 +12,9 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.published import ADAPTER_CONFIG, list_weights, published
+from gcsa._utils.validation import is_int, is_number
 from gcsa.images.prepare import PADS
-from gcsa.models.create import SEGMENTERS, check_name, check_options, is_number, is_whole
+from gcsa.models.create import SEGMENTERS, check_name, check_options
 from gcsa.weights.files import (
     CONFIG,
     DAMAGE,
@@ -155,7 +156,7 @@ def _checked(
         # A recogniser's sizes stand beside its encoder's options.
         sizes = {"height": options.get("height"), "upsample": options.get("upsample")} if characters is not None else {}
         for key, value in sizes.items():
-            if value is not None and not is_whole(value, 1, 1024):
+            if value is not None and not is_int(value, 1, 1024):
                 raise UserError(f"{key} must be a whole number from 1 to 1024, not {str(value)[:60]}")
         given = check_options({key: value for key, value in options.items() if key not in sizes})
         if characters is not None and not (isinstance(characters, str) and len(characters) <= MOST_NAMES):
@@ -175,7 +176,7 @@ def _checked(
 
 def _checked_preprocessing(file: Path, cfg: dict[str, Any]) -> dict[str, Any]:
     checks: dict[str, Callable[[Any], bool]] = {
-        "input_size": lambda sizes: len(sizes) == 3 and all(is_whole(size, 1, 8192) for size in sizes),
+        "input_size": lambda sizes: len(sizes) == 3 and all(is_int(size, 1, 8192) for size in sizes),
         "mean": lambda means: len(means) <= 1024 and all(is_number(mean, -1e6, 1e6) for mean in means),
         "std": lambda stds: len(stds) <= 1024 and all(is_number(std, 1e-12, 1e6) for std in stds),
         "label_names": lambda names: len(names) <= MOST_NAMES and all(isinstance(name, str) for name in names),

@@ -110,14 +110,14 @@ def test_downsample_refuses_odd_maps() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (dict(layer_scale=-1.0), r"layer_scale must be a number of 0 or more, not -1\.0"),
-        (dict(layer_scale=float("nan")), "layer_scale must be a number of 0 or more, not nan"),
-        (dict(layer_scale="big"), "layer_scale must be a number of 0 or more, not 'big'"),
-        (dict(mlp_ratio=0), "mlp_ratio must be a number above 0, not 0"),
-        (dict(mlp_ratio=-2), "mlp_ratio must be a number above 0, not -2"),
+        (dict(layer_scale=-1.0), r"layer_scale=-1\.0"),
+        (dict(layer_scale=float("nan")), "layer_scale=nan"),
+        (dict(layer_scale="big"), "layer_scale=big"),
+        (dict(mlp_ratio=0), "mlp_ratio=0"),
+        (dict(mlp_ratio=-2), "mlp_ratio=-2"),
         (dict(mlp_ratio=0.1), r"mlp_ratio=0\.1 of 4 fields leaves none: use 0\.25 or more"),
-        (dict(drop_path=1.0), r"drop_path must be at least 0 and below 1, not 1\.0"),
-        (dict(fields=2.0), r"fields must be a whole number, not 2\.0"),
+        (dict(drop_path=1.0), r"drop_path=1\.0"),
+        (dict(fields=2.0), r"fields=2\.0"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:

@@ -107,11 +107,11 @@ def test_an_unpooled_map_has_no_classes() -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (dict(drop_rate=-0.1), r"drop_rate must be at least 0 and below 1, not -0\.1"),
-        (dict(drop_rate=1), "drop_rate must be at least 0 and below 1, not 1"),
-        (dict(num_classes=2.5), r"num_classes must be a whole number, not 2\.5"),
-        (dict(num_classes=-1), "num_classes must be 0 or more, not -1"),
-        (dict(hidden_fields=-1), "hidden_fields must be 0 or more, not -1"),
+        (dict(drop_rate=-0.1), r"drop_rate=-0\.1"),
+        (dict(drop_rate=1), "drop_rate=1"),
+        (dict(num_classes=2.5), r"num_classes=2\.5"),
+        (dict(num_classes=-1), "num_classes=-1"),
+        (dict(hidden_fields=-1), "hidden_fields=-1"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:

@@ -33,5 +33,5 @@ def test_plain_dropout_is_not() -> None:
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 2])
 def test_bad_probability(p: float) -> None:
-    with pytest.raises(ValueError, match=f"at least 0 and below 1, not {p}"):
+    with pytest.raises(ValueError, match=f"={p} must be a finite number of at least 0 and below 1"):
         FieldDropout(p)

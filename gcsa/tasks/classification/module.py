@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from torchmetrics import MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassCalibrationError
 
-from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_rate
 from gcsa.models.create import create_model
 from gcsa.training.adapt import attach
-from gcsa.training.checks import is_number
 from gcsa.training.distributed import log_training_loss, shard
 from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
 from gcsa.training.schedule import make_schedule
@@ -52,8 +51,7 @@ class Classifier(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters()
-        if not (is_number(label_smoothing) and 0 <= label_smoothing < 1):
-            raise UserError(f"label_smoothing must be at least 0 and below 1, got {label_smoothing}")
+        check_rate("label_smoothing", label_smoothing)
         self.model = create_model(num_classes=num_classes, in_chans=in_chans, **model)
         if adapter is not None:
             self.model = attach(self.model, adapter)

@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int
 from gcsa.groups import group as make_group
 from gcsa.layers.head import from_nchw
 from gcsa.models.backbone import Backbone
-from gcsa.models.create import check_options, is_whole
+from gcsa.models.create import check_options
 from gcsa.tasks.recognition.data.charset import Charset, display_order
 from gcsa.tasks.recognition.decoding import beam_search, greedy
 from gcsa.tasks.recognition.encoder import create_encoder
@@ -81,8 +82,7 @@ class CTCRecognizer(nn.Module):
         super().__init__()
         check_options({"hidden": hidden, "drop_rate": drop_rate})
         for name, value in (("height", height), ("upsample", upsample)):
-            if not is_whole(value, 1, 1024):
-                raise UserError(f"{name} must be a whole number from 1 to 1024, not {value!r}")
+            check_int(name, value, 1, 1024)
         self.charset = Charset(characters)
         self.options: dict[str, Any] = dict(
             encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate, **options

@@ -261,13 +261,13 @@ def test_gradients_are_finite_and_reach_everything(mode: str, options: dict[str,
 @pytest.mark.parametrize(
     ("attention", "options", "named"),
     [
-        (GroupAttention, dict(radius=-1), "radius must be 0 or more.*-1"),
-        (SpatialAttention, dict(radius=-2), "radius must be 0 or more.*-2"),
+        (GroupAttention, dict(radius=-1), "radius=-1 must be"),
+        (SpatialAttention, dict(radius=-2), "radius=-2 must be"),
         (GroupAttention, dict(radius=1, shape="hexagon"), "'hexagon': choose square or disc"),
-        (LinearAttention, dict(features=0), "features must be 1 or more, not 0"),
-        (GroupAttention, dict(radius=1.5), r"radius must be 0 or more.*or 'all'.*not 1\.5"),
-        (GroupAttention, dict(radius="2"), "radius must be 0 or more.*not '2'"),
-        (GroupAttention, dict(radius=True), "radius must be 0 or more.*not True"),
+        (LinearAttention, dict(features=0), "features=0"),
+        (GroupAttention, dict(radius=1.5), "radius=1.5 must be"),
+        (GroupAttention, dict(radius="2"), "radius='2' must be"),
+        (GroupAttention, dict(radius=True), "radius=True must be"),
     ],
 )
 def test_bad_arguments(attention: type[nn.Module], options: dict[str, Any], named: str) -> None:

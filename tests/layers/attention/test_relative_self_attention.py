@@ -208,15 +208,15 @@ def test_large_logits(size: float) -> None:
     ("arguments", "named"),
     [
         (dict(encoding="rotary"), "unknown encoding 'rotary': choose one of original, corrected, gevit"),
-        (dict(radius=-1), "radius must be 0 or more.*not -1"),
+        (dict(radius=-1), "radius=-1 must be"),
         (dict(heads=3), r"heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
         (dict(heads=0), "heads=0 does not divide"),
-        (dict(waves=0), "waves must be 1 or more, not 0"),
-        (dict(waves=1.5), r"waves must be a whole number, not 1\.5"),
-        (dict(heads=1.5), r"heads must be a whole number, not 1\.5"),
-        (dict(radius=1.5), r"radius must be 0 or more positions, or 'all'.*not 1\.5"),
+        (dict(waves=0), "waves=0"),
+        (dict(waves=1.5), r"waves=1\.5"),
+        (dict(heads=1.5), r"heads=1\.5"),
+        (dict(radius=1.5), "radius=1.5 must be"),
         (dict(group="x4"), "unknown group 'x4'"),
-        (dict(proj_drop=1.0), "below 1, not 1.0"),
+        (dict(proj_drop=1.0), "=1.0 must be a finite number of at least 0 and below 1"),
     ],
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
@@ -227,8 +227,8 @@ def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (dict(in_chans=0), "in_chans must be 1 or more, not 0"),
-        (dict(radius=-2), "radius must be 0 or more.*not -2"),
+        (dict(in_chans=0), "in_chans=0"),
+        (dict(radius=-2), "radius=-2 must be"),
         (dict(heads=3), "heads=3 does not divide fields=4"),
     ],
 )

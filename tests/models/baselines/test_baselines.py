@@ -70,10 +70,10 @@ def test_exported_weights_open_again(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (dict(in_chans=0), "in_chans must be 1 or more, not 0"),
-        (dict(num_classes=-1), "num_classes must be 0 or more"),
-        (dict(in_chans=1.5), r"in_chans must be a whole number, not 1\.5"),
-        (dict(drop_rate=-1), "drop_rate must be at least 0 and below 1, not -1"),
+        (dict(in_chans=0), "in_chans=0"),
+        (dict(num_classes=-1), "num_classes="),
+        (dict(in_chans=1.5), r"in_chans=1\.5"),
+        (dict(drop_rate=-1), "drop_rate=-1"),
         (dict(global_pool="avg"), "unknown global_pool 'avg': choose one of 'max', ''"),
     ],
 )

@@ -237,9 +237,9 @@ def test_the_head_by_itself() -> None:
             r"decoder_fields=\[4, 4, 4\] needs 2 entries, one for each stride of 4, 8",
         ),
         (lambda: UNet(encoder("three stages", "c4"), 1, decoder_fields=[4, 4, 0]), "decoder_fields"),
-        (lambda: UNet(encoder("two stages", "c4"), 0), "scalars must be 1 or more, not 0"),
-        (lambda: UNet(encoder("two stages", "c4"), 1, resolution=0), "resolution must be 1 or more, not 0"),
-        (lambda: UNet(encoder("two stages", "c4"), 1, decoder_depth=0), "decoder_depth must be 1 or more, not 0"),
+        (lambda: UNet(encoder("two stages", "c4"), 0), "scalars=0"),
+        (lambda: UNet(encoder("two stages", "c4"), 1, resolution=0), "resolution=0"),
+        (lambda: UNet(encoder("two stages", "c4"), 1, decoder_depth=0), "decoder_depth=0"),
         (lambda: UNet(encoder("two stages", "d4"), 1, 6), "rays=6 must be a multiple of 4"),
     ],
 )

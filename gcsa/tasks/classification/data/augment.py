@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import MAX_SIDE, check_number, check_switch, check_whole, known_options
+from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int, known_options
 from gcsa.tasks.classification.data.colour import RandomColour
 
 PADDING_MODES = {"zeros": "constant", "border": "replicate", "reflection": "reflect"}
@@ -56,10 +56,10 @@ class RandomAffine:
 
     def __post_init__(self) -> None:
         for key, below in (("degrees", math.inf), ("translate", MAX_SIDE), ("elastic", MAX_SIDE)):
-            check_number(f"augment {key}", getattr(self, key), 0, below)
-        check_whole("augment shift", self.shift, 0, MAX_SIDE)
+            check_float(f"augment {key}", getattr(self, key), 0, below=below)
+        check_int("augment shift", self.shift, 0, MAX_SIDE)
         for key in ("flip", "quarter_turns"):
-            check_switch(f"augment {key}", getattr(self, key))
+            check_bool(f"augment {key}", getattr(self, key))
         pair = not isinstance(self.scale, str) and isinstance(self.scale, Sequence) and len(self.scale) == 2
         if not pair or not all(_is_number(factor) for factor in self.scale):
             raise UserError(f"augment scale={self.scale!r} must be two factors, such as [0.9, 1.1]")
@@ -133,7 +133,7 @@ class RandomBlur:
     blur: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number("augment blur", self.blur, 0, MAX_BLUR)
+        check_float("augment blur", self.blur, 0, below=MAX_BLUR)
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:

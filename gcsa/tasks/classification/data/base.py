@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_loading, check_switch
+from gcsa._utils.validation import check_bool, check_loading
 from gcsa.tasks.classification.data.augment import Augmentation
 from gcsa.tasks.loading import BatchLoader, EpochSampler, ImageSet, ImageSource, Joined
 from gcsa.tasks.splits import check_split, limited
@@ -89,9 +89,9 @@ class GCSADataModule(pl.LightningDataModule, ABC):
     ) -> None:
         super().__init__()
         check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
-        check_switch("download", download)
-        check_switch("drop_last", drop_last)
-        check_switch("train_on_val", train_on_val)
+        check_bool("download", download)
+        check_bool("drop_last", drop_last)
+        check_bool("train_on_val", train_on_val)
         self.root = data_root(root)
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
         self.download, self.limit_train, self.drop_last = download, limit_train, drop_last

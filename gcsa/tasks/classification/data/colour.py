@@ -6,7 +6,7 @@ import torch
 from torch import Generator, Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_number
+from gcsa._utils.validation import check_float
 from gcsa.images.reader import GREY
 
 STAINS = ((0.65, 0.70, 0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78))
@@ -39,7 +39,7 @@ class RandomColour:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            check_number(f"augment {field.name}", getattr(self, field.name), 0, 1)
+            check_float(f"augment {field.name}", getattr(self, field.name), 0, below=1)
 
     def check_channels(self, channels: int) -> None:
         """Raises ValueError for `stain` of images that are not in colour."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
-from gcsa._utils.validation import MAX_SIDE, check_number, check_whole
+from gcsa._utils.validation import MAX_SIDE, check_float, check_int
 from gcsa.images.prepare import PADS
 from gcsa.images.reader import SUFFIXES, image_size, read_image
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
@@ -72,12 +72,12 @@ class ImageFolder(GCSADataModule):
         super().__init__(**kwargs)
         if path is None:
             raise UserError("data=image_folder needs data.path=<the folder of your images>")
-        check_whole("image_size", image_size, 1, MAX_SIDE)
+        check_int("image_size", image_size, 1, MAX_SIDE)
         if in_chans not in (1, 3):
             raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
         if pad not in PADS:
             raise UserError(f"pad={pad!r} must be one of {', '.join(map(repr, PADS))}")
-        check_number("max_memory_gb", max_memory_gb, 0)
+        check_float("max_memory_gb", max_memory_gb, 0)
         self.path, self.image_size, self.in_chans, self.pad = expanded(path), image_size, in_chans, pad
         self.max_memory_gb = max_memory_gb
         self.mean, self.std = (IMAGENET_MEAN, IMAGENET_STD) if in_chans == 3 else (GREY_MEAN, GREY_STD)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gcsa._utils.validation import check_number
+from gcsa._utils.validation import check_float
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 from gcsa.tasks.storage import damaged
 
@@ -60,7 +60,7 @@ class PCam(GCSADataModule):
 
     def __init__(self, *, max_memory_gb: float = 8.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_number("max_memory_gb", max_memory_gb, 0)
+        check_float("max_memory_gb", max_memory_gb, 0)
         self.max_memory_gb = max_memory_gb
 
     def required_files(self) -> Sequence[Path]:

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from gcsa._utils.validation import check_number, known_options
+from gcsa._utils.validation import check_float, known_options
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class LineAugment:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            check_number(f"augment {field.name}", getattr(self, field.name), 0, 45 if field.name == "shear" else 1)
+            check_float(f"augment {field.name}", getattr(self, field.name), 0, below=45 if field.name == "shear" else 1)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "LineAugment":

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
-from gcsa._utils.validation import check_loading, check_switch, check_whole
+from gcsa._utils.validation import check_bool, check_int, check_loading
 from gcsa.tasks.loading import BatchLoader
 from gcsa.tasks.recognition.data.augment import LineAugment
 from gcsa.tasks.recognition.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
@@ -82,11 +82,11 @@ class LinesDataModule(pl.LightningDataModule):
         fonts: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
-        check_whole("height", height, 1, MAX_HEIGHT)
-        check_whole("step", step, 1, height)
+        check_int("height", height, 1, MAX_HEIGHT)
+        check_int("step", step, 1, height)
         check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
-        check_switch("short_first", short_first)
-        check_switch("any_image", any_image)
+        check_bool("short_first", short_first)
+        check_bool("any_image", any_image)
         if height % step:
             raise UserError(f"height={height} must be a multiple of step={step}")
         if charset is not None and not isinstance(charset, Charset | str):

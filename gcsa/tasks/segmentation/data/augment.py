@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_number, known_options
+from gcsa._utils.validation import check_float, known_options
 from gcsa.tasks.classification.data.augment import RandomAffine
 
 MAX_FACTOR = 1000.0
@@ -48,7 +48,7 @@ class DenseAugment:
     def __post_init__(self) -> None:
         RandomAffine(degrees=self.degrees, scale=self.scale, flip=self.flip, quarter_turns=self.quarter_turns)
         for key, below in (("brightness", MAX_FACTOR), ("contrast", 1), ("noise", MAX_FACTOR)):
-            check_number(f"augment {key}", getattr(self, key), 0, below)
+            check_float(f"augment {key}", getattr(self, key), 0, below=below)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "DenseAugment":

@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
-from gcsa._utils.validation import MAX_SIDE, check_loading, check_number, check_whole
+from gcsa._utils.validation import MAX_SIDE, check_float, check_int, check_loading
 from gcsa.images.microscopy import check_pair, check_sizes, percentiles as percentiles_of, read_labels, read_picture
 from gcsa.images.reader import Array
 from gcsa.tasks.loading import BatchLoader, EpochSampler
@@ -75,13 +75,13 @@ class MasksDataModule(pl.LightningDataModule):
         check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
         if in_chans not in (1, 3) or isinstance(in_chans, bool):
             raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
-        check_whole("crop", crop, 1, MAX_SIDE)
-        check_whole("context", context, 0, MAX_SIDE)
-        check_whole("crops_per_image", crops_per_image, 1, MAX_CROPS)
+        check_int("crop", crop, 1, MAX_SIDE)
+        check_int("context", context, 0, MAX_SIDE)
+        check_int("crops_per_image", crops_per_image, 1, MAX_CROPS)
         if isinstance(percentiles, str) or not isinstance(percentiles, Sequence) or len(percentiles) != 2:
             raise UserError(f"percentiles={percentiles!r:.80} must be two shares in percent, such as [1.0, 99.8]")
         for share in percentiles:
-            check_number("percentiles", share, 0)
+            check_float("percentiles", share, 0)
         if not percentiles[0] < percentiles[1] <= 100:
             raise UserError(f"percentiles={list(percentiles)} must be two shares in percent, 0 <= low < high <= 100")
         self.path, self.in_chans, self.crop, self.context = expanded(path), in_chans, crop, context

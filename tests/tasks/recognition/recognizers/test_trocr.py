@@ -286,7 +286,7 @@ def test_a_decoder_of_another_kind(tmp_path: Path) -> None:
         (dict(encoder="crnn"), "'crnn' does not take"),
         (dict(encoder="gsa_tiny", fields=None, depth=None, heads=None), "'gsa_tiny' is no G-CSA model"),
         (dict(height=42), "height must be a multiple of 8, the stride, not 42"),
-        (dict(upsample=0), "upsample must be 1 or more, not 0"),
+        (dict(upsample=0), "upsample=0"),
         (dict(hidden_size=33, decoder_heads=3), "hidden_size must be even"),
         (dict(decoder_heads=3), "decoder_heads=3 does not divide hidden_size=32"),
     ],
