@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import alternate, arguments, forward_and_step, save
-from gcsa.evaluation import count_flops
+from gcsa.evaluation.cost import count_flops
 from gcsa.models.folding import fold
 from gcsa.tasks.segmentation import Segmenter
 

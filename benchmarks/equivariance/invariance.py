@@ -11,7 +11,7 @@ import torch
 
 import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import arguments, save
-from gcsa.evaluation import smooth_turn_error
+from gcsa.evaluation.audit import smooth_rotation_error
 from gcsa.models.backbone import Backbone
 from gcsa.testing import act, randomize, relative_error
 
@@ -41,7 +41,7 @@ def main() -> None:
         side = max(2 * model.multiple, 16)
         row = {"elements": len(model.group.exact_elements), **errors(model, torch.randn(1, channels, side, side))}
         if name in AT_45:
-            row["at_45_degrees"] = smooth_turn_error(model, channels, size)
+            row["at_45_degrees"] = smooth_rotation_error(model, channels, size)
         content[name] = row
         print(name, row, flush=True)
     save("invariance", content)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import RESULTS, save
-from gcsa.evaluation import shift_curve
+from gcsa.evaluation.rotations import shift_curve
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.load import load_model
 from gcsa.tasks.classification.sample import draw_sample

@@ -22,7 +22,7 @@ from skimage.segmentation import mark_boundaries
 
 from benchmarks.learning.queue import ROOT
 from gcsa._utils.published import list_published, list_weights, published
-from gcsa.evaluation import save
+from gcsa.evaluation.figures import save
 from gcsa.groups import group
 from gcsa.tasks.classification.evaluate import evaluate
 from gcsa.tasks.recognition.ctc import CTCRecognizer

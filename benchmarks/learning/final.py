@@ -19,7 +19,7 @@ from torch import Tensor
 
 from benchmarks.learning.queue import ROOT
 from gcsa.evaluation.metrics import predict, reliability, score
-from gcsa.evaluation.turns import turn, turn_curve
+from gcsa.evaluation.rotations import rotate, rotation_curve
 from gcsa.models.folding import fold
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.sample import draw_sample
@@ -34,7 +34,7 @@ OF_TRAINING = ("root", "augment", "batch_size", "limit_train", "train_on_val", "
 
 def quarter_turned(batches: Iterable[tuple[Tensor, Tensor]], count: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The batches with images (B, C, H, W) turned by `count` quarter turns."""
-    return ((turn(images, 90 * count), labels) for images, labels in batches)
+    return ((rotate(images, 90 * count), labels) for images, labels in batches)
 
 
 def read_test(result: Path, commit: str | None) -> str:
@@ -63,7 +63,7 @@ def read_test(result: Path, commit: str | None) -> str:
     wrong = (logits.argmax(1) != labels).nonzero().flatten().tolist()
     more = {"wrong": wrong, "reliability": asdict(reliability(logits, labels))}
     if content["seed"] == 0:
-        more["turns"] = asdict(turn_curve(model, draw_sample(data, "test", min(TURNED_IMAGES, scores.images))))
+        more["turns"] = asdict(rotation_curve(model, draw_sample(data, "test", min(TURNED_IMAGES, scores.images))))
     write_json(result, {**content, "test": {**found, "changed_by_turns": changed, **more, "commit": commit}})
     return f"{run}: {found}"
 

@@ -108,17 +108,19 @@ def load_run(path: str) -> Run:
 
 
 def of_classifier(found: dict[str, Any]) -> dict[str, str]:
-    scores, averaged, turns = found["scores"], found["averaged"], found["turns"]
+    scores, averaged, rotation = found["scores"], found["averaged"], found["rotation"]
     rows = {f"accuracy, {scores['images']:,} images": percent(scores["accuracy"]) + between(scores["interval"])}
     if scores["auroc"] is not None:
         rows["AUROC"] = percent(scores["auroc"])
-    moves = "quarter turns and mirrors" if any("mirror" in move for move in found["invariance"]) else "quarter turns"
+    moves = (
+        "quarter turns and mirrors" if any("reflection" in move for move in found["invariance"]) else "quarter turns"
+    )
     return rows | {
         f"accuracy of the mean over {found['config']['copies']} turned copies": percent(averaged["accuracy"])
         + between(averaged["interval"]),
         "expected calibration error": percent(scores["calibration_error"]),
-        f"lowest accuracy at any turn, {turns['images']:,} images (upright {percent(turns['accuracy'][0])})": percent(
-            min(turns["accuracy"])
+        f"lowest accuracy at any turn, {rotation['images']:,} images (upright {percent(rotation['accuracy'][0])})": percent(
+            min(rotation["accuracy"])
         ),
         f"change of the scores at {moves}, relative": f"{max(found['invariance'].values()):.0e}",
     }

@@ -13,9 +13,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from PIL import Image
 
-from gcsa.evaluation import (
-    Curve,
-    Reliability,
+from gcsa.evaluation.figures import (
     cost_figure,
     learning_figure,
     polar_figure,
@@ -24,6 +22,8 @@ from gcsa.evaluation import (
     share_figure,
     shift_figure,
 )
+from gcsa.evaluation.metrics import Reliability
+from gcsa.evaluation.rotations import Curve
 from report.results import ROOT, accuracy, entries, load_benchmark, load_timings
 from report.training import DATA_SETS, few_labels_curves, learning_curves, shares_runs, systems_runs, tested
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from gcsa.evaluation.metrics import wilson_interval
+from scipy.stats import binomtest
+
 from report.results import (
     BUDGET,
     ROOT,
@@ -142,7 +143,8 @@ def test_cells(runs: list[Run]) -> list[str]:
     if not tests or len(tests) < len(runs):
         return [""] * len(TEST)
     images, share = tests[0]["images"], mean(test["accuracy"] for test in tests)
-    interval = " to ".join(f"{100 * bound:.1f}" for bound in wilson_interval(round(share * images), images))
+    bounds = binomtest(round(share * images), images).proportion_ci(method="wilson")
+    interval = f"{100 * bounds.low:.1f} to {100 * bounds.high:.1f}"
     columns = [[test.get(key) for test in tests] for key in ("accuracy", "auroc", "changed_by_turns")]
     bins = [test.get("reliability") for test in tests]
     columns.insert(2, [None if each is None else calibration_error(**each) for each in bins])

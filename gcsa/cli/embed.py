@@ -30,7 +30,7 @@ from gcsa._utils.program import program
 from gcsa.cli.arguments import count, device, find_images
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.evaluation.measuring import measuring
+from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.reader import Array, read_image
 from gcsa.integrations import Embedder, load_embedder
 
@@ -79,7 +79,10 @@ def _embedded(embedder: Embedder, images: Sequence[Path], size: int) -> tuple[Ar
     rows, names, failed = [np.empty((0, embedder.features), np.float32)], [], []
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress, measuring(embedder) as where:
+    with (
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+        evaluation_mode(embedder) as where,
+    ):
         task = progress.add_task("images", total=len(images))
         for start in range(0, len(images), size):
             batch = []

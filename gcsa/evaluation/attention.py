@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from timm.utils import AttentionExtract
 from torch import Tensor, nn
 
-from gcsa.evaluation.measuring import measuring
-from gcsa.evaluation.turns import border_value
+from gcsa.evaluation.evaluation_mode import evaluation_mode
+from gcsa.evaluation.rotations import border_value
 from gcsa.layers.attention.attend import ATTENTION
 
 Pixel = tuple[int, int]
@@ -38,7 +38,7 @@ def attention_maps(model: nn.Module, image: Tensor, query: Pixel) -> list[Tensor
     Empty for models without global self-attention that can be read, such as ResNets and windowed transformers.
     """
     gcsa_layers = [module for module in model.modules() if isinstance(module, tuple(ATTENTION.values()))]
-    with measuring(model) as device:
+    with evaluation_mode(model) as device:
         batch = image[None].to(device)
         rows = _gcsa_rows(model, gcsa_layers, batch) if gcsa_layers else _timm_rows(model, batch)
         return [row(query[0] / image.shape[-2], query[1] / image.shape[-1]).cpu() for row in rows]

@@ -1,4 +1,4 @@
-"""What a model costs: parameters, floating-point operations and speed."""
+"""The cost of a model: parameters, floating-point operations and speed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from gcsa.evaluation.measuring import measuring
+from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.models.folding import fold
 
 
@@ -29,13 +29,13 @@ class Cost:
 
 def count_flops(model: nn.Module, image: Tensor) -> int:
     """Operations that one more image (C, H, W) adds to a batch, as torch's FlopCounterMode counts them: convolutions,
-    matrix products and attention. What a batch pays once, such as expanding filters, is not an image's."""
-    # The counter hooks onto whatever requires a gradient, which fails for a view of a parameter.
+    matrix products and attention. Work that is done once a batch, such as expanding filters, does not count."""
+    # The counter hooks onto every tensor that requires a gradient, which fails for a view of a parameter.
     model = copy.deepcopy(model).requires_grad_(False)
     totals = []
     for batch in (1, 2):
         # Unfused attention is a plain product of matrices: counted the same on every device and in every torch version.
-        with measuring(model) as device, sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        with evaluation_mode(model) as device, sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
             model(image.to(device).expand(batch, -1, -1, -1))
         totals.append(counter.get_total_flops())
     return totals[1] - totals[0]
@@ -44,7 +44,7 @@ def count_flops(model: nn.Module, image: Tensor) -> int:
 def images_per_second(model: nn.Module, images: Tensor, repeats: int = 5) -> float:
     """Speed of the forward pass over one batch (B, C, H, W): the median of `repeats` after one that is not counted."""
     seconds = []
-    with measuring(model) as device:
+    with evaluation_mode(model) as device:
         images = images.to(device)
         for _ in range(repeats + 1):
             start = time.perf_counter()
@@ -58,7 +58,7 @@ def images_per_second(model: nn.Module, images: Tensor, repeats: int = 5) -> flo
 def measure_cost(model: nn.Module, images: Tensor) -> Cost:
     """`Cost` on one batch of images (B, C, H, W), on the model's device; the speed is that of the folded model. Raises
     ValueError for an adapter that is not merged."""
-    with measuring(model) as device:
+    with evaluation_mode(model) as device:
         on_gpu = device.type == "cuda"
         name = torch.cuda.get_device_name(device) if on_gpu else f"{torch.get_num_threads()} CPU thread(s)"
     parameters = sum(p.numel() for p in model.parameters())

@@ -16,7 +16,7 @@ from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.attention import Pixel, attention_maps, striking_pixel
 from gcsa.evaluation.metrics import Mistake, Reliability
-from gcsa.evaluation.turns import Curve
+from gcsa.evaluation.rotations import Curve
 from gcsa.testing import relative_error
 
 COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057", "#e09f00", "#74c0fc")
@@ -33,8 +33,8 @@ def save(figure: Figure, path: str | Path) -> Path:
     return Path(path)
 
 
-def polar_figure(curves: Mapping[str, Curve], title: str = "Accuracy when the images turn") -> Figure:
-    """Accuracy (radius, percent) against the turn (angle, degrees), one closed line a model."""
+def polar_figure(curves: Mapping[str, Curve], title: str = "Accuracy when the images rotate") -> Figure:
+    """Accuracy (radius, percent) against the rotation (angle, degrees), one closed line a model."""
     figure = Figure(figsize=(6.4, 6.6), dpi=150, layout="constrained")
     axes: Any = figure.add_subplot(projection="polar")
     lowest = 100 * min(min(curve.accuracy) for curve in curves.values())
@@ -55,7 +55,7 @@ def polar_figure(curves: Mapping[str, Curve], title: str = "Accuracy when the im
     axes.grid(color="#dee2e6")
     axes.spines["polar"].set_color("#adb5bd")
     images = next(iter(curves.values())).images
-    subtitle = f"angle: turn counter-clockwise; radius: accuracy, {centre:g} to 100 %; {images} images"
+    subtitle = f"angle: rotation counter-clockwise; radius: accuracy, {centre:g} to 100 %; {images} images"
     axes.set_title(subtitle, fontsize=9, color="#495057", pad=14)
     figure.suptitle(title, fontsize=13)
     figure.legend(loc="outside lower center", frameon=False, fontsize=10)
@@ -83,8 +83,8 @@ def shift_figure(curves: Mapping[str, Curve], title: str = "When the images shif
 
 
 def reliability_figure(systems: Mapping[str, Reliability], title: str) -> Figure:
-    """Accuracy against the probability of the chosen class, both in percent, one line a system, whose points are the larger
-    the more images they stand for. Answers as sure as they are right lie on the diagonal."""
+    """Accuracy against the probability of the chosen class, both in percent, one line a system. The area of a point grows
+    with its images. A calibrated system follows the diagonal."""
     figure = Figure(figsize=(5.6, 5.6), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     axes.plot([0, 100], [0, 100], color="#adb5bd", lw=1, ls="--")
@@ -106,8 +106,8 @@ def reliability_figure(systems: Mapping[str, Reliability], title: str) -> Figure
 
 
 def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> Figure:
-    """Test error against FLOPs an image, both logarithmic, the better the higher; each system with its name and accuracy at
-    a bubble, whose area is as its parameters.
+    """Test error against FLOPs an image, both logarithmic; better systems stand higher. Each system is a bubble with its name
+    and accuracy; the area is proportional to its parameters.
 
     `systems`: name to (FLOPs, accuracy, parameters).
     """
@@ -117,15 +117,15 @@ def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> 
     area = 120 / max(counts)
     label_height = 0.045  # of the axes
     # A logarithm has no 0.
-    places = {name: (flops, max(100 * (1 - accuracy), 0.01)) for name, (flops, accuracy, _) in systems.items()}
-    for colour, (name, place) in zip(_colours(len(systems)), places.items(), strict=True):
-        axes.scatter(*place, s=area * systems[name][2], color=colour, alpha=0.6)
+    points = {name: (flops, max(100 * (1 - accuracy), 0.01)) for name, (flops, accuracy, _) in systems.items()}
+    for colour, (name, point) in zip(_colours(len(systems)), points.items(), strict=True):
+        axes.scatter(*point, s=area * systems[name][2], color=colour, alpha=0.6)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.margins(x=0.3, y=0.1)
     axes.invert_yaxis()
     shown = {
-        name: axes.transAxes.inverted().transform(axes.transData.transform(place)) for name, place in places.items()
+        name: axes.transAxes.inverted().transform(axes.transData.transform(point)) for name, point in points.items()
     }
     taken: list[tuple[float, float]] = []
     for name, (x, y) in sorted(shown.items(), key=lambda item: item[1][1]):
@@ -134,7 +134,7 @@ def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> 
         taken.append((x, height))
         axes.annotate(
             f"{name}, {systems[name][1]:.1%}",
-            places[name],
+            points[name],
             xytext=(x + (0.02 if x < 0.6 else -0.02), height),
             textcoords="axes fraction",
             ha="left" if x < 0.6 else "right",
@@ -194,28 +194,28 @@ def scaling_figure(systems: Mapping[str, Mapping[int, float]], title: str) -> Fi
 
 
 def attention_figure(model: nn.Module, image: Tensor, query: Pixel | None = None) -> Figure | None:
-    """Attention of one pixel's position to all others, for an image (C, H, H) and its quarter turn, layer by layer.
+    """Attention of one pixel's position to all others, for an image (C, H, H) and its rotation by 90 degrees, by layer.
 
-    `query` is a row and a column; by default where the image is most striking. At most four layers, evenly chosen.
-    Below them stands how much the second map, turned back, differs from the first. None for a model whose attention
-    cannot be read.
+    `query` is a row and a column; by default the pixel that `striking_pixel` chooses. At most four layers, evenly chosen.
+    The label below a layer is the difference between the second map, rotated back, and the first. None for a model whose
+    attention cannot be read.
     """
     query = striking_pixel(image) if query is None else query
-    turned_query = (image.shape[-1] - 1 - query[1], query[0])
-    turned = image.rot90(1, (-2, -1))
-    maps, turned_maps = attention_maps(model, image, query), attention_maps(model, turned, turned_query)
+    rotated_query = (image.shape[-1] - 1 - query[1], query[0])
+    rotated = image.rot90(1, (-2, -1))
+    maps, rotated_maps = attention_maps(model, image, query), attention_maps(model, rotated, rotated_query)
     if not maps:
         return None
     chosen = sorted({round(i) for i in np.linspace(0, len(maps) - 1, min(MAPS, len(maps)))})
     figure = Figure(figsize=(2.1 * (1 + len(chosen)), 5.2), dpi=150, layout="constrained")
     grid = figure.subplots(2, 1 + len(chosen), squeeze=False)
-    rows = ((image, query, maps), (turned, turned_query, turned_maps))
+    rows = ((image, query, maps), (rotated, rotated_query, rotated_maps))
     for axes, (picture, (row, column), layers) in zip(grid, rows, strict=True):
         axes[0].imshow(_picture(picture), cmap="gray")
         axes[0].plot(column, row, "o", mfc="none", mec="#d9480f", mew=2, ms=11)
         for panel, layer in zip(axes[1:], chosen, strict=True):
             side = picture.shape[-1]
-            top = max(float(maps[layer].max()), float(turned_maps[layer].max()))
+            top = max(float(maps[layer].max()), float(rotated_maps[layer].max()))
             panel.imshow(layers[layer].numpy(), cmap="magma", vmin=0, vmax=top, extent=(0, side, side, 0))
             panel.add_patch(_cell(row, column, side, layers[layer].shape))
         for panel in axes:
@@ -223,17 +223,17 @@ def attention_figure(model: nn.Module, image: Tensor, query: Pixel | None = None
     for panel, layer in zip(grid[0][1:], chosen, strict=True):
         panel.set_title(f"layer {layer + 1}", fontsize=10)
     for panel, layer in zip(grid[1][1:], chosen, strict=True):
-        change = relative_error(turned_maps[layer].rot90(-1), maps[layer])
-        panel.set_xlabel(f"turned back,\ndiffers by {change:.0e}", fontsize=9)
+        change = relative_error(rotated_maps[layer].rot90(-1), maps[layer])
+        panel.set_xlabel(f"rotated back,\ndiffers by {change:.0e}", fontsize=9)
     grid[0][0].set_title("image, query", fontsize=10)
     grid[0][0].set_ylabel("upright")
-    grid[1][0].set_ylabel("quarter turn")
+    grid[1][0].set_ylabel("rotated by 90\N{DEGREE SIGN}")
     figure.suptitle("Attention of the marked position, mean over heads", fontsize=12)
     return figure
 
 
 def mistakes_figure(images: Tensor, mistakes: Sequence[Mistake], names: Sequence[str], title: str) -> Figure:
-    """Images (M, C, H, W) that were taken for another class, each with its class, the other one and its probability.
+    """Misclassified images (M, C, H, W), each with its class, the class that it was taken for, and the probability of that.
 
     Raises ValueError where there are none.
     """

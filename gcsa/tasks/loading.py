@@ -24,7 +24,7 @@ class ImageSource(Protocol):
     def __getitem__(self, rows: Tensor, /) -> Tensor: ...
 
 
-class Joined:
+class ConcatSource:
     """The images of two sources of one kind, those of `second` behind those of `first`."""
 
     def __init__(self, first: ImageSource, second: ImageSource) -> None:
@@ -44,7 +44,7 @@ class Joined:
         return images
 
 
-class Draw(NamedTuple):
+class BatchIndices(NamedTuple):
     """One batch to be gathered: rows of the split, and the key of its random numbers."""
 
     rows: list[int]
@@ -85,7 +85,7 @@ class ImageSet(Dataset[tuple[Tensor, Tensor]]):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, draw: Draw) -> tuple[Tensor, Tensor]:
+    def __getitem__(self, draw: BatchIndices) -> tuple[Tensor, Tensor]:
         """Images float32 (B, C, H, W) and labels int64 (B,)."""
         chosen = torch.tensor(draw.rows)
         stored = self.images[self.rows[chosen]]
@@ -95,7 +95,7 @@ class ImageSet(Dataset[tuple[Tensor, Tensor]]):
         return images.sub(self.mean).div_(self.std), self.labels[chosen]
 
 
-class EpochSampler(Sampler[Draw]):
+class EpochSampler(Sampler[BatchIndices]):
     """The batches of one process, from batch `start` of epoch `epoch` on.
 
     All processes walk the same order; each takes every `world_size`-th row of a batch of `world_size *
@@ -142,10 +142,10 @@ class EpochSampler(Sampler[Draw]):
             del batches[-2][-missing:]
         return batches
 
-    def __iter__(self) -> Iterator[Draw]:
+    def __iter__(self) -> Iterator[BatchIndices]:
         epoch = self.epoch
         for batch, rows in list(enumerate(self.rows()))[self.start :]:
-            yield Draw(rows[self.rank :: self.world_size] or rows[:1], (self.seed, epoch, batch, self.rank))
+            yield BatchIndices(rows[self.rank :: self.world_size] or rows[:1], (self.seed, epoch, batch, self.rank))
 
 
 Batch = TypeVar("Batch")

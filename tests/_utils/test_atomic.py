@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gcsa._utils.atomic import check_writable, replacing
-from gcsa.evaluation import save
+from gcsa.evaluation.figures import save
 from gcsa.training.results import write_json
 
 matplotlib_figure = pytest.importorskip("matplotlib.figure").Figure

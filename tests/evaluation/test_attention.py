@@ -3,8 +3,7 @@ import timm
 import torch
 from torch import nn
 
-from gcsa.evaluation import attention_maps
-from gcsa.evaluation.attention import striking_pixel
+from gcsa.evaluation.attention import attention_maps, striking_pixel
 from gcsa.layers.attention.attend import GroupAttention, LinearAttention, SpatialAttention, orthogonal_features
 
 B, H, W, N, C, HEADS = 1, 4, 4, 4, 6, 2

@@ -4,8 +4,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gcsa.evaluation import invariance_error, invariance_errors, smooth_images, smooth_turn_error, stage_errors
-from gcsa.evaluation.turns import turn
+from gcsa.evaluation.audit import (
+    invariance_error,
+    invariance_errors,
+    smooth_images,
+    smooth_rotation_error,
+    stage_errors,
+)
+from gcsa.evaluation.rotations import rotate
 
 from .toys import BrightHalf, Brightness, Steerable
 
@@ -22,11 +28,11 @@ def test_equivariant_model_passes_and_a_broken_one_fails(group):
 def test_every_exact_element_but_the_identity_is_named():
     errors = invariance_errors(Steerable("d4"), torch.randn(2, 1, 9, 9))
     turns = ["90 deg", "180 deg", "270 deg"]
-    assert list(errors) == turns + ["mirror, 0 deg"] + [f"mirror, {t}" for t in turns]
+    assert list(errors) == turns + ["reflection, 0 deg"] + [f"reflection, {t}" for t in turns]
     assert list(invariance_errors(Steerable("c8"), torch.randn(2, 1, 9, 9))) == turns
 
 
-def test_a_mirror_only_a_d_group_promises_is_not_held_against_a_c_group():
+def test_reflections_are_measured_for_d_groups_only():
     images = torch.randn(4, 1, 12, 12)
     chiral = Steerable("c4")
     assert invariance_error(chiral, images) < 1e-5
@@ -34,7 +40,7 @@ def test_a_mirror_only_a_d_group_promises_is_not_held_against_a_c_group():
     assert invariance_error(chiral, images) > 1e-3
 
 
-def test_models_without_a_group_are_held_to_the_quarter_turns():
+def test_models_without_a_group_are_measured_under_quarter_rotations():
     images = torch.rand(4, 1, 12, 12)
     assert set(invariance_errors(Brightness(), images)) == {"90 deg", "180 deg", "270 deg"}
     assert invariance_error(Brightness(), images) < 1e-6
@@ -43,7 +49,7 @@ def test_models_without_a_group_are_held_to_the_quarter_turns():
     assert invariance_error(timm.create_model("gcsa_tiny", group="c1"), images) > 1e-2
 
 
-def test_stages_on_scalar_fields_turn_as_images_do():
+def test_stages_on_scalar_fields_rotate_as_images_do():
     model = timm.create_model("gcsa_pooled_small", in_chans=1, fields=4, stem_fields=(4, 4), depth=2)  # of 96 channels
     images = torch.randn(2, 1, 32, 32)
     stages = stage_errors(model, images)
@@ -69,20 +75,20 @@ def test_stages_of_other_timm_models_are_taken_for_scalar_fields():
     assert stage.at_45 < 1e-3
 
 
-def test_smooth_images_turn_about_the_centre_of_the_pixels():
+def test_smooth_images_rotate_about_the_centre_of_the_pixels():
     upright = smooth_images(3, 2, 24)
     assert upright.shape == (3, 2, 24, 24)
     assert torch.allclose(smooth_images(3, 2, 24, 90), upright.rot90(1, (-2, -1)), atol=1e-5)
-    assert torch.allclose(smooth_images(3, 2, 24, 45), turn(upright, 45), atol=0.1)
-    assert not torch.allclose(smooth_images(3, 2, 24, -45), turn(upright, 45), atol=0.3)
+    assert torch.allclose(smooth_images(3, 2, 24, 45), rotate(upright, 45), atol=0.1)
+    assert not torch.allclose(smooth_images(3, 2, 24, -45), rotate(upright, 45), atol=0.3)
     border = torch.cat([upright[..., [0, -1]].flatten(), upright[..., [0, -1], :].flatten()])
     assert border.abs().max() < 0.05 * upright.abs().max()
 
 
 def test_45_degrees_is_small_for_c8_and_large_for_others():
-    assert smooth_turn_error(Steerable("c8"), 1, 28) < 0.01
-    assert smooth_turn_error(Steerable("c8", broken=True), 1, 28) > 0.03
-    assert smooth_turn_error(Steerable("c4"), 1, 28) > 0.03
+    assert smooth_rotation_error(Steerable("c8"), 1, 28) < 0.01
+    assert smooth_rotation_error(Steerable("c8", broken=True), 1, 28) > 0.03
+    assert smooth_rotation_error(Steerable("c4"), 1, 28) > 0.03
     images = torch.randn(2, 1, 28, 28)
     assert all(stage.at_45 < 0.01 for stage in stage_errors(Steerable("c8"), images))
     assert stage_errors(Steerable("c8", broken=True), images)[-1].at_45 > 0.03

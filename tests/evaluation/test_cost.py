@@ -4,7 +4,7 @@ import timm
 import torch
 from torch import nn
 
-from gcsa.evaluation import count_flops, images_per_second, measure_cost
+from gcsa.evaluation.cost import count_flops, images_per_second, measure_cost
 
 from .toys import Steerable
 

@@ -5,10 +5,7 @@ import pytest
 import timm
 import torch
 
-from gcsa.evaluation import (
-    Curve,
-    Mistake,
-    Reliability,
+from gcsa.evaluation.figures import (
     attention_figure,
     cost_figure,
     learning_figure,
@@ -20,7 +17,8 @@ from gcsa.evaluation import (
     share_figure,
     shift_figure,
 )
-from gcsa.evaluation.turns import ANGLES
+from gcsa.evaluation.metrics import Mistake, Reliability
+from gcsa.evaluation.rotations import ANGLES, Curve
 
 CURVE = Curve(ANGLES, tuple(0.9 + 0.001 * i for i in range(48)), (0.0,) * 48, 100)
 

@@ -1,53 +1,40 @@
 import pytest
 import torch
 from torch import nn
-from torchmetrics.functional.classification import binary_auroc
+from torchmetrics.functional.classification import binary_auroc, multiclass_calibration_error
 
-from gcsa.evaluation import predict, reliability, score, wilson_interval, worst_mistakes
+from gcsa.evaluation.metrics import predict, reliability, score, worst_mistakes
 
 
 @pytest.mark.parametrize(
     ("correct", "total", "interval"),
     [(8, 10, (0.4902, 0.9433)), (0, 10, (0.0, 0.2775)), (10, 10, (0.7225, 1.0)), (500, 1000, (0.4691, 0.5309))],
 )
-def test_wilson_interval_has_the_published_values(correct, total, interval):
-    assert wilson_interval(correct, total) == pytest.approx(interval, abs=1e-4)
+def test_the_interval_has_the_values_of_wilson(correct, total, interval):
+    labels = (torch.arange(total) < correct).long()
+    scores = score(torch.tensor([[0.0, 1.0]]).expand(total, 2), labels)
+    assert scores.accuracy == correct / total
+    assert scores.interval == pytest.approx(interval, abs=1e-4)
 
 
-@pytest.mark.parametrize(("correct", "total"), [(1, 0), (-1, 5), (6, 5)])
-def test_wilson_interval_refuses_what_is_no_proportion(correct, total):
-    with pytest.raises(ValueError, match=f"{correct} correct of {total}"):
-        wilson_interval(correct, total)
-
-
-def test_scores_of_two_classes():
-    logits = torch.tensor([[0.0, 2.0], [0.0, 1.0], [0.0, -1.0], [0.0, 0.5]])
-    scores = score(logits, torch.tensor([1, 0, 0, 1]))
-    assert scores.accuracy == 0.75
-    assert scores.auroc == 0.75  # of the four pairs one is in the wrong order
-    assert scores.interval == wilson_interval(3, 4)
-
-
-def test_calibration_error_of_certain_answers_is_the_share_of_wrong_ones():
-    logits = torch.tensor([[50.0, 0, 0]] * 4)
-    assert score(logits, torch.tensor([0, 0, 0, 1])).calibration_error == pytest.approx(0.25, abs=1e-5)
-
-
-def test_reliability_has_the_bins_that_hold_images():
-    logits = torch.tensor([[0.0, 50.0]] * 3 + [[0.1, 0.0]])
-    bins = reliability(logits, torch.tensor([1, 1, 0, 0]))
-    assert bins.images == (1, 3)
-    assert bins.probability == pytest.approx((torch.tensor(0.1).sigmoid().item(), 1.0))
-    assert bins.accuracy == pytest.approx((1.0, 2 / 3))
-
-
-def test_reliability_and_the_calibration_error_agree():
-    logits, labels = 3 * torch.randn(200, 3), torch.randint(3, (200,))
+def test_calibration_has_one_binning_also_where_probabilities_are_one():
+    """Three certain answers, two of them right, share the last bin with one of probability 0.95."""
+    logits = torch.tensor([[0.0, 50.0]] * 3 + [[0.0, 3.0], [0.1, 0.0]])
+    labels = torch.tensor([1, 1, 0, 1, 0])
     bins = reliability(logits, labels)
-    assert sum(bins.images) == 200
+    assert bins.images == (1, 4)
+    confident = (3 + torch.tensor(3.0).sigmoid().item()) / 4
+    assert bins.probability == pytest.approx((torch.tensor(0.1).sigmoid().item(), confident))
+    assert bins.accuracy == pytest.approx((1.0, 0.75))
     rows = zip(bins.images, bins.probability, bins.accuracy, strict=True)
-    apart = sum(images * abs(probability - accuracy) for images, probability, accuracy in rows)
-    assert apart / 200 == pytest.approx(score(logits, labels).calibration_error, abs=1e-5)
+    expected = sum(images * abs(probability - accuracy) for images, probability, accuracy in rows) / 5
+    assert score(logits, labels).calibration_error == pytest.approx(expected, abs=1e-6)
+
+
+def test_calibration_error_is_that_of_torchmetrics_below_a_probability_of_one():
+    logits, labels = 3 * torch.randn(200, 3), torch.randint(3, (200,))
+    expected = multiclass_calibration_error(logits.softmax(1), labels, 3, n_bins=15)
+    assert score(logits, labels).calibration_error == pytest.approx(expected.item(), abs=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 40.0, 1000.0])
@@ -69,9 +56,8 @@ def test_the_worst_mistakes_are_the_most_certain_ones():
     logits = torch.tensor([[0.0, 1.0], [3.0, 0.0], [0.0, 5.0], [0.0, 2.0]])
     labels = torch.tensor([0, 0, 1, 0])
     first, second = worst_mistakes(logits, labels)
-    assert (first.image, first.label, first.taken_for) == (3, 0, 1)
+    assert (first.image, first.label, first.taken_for, second.image) == (3, 0, 1, 0)
     assert first.probability == pytest.approx(torch.tensor(2.0).sigmoid().item())
-    assert second.image == 0
     assert worst_mistakes(logits, labels, most=1) == [first]
     assert worst_mistakes(logits, logits.argmax(1)) == []
 

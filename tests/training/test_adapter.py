@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from gcsa import adapters
-from gcsa.evaluation import invariance_error
+from gcsa.evaluation.audit import invariance_error
 from gcsa.tasks.classification.module import Classifier
 from gcsa.testing import relative_error
 from gcsa.training import run

@@ -19,7 +19,7 @@ from gcsa.evaluation.figures import (
     save,
     shift_figure,
 )
-from gcsa.evaluation.turns import Curve
+from gcsa.evaluation.rotations import Curve
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.load import load_model
 from gcsa.tasks.classification.report import measure, table
@@ -39,7 +39,7 @@ def read_turns(folder: str) -> tuple[str, Curve]:
         raise FileNotFoundError(f"there is no {path} to overlay: name the output_dir of an earlier evaluation")
     try:
         content = json.loads(path.read_text())
-        return content["label"], Curve(**content["turns"])
+        return content["label"], Curve(**content["rotation"])
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}): evaluate that model again") from error
 
@@ -70,7 +70,7 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     image = first_images(draw_sample(data, config["split"], 1), 1)[0]
     shifts = {"x (to the right)": report.shift_x, "y (down)": report.shift_y}
     figures = {
-        "turns": polar_figure({label: report.turns, **dict(overlay)}),
+        "rotation": polar_figure({label: report.rotation, **dict(overlay)}),
         "calibration": reliability_figure({label: report.reliability}, "How sure and how right answers are"),
         "shifts": shift_figure(shifts, f"{label} when the images shift"),
         "attention": attention_figure(model, image),

@@ -14,13 +14,13 @@ from gcsa.evaluation.audit import (
     group_of,
     invariance_error,
     invariance_errors,
-    smooth_turn_error,
+    smooth_rotation_error,
     stage_errors,
 )
 from gcsa.evaluation.cost import Cost, images_per_second, measure_cost
 from gcsa.evaluation.figures import polar_figure, save
 from gcsa.evaluation.metrics import Mistake, Reliability, Scores, predict, reliability, score, worst_mistakes
-from gcsa.evaluation.turns import ANGLES, Curve, TurnedCopies, shift_curve, turn_curve
+from gcsa.evaluation.rotations import ANGLES, Curve, RotatedCopies, rotation_curve, shift_curve
 from gcsa.models.folding import fold
 from gcsa.tasks.classification.data import GCSADataModule
 from gcsa.tasks.classification.sample import draw_sample, first_images
@@ -33,18 +33,18 @@ EXACT = 1e-4
 @dataclass(frozen=True)
 class Report:
     """The result of `measure`; every number is explained where its class or function is defined. `averaged` are the scores
-    of so many `TurnedCopies` as `copies` says, None for one."""
+    of so many `RotatedCopies` as `copies` says, None for one."""
 
     scores: Scores
     copies: int
     averaged: Scores | None
     reliability: Reliability
     mistakes: list[Mistake]
-    turns: Curve
+    rotation: Curve
     shift_x: Curve
     shift_y: Curve
     invariance: dict[str, float]
-    smooth_turn_45: float
+    smooth_rotation_45: float
     stages: list[StageError]
     cost: Cost
 
@@ -71,7 +71,7 @@ def measure(
     audit = first_images(curves, AUDIT_IMAGES)
     logits, labels = predict(folded, sample)
     invariance = invariance_errors(model, audit)
-    turned = TurnedCopies(folded, copies, invariant=invariance.get("90 deg", 1.0) < EXACT)
+    turned = RotatedCopies(folded, copies, invariant=invariance.get("90 deg", 1.0) < EXACT)
     averaged = score(*predict(turned, sample)) if copies > 1 else None
     return Report(
         scores=score(logits, labels),
@@ -79,11 +79,11 @@ def measure(
         averaged=averaged,
         reliability=reliability(logits, labels),
         mistakes=worst_mistakes(logits, labels),
-        turns=turn_curve(folded, curves),
+        rotation=rotation_curve(folded, curves),
         shift_x=shift_curve(folded, curves, "x", cyclic),
         shift_y=shift_curve(folded, curves, "y", cyclic),
         invariance=invariance,
-        smooth_turn_45=smooth_turn_error(model, datamodule.in_chans, datamodule.image_size),
+        smooth_rotation_45=smooth_rotation_error(model, datamodule.in_chans, datamodule.image_size),
         stages=stage_errors(model, audit),
         cost=measure_cost(model, first_images(sample, datamodule.batch_size)),
     )
@@ -98,7 +98,7 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     screen.add_column("at 45\N{DEGREE SIGN}", justify="right")
     if not trained:
         screen.add_row("[bold red]weights", "[bold red]untrained: random", end_section=True)
-    scores, turns, cost = report.scores, report.turns, report.cost
+    scores, turns, cost = report.scores, report.rotation, report.cost
     screen.add_row(f"accuracy, {scores.images} images [95 %]", _with_interval(scores))
     if report.averaged is not None:
         screen.add_row(f"  of the mean over {report.copies} turned copies", _with_interval(report.averaged))
@@ -115,7 +115,9 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     screen.add_section()
     elements = f"exact elements of {group.name}" if getattr(model, "group", None) == group else "quarter turns"
     exact = max(report.invariance.values())
-    screen.add_row(f"invariance error, {elements}", f"{exact:.1e}", f"{report.smooth_turn_45:.1e}", end_section=True)
+    screen.add_row(
+        f"invariance error, {elements}", f"{exact:.1e}", f"{report.smooth_rotation_45:.1e}", end_section=True
+    )
     screen.add_row("equivariance error of features" + ("" if kind == "regular" else " as scalar fields"))
     for stage in report.stages:
         at_45 = "" if stage.at_45 is None else f"{stage.at_45:.1e}"
@@ -138,11 +140,14 @@ def summarize(
     """Invariance error and polar turn figure on the validation set: all of it, or, where that takes longer than about
     `seconds`, as many of its images as fit, but at least 64.
 
-    Returns `invariance_error`, a float, and `figure`, the path of turns.png in `output_dir`. Raises OSError where
+    Returns `invariance_error`, a float, and `figure`, the path of rotation.png in `output_dir`. Raises OSError where
     that cannot be written.
     """
     images = first_images(draw_sample(datamodule, "val"), AUDIT_IMAGES)
     count = int(images_per_second(model, images, repeats=3) * seconds / len(ANGLES))
-    curve = turn_curve(model, draw_sample(datamodule, "val", max(64, count)))
+    curve = rotation_curve(model, draw_sample(datamodule, "val", max(64, count)))
     figure = polar_figure({f"{curve.images} validation images": curve})
-    return {"invariance_error": invariance_error(model, images), "figure": save(figure, Path(output_dir) / "turns.png")}
+    return {
+        "invariance_error": invariance_error(model, images),
+        "figure": save(figure, Path(output_dir) / "rotation.png"),
+    }

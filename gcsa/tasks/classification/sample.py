@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa.tasks.classification.data import GCSADataModule
-from gcsa.tasks.loading import Draw, ImageSet
+from gcsa.tasks.loading import BatchIndices, ImageSet
 from gcsa.tasks.splits import stratified_order
 
 STAGES = {"test": "test", "val": "validate", "train": "fit"}
@@ -30,7 +30,7 @@ class Sample:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for rows in self.rows.split(self.batch_size):
-            yield self.images[Draw(rows.tolist(), ())]
+            yield self.images[BatchIndices(rows.tolist(), ())]
 
 
 def draw_sample(datamodule: GCSADataModule, split: str, limit: int | None = None) -> Sample:

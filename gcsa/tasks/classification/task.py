@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from gcsa._utils.errors import UserError
-from gcsa.evaluation import count_flops
+from gcsa.evaluation.cost import count_flops
 from gcsa.models.create import SEGMENTERS
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import evaluate

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.evaluation import count_flops
+from gcsa.evaluation.cost import count_flops
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
 from gcsa.tasks.recognition.evaluate import evaluate_lines
 from gcsa.tasks.recognition.measure import measure as measure_reading

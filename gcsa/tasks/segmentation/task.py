@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from gcsa._utils.errors import UserError
-from gcsa.evaluation import count_flops
+from gcsa.evaluation.cost import count_flops
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
 from gcsa.tasks.segmentation.evaluate import evaluate_masks
 from gcsa.tasks.segmentation.losses import checked_as, targets_of

@@ -12,12 +12,11 @@ import pytest
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from gcsa.evaluation import Curve
-from gcsa.evaluation.turns import ANGLES
+from gcsa.evaluation.rotations import ANGLES, Curve
 from gcsa.tasks.classification.evaluate import evaluate
 
 ROOT = Path(__file__).parents[3]
-FIGURES = {"turns", "shifts", "calibration", "attention", "mistakes"}
+FIGURES = {"rotation", "shifts", "calibration", "attention", "mistakes"}
 
 
 def test_end_to_end(trained, tmp_path):
@@ -34,8 +33,8 @@ def test_end_to_end(trained, tmp_path):
     assert results["scores"]["images"] == 50
     wrong = 50 - round(50 * results["scores"]["accuracy"])
     assert len(results["mistakes"]) == min(wrong, 12) > 0
-    assert len(results["turns"]["accuracy"]) == 48
-    assert results["turns"]["logit_change"][12] < 1e-5 < results["turns"]["logit_change"][3]
+    assert len(results["rotation"]["accuracy"]) == 48
+    assert results["rotation"]["logit_change"][12] < 1e-5 < results["rotation"]["logit_change"][3]
     assert max(results["invariance"].values()) < 1e-5
     assert results["config"]["data"]["batch_size"] == 32
     assert {"cpu", "torch"} <= set(results["machine"])
@@ -62,7 +61,7 @@ def run(monkeypatch, capsys):
 
 
 def test_a_plain_network_beside_an_earlier_evaluation(run, tmp_path):
-    earlier = {"label": "mine", "turns": asdict(Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4))}
+    earlier = {"label": "mine", "rotation": asdict(Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4))}
     (tmp_path / "evaluation.json").write_text(json.dumps(earlier))
     options = ("limit=20", "curve_images=2", f"overlay=[{tmp_path}]", f"output_dir={tmp_path}/out")
     code, output, errors = run("model=resnet10t", *options)
@@ -122,7 +121,7 @@ def test_values_are_checked_before_anything_is_read(change, message, tmp_path, m
 
 
 def test_two_curves_of_one_name_are_refused(run, tmp_path):
-    earlier = {"label": "resnet10t", "turns": asdict(Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4))}
+    earlier = {"label": "resnet10t", "rotation": asdict(Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4))}
     (tmp_path / "evaluation.json").write_text(json.dumps(earlier))
     code, _, errors = run("model=resnet10t", "limit=20", f"overlay=[{tmp_path}]", f"output_dir={tmp_path}/out")
     assert code == 2
@@ -131,7 +130,7 @@ def test_two_curves_of_one_name_are_refused(run, tmp_path):
 
 
 def test_a_damaged_overlay_is_refused(tmp_path):
-    (tmp_path / "evaluation.json").write_text('{"label": "x", "turns": {}}')
+    (tmp_path / "evaluation.json").write_text('{"label": "x", "rotation": {}}')
     config = {
         "model": "resnet10t",
         "split": "val",

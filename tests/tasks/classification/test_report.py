@@ -22,7 +22,7 @@ def test_summary_reads_validation_images_only(tmp_path, monkeypatch):
     model = timm.create_model("gcsa_tiny_c4", num_classes=10, in_chans=1, depth=1, fields=4)
     summary = summarize(model, data, tmp_path, seconds=1)
     assert 0 < summary["invariance_error"] < 1e-5
-    assert summary["figure"] == tmp_path / "turns.png"
+    assert summary["figure"] == tmp_path / "rotation.png"
     assert summary["figure"].stat().st_size > 10_000
     assert (
         summarize(timm.create_model("resnet10t", num_classes=10, in_chans=1), data, tmp_path, 0)["invariance_error"]
@@ -33,9 +33,9 @@ def test_summary_reads_validation_images_only(tmp_path, monkeypatch):
 def test_report_of_a_plain_network_says_what_it_is():
     model = timm.create_model("resnet10t", num_classes=10, in_chans=1)
     report = measure(model, create_datamodule("digits"), "val", limit=40, curve_images=8, copies=2)
-    assert (report.scores.images, report.turns.images, report.shift_x.images) == (40, 8, 8)
-    assert report.turns.logit_change[0] == 0
-    assert max(report.turns.logit_change) > 1e-3
+    assert (report.scores.images, report.rotation.images, report.shift_x.images) == (40, 8, 8)
+    assert report.rotation.logit_change[0] == 0
+    assert max(report.rotation.logit_change) > 1e-3
     printed = text(report, model, trained=False)
     expected_words = ("untrained", "quarter turns", "as scalar fields", "4,927,186", "accuracy, 40 images [95 %]")
     for expected in (*expected_words, "of the mean over 2 turned copies"):

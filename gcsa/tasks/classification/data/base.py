@@ -13,7 +13,7 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_bool, check_loading
 from gcsa.tasks.classification.data.augment import Augmentation
-from gcsa.tasks.loading import BatchLoader, EpochSampler, ImageSet, ImageSource, Joined
+from gcsa.tasks.loading import BatchLoader, ConcatSource, EpochSampler, ImageSet, ImageSource
 from gcsa.tasks.splits import check_split, limited
 from gcsa.tasks.storage import check_readable, data_root, download_into, missing
 
@@ -39,7 +39,7 @@ class Split(NamedTuple):
         """The rows of this split, then those of `other`, of the same data set."""
         rows = torch.cat([self.rows, other.rows + len(self.labels)])
         labels = torch.cat([self.labels, other.labels])
-        return self._replace(images=Joined(self.images, other.images), labels=labels, rows=rows)
+        return self._replace(images=ConcatSource(self.images, other.images), labels=labels, rows=rows)
 
 
 class GCSADataModule(pl.LightningDataModule, ABC):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from gcsa.tasks.loading import Draw, EpochSampler, seeded_generator
+from gcsa.tasks.loading import BatchIndices, EpochSampler, seeded_generator
 from gcsa.tasks.recognition.data.charset import Charset, display_order, normalize
 from gcsa.tasks.recognition.data.line_image import Line
 
@@ -47,7 +47,7 @@ class LineSet(Dataset[LineBatch]):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, draw: Draw) -> LineBatch:
+    def __getitem__(self, draw: BatchIndices) -> LineBatch:
         """The lines of `draw.rows`, which must have one width."""
         images = torch.stack([self.images[row] for row in draw.rows]).float().div_(255)
         if self.augment is not None:

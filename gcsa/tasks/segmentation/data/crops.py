@@ -11,7 +11,7 @@ from torch.utils.data import Dataset
 
 from gcsa.images.microscopy import normalize
 from gcsa.images.reader import Array
-from gcsa.tasks.loading import Draw, seeded_generator
+from gcsa.tasks.loading import BatchIndices, seeded_generator
 from gcsa.tasks.segmentation.data.augment import DenseAugment
 
 Targets = Callable[[Array], Tensor]
@@ -61,7 +61,7 @@ class Crops(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.examples) * self.per_image
 
-    def __getitem__(self, draw: Draw) -> Batch:
+    def __getitem__(self, draw: BatchIndices) -> Batch:
         """Images float32 (B, C, crop, crop) and targets float32 (B, T, crop, crop)."""
         seed, epoch, *_ = draw.key
         images, targets = zip(*(self.item(row, seeded_generator(seed, epoch, row)) for row in draw.rows), strict=True)
@@ -100,7 +100,7 @@ class Whole(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, draw: Draw) -> Batch:
+    def __getitem__(self, draw: BatchIndices) -> Batch:
         """The image float32 (1, C, H, W) and its labels int32 (1, H, W) of the only row of `draw`."""
         (row,) = draw.rows
         example = self.examples[row]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gcsa.tasks.classification.data import GCSADataModule, create_datamodule, list_datamodules
-from gcsa.tasks.loading import Draw
+from gcsa.tasks.loading import BatchIndices
 from gcsa.tasks.storage import data_root, download_into
 
 DOWNLOADS = ["rotmnist", "mnist", "fashion_mnist", "cifar10", "pcam"]
@@ -105,12 +105,12 @@ def test_train_on_val() -> None:
     assert len(joined) == len(train) + len(val)
     assert torch.equal(data.images("val").labels, val.labels)
     rows = [len(train) + 3, 5, len(train), len(joined) - 1]  # in any order, of both parts
-    images, labels = joined[Draw(rows, (0,))]
-    assert torch.equal(images[1], train[Draw([5], (0,))][0][0])
-    assert torch.equal(images[[0, 2, 3]], val[Draw([3, 0, len(val) - 1], (0,))][0])
+    images, labels = joined[BatchIndices(rows, (0,))]
+    assert torch.equal(images[1], train[BatchIndices([5], (0,))][0][0])
+    assert torch.equal(images[[0, 2, 3]], val[BatchIndices([3, 0, len(val) - 1], (0,))][0])
     assert labels.tolist() == [*val.labels[[3]], train.labels[5], val.labels[0], val.labels[-1]]
     assert sum(len(labels) for _, labels in data.train_dataloader()) == len(joined)
-    assert torch.equal(joined[Draw([1, 0], (0,))][0], train[Draw([1, 0], (0,))][0])  # of one part alone
+    assert torch.equal(joined[BatchIndices([1, 0], (0,))][0], train[BatchIndices([1, 0], (0,))][0])  # of one part alone
 
 
 def test_only_training_batches_are_augmented() -> None:

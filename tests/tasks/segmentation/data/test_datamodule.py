@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from gcsa.tasks.loading import Draw
+from gcsa.tasks.loading import BatchIndices
 from gcsa.tasks.segmentation.data.crops import filled
 from gcsa.tasks.segmentation.data.datamodule import SPLITS, MasksDataModule, Nuclei
 
@@ -176,11 +176,11 @@ def test_what_training_sees_depends_on_seed_epoch_and_item(folder: Path) -> None
     other = module(folder, augment=AUGMENT, crops_per_image=2, seed=1)
     other.setup("fit")
     crops, others = data.train_dataloader().images, other.train_dataloader().images
-    one = crops[Draw([4], (0, 3, 0, 0))][0]
-    assert torch.equal(crops[Draw([7, 4], (0, 3, 5, 1))][0][1], one[0]), "whatever batch and process it is in"
+    one = crops[BatchIndices([4], (0, 3, 0, 0))][0]
+    assert torch.equal(crops[BatchIndices([7, 4], (0, 3, 5, 1))][0][1], one[0]), "whatever batch and process it is in"
     for key in ((1, 3, 0, 0), (0, 2, 0, 0)):
-        assert not torch.equal(others[Draw([4], key)][0], one)
-    assert not torch.equal(crops[Draw([5], (0, 3, 0, 0))][0], one)
+        assert not torch.equal(others[BatchIndices([4], key)][0], one)
+    assert not torch.equal(crops[BatchIndices([5], (0, 3, 0, 0))][0], one)
 
 
 def test_a_loader_goes_on_in_mid_epoch(folder: Path) -> None:

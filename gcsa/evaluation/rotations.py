@@ -1,8 +1,8 @@
-"""Accuracy and logits of a model when its images are turned or shifted.
+"""Accuracy and logits of a model when its images rotate or shift.
 
-Pixels that a turn or a shift uncovers take the median of the image's own border, channel by channel: black around
-digits, the colour of the background in a photograph. Angles between quarter turns also blur (bilinear), so a change
-there is that of the model and of the resampling together.
+A rotation or a shift uncovers pixels. They take the median of the image's own border, channel by channel: black around
+digits, the colour of the background in a photograph. Angles between multiples of 90 degrees are resampled (bilinear), so
+a change there is that of the model and of the resampling together.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchvision.transforms.functional import InterpolationMode, rotate
+from torchvision.transforms import InterpolationMode, functional
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_int
-from gcsa.evaluation.measuring import measuring
+from gcsa.evaluation.evaluation_mode import evaluation_mode
 
 ANGLES = tuple(7.5 * i for i in range(48))
 SHIFTS = tuple(range(-8, 9))
@@ -28,7 +28,7 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Curve:
-    """Accuracy and relative logit change at each position (degrees counter-clockwise, or pixels) of a move."""
+    """Accuracy and relative logit change at each position: degrees counter-clockwise, or pixels."""
 
     positions: tuple[float, ...]
     accuracy: tuple[float, ...]
@@ -42,12 +42,12 @@ def border_value(images: Tensor) -> Tensor:
     return torch.cat([rows.flatten(2), columns.flatten(2)], 2).median(2).values[..., None, None]
 
 
-def turn(images: Tensor, degrees: float) -> Tensor:
-    """Images (B, C, H, W) turned counter-clockwise: exactly by multiples of 90 degrees, else bilinearly."""
+def rotate(images: Tensor, degrees: float) -> Tensor:
+    """Images (B, C, H, W) rotated counter-clockwise: exactly by multiples of 90 degrees, else bilinearly."""
     if degrees % 90 == 0:
         return images.rot90(round(degrees / 90), (-2, -1))
     border = border_value(images)
-    return rotate(images - border, degrees, InterpolationMode.BILINEAR) + border
+    return functional.rotate(images - border, degrees, InterpolationMode.BILINEAR) + border
 
 
 def shift(images: Tensor, dx: int, dy: int, cyclic: bool = False) -> Tensor:
@@ -61,10 +61,12 @@ def shift(images: Tensor, dx: int, dy: int, cyclic: bool = False) -> Tensor:
     return around[..., top : top + height, left : left + width] + border
 
 
-class TurnedCopies(nn.Module):
-    """Logarithms (B, classes) of a classifier's class probabilities, averaged over copies of images (B, C, H, W) that are
-    turned evenly around the circle: what turns can do for any model at test time, at so many times the cost. Where quarter turns
-    leave the scores of square images as they are (`invariant`) and 4 divides `copies`, one of each four is computed.
+class RotatedCopies(nn.Module):
+    """Logarithms (B, classes) of class probabilities, averaged over copies of images (B, C, H, W) that are rotated evenly
+    around the circle.
+
+    This works for any classifier, at `copies` times the cost. With `invariant`, quarter rotations leave the scores of
+    square images as they are; where 4 divides `copies`, one of each four copies is then computed.
 
     Raises ValueError unless `copies` is a whole number from 1 to 360.
     """
@@ -77,7 +79,7 @@ class TurnedCopies(nn.Module):
         self.angles = [360 * i / copies for i in range(computed)]
 
     def forward(self, images: Tensor) -> Tensor:
-        scores = torch.stack([self.model(turn(images, angle)) for angle in self.angles])
+        scores = torch.stack([self.model(rotate(images, angle)) for angle in self.angles])
         return scores.log_softmax(-1).logsumexp(0) - math.log(len(self.angles))
 
 
@@ -88,7 +90,7 @@ def response(model: nn.Module, batches: Batches, moves: Mapping[float, Callable[
     """
     correct, change = torch.zeros(len(moves)), torch.zeros(len(moves), dtype=torch.float64)
     norm, count = 0.0, 0
-    with measuring(model) as device:
+    with evaluation_mode(model) as device:
         for images, labels in batches:
             images, labels = images.to(device), labels.to(device)
             reference = model(images).double()
@@ -102,9 +104,9 @@ def response(model: nn.Module, batches: Batches, moves: Mapping[float, Callable[
     return Curve(tuple(moves), tuple(accuracy), tuple((change / norm).sqrt().tolist()), count)
 
 
-def turn_curve(model: nn.Module, batches: Batches, angles: Iterable[float] = ANGLES) -> Curve:
-    """Response to turns by `angles` in degrees."""
-    return response(model, batches, {angle: partial(turn, degrees=angle) for angle in angles})
+def rotation_curve(model: nn.Module, batches: Batches, angles: Iterable[float] = ANGLES) -> Curve:
+    """Response to rotations by `angles` in degrees."""
+    return response(model, batches, {angle: partial(rotate, degrees=angle) for angle in angles})
 
 
 def shift_curve(

@@ -1,4 +1,4 @@
-"""The state in which every number here is measured."""
+"""The state in which models are measured and used."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import nn
 
 
 @contextmanager
-def measuring(model: nn.Module) -> Iterator[torch.device]:
-    """Eval mode, no gradients and full float32 on a GPU (TF32 alone moves logits by 1e-3); undone afterwards.
+def evaluation_mode(model: nn.Module) -> Iterator[torch.device]:
+    """Eval mode, no gradients, and full float32 on a GPU: TF32 moves logits by 1e-3. Undone afterwards.
 
-    Gives the device that the model is on.
+    Yields the device of the model.
     """
     modes = [(module, module.training) for module in model.modules()]
     precision = torch.get_float32_matmul_precision()

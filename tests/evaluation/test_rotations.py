@@ -2,8 +2,16 @@ import pytest
 import timm
 import torch
 
-from gcsa.evaluation import TurnedCopies, shift, shift_curve, turn, turn_curve
-from gcsa.evaluation.turns import ANGLES, SHIFTS, border_value
+from gcsa.evaluation.rotations import (
+    ANGLES,
+    SHIFTS,
+    RotatedCopies,
+    border_value,
+    rotate,
+    rotation_curve,
+    shift,
+    shift_curve,
+)
 from gcsa.testing import randomize
 
 from .toys import BrightHalf, Brightness, Steerable, half_bright_images
@@ -12,15 +20,15 @@ from .toys import BrightHalf, Brightness, Steerable, half_bright_images
 def test_quarter_turns_are_exact_and_counter_clockwise():
     images = torch.randn(2, 3, 7, 7)
     for k in range(-4, 5):
-        assert torch.equal(turn(images, 90 * k), torch.rot90(images, k, (-2, -1)))
+        assert torch.equal(rotate(images, 90 * k), torch.rot90(images, k, (-2, -1)))
     corner = torch.zeros(1, 1, 4, 4)
     corner[..., 0, 3] = 1  # top right goes to top left
-    assert turn(corner, 90)[0, 0, 0, 0] == 1
+    assert rotate(corner, 90)[0, 0, 0, 0] == 1
 
 
 def test_other_turns_have_the_sense_of_the_exact_ones():
     images = torch.nn.functional.avg_pool2d(torch.randn(2, 1, 34, 34), 5, 1)
-    assert torch.allclose(turn(images, 89.999), turn(images, 90), atol=1e-2)
+    assert torch.allclose(rotate(images, 89.999), rotate(images, 90), atol=1e-2)
 
 
 def test_uncovered_pixels_take_the_border_value():
@@ -28,7 +36,7 @@ def test_uncovered_pixels_take_the_border_value():
     images[:, 1] = 3.0
     images[:, :, 3:5, 3:5] = 9.0
     assert border_value(images).flatten().tolist() == pytest.approx([-0.4, 3.0])
-    for moved in (turn(images, 45), shift(images, 5, 0), shift(images, 0, -8)):
+    for moved in (rotate(images, 45), shift(images, 5, 0), shift(images, 0, -8)):
         assert moved[0, 0].min() == pytest.approx(-0.4)
         assert moved[0, 1].min() == pytest.approx(3.0)
         assert moved.shape == images.shape
@@ -45,42 +53,42 @@ def test_shifts_go_right_and_down():
 
 def test_curve_of_an_invariant_model_is_flat():
     batches = [half_bright_images()]
-    turns = turn_curve(Brightness(), batches, range(0, 360, 90))
-    assert turns.logit_change == pytest.approx([0] * 4)
-    assert len(set(turns.accuracy)) == 1
+    curve = rotation_curve(Brightness(), batches, range(0, 360, 90))
+    assert curve.logit_change == pytest.approx([0] * 4)
+    assert len(set(curve.accuracy)) == 1
     for axis in "xy":
         assert shift_curve(Brightness(), batches, axis, cyclic=True).logit_change == pytest.approx([0] * 17)
 
 
 def test_curve_of_a_model_that_knows_right_from_left():
-    turns = turn_curve(BrightHalf(), [half_bright_images(5), half_bright_images(3)], (0, 90, 180, 22.5))
-    assert turns.positions == (0, 90, 180, 22.5)
-    assert turns.images == 8
-    assert turns.accuracy[0] == turns.accuracy[3] == 1
-    assert turns.accuracy[2] == 0
-    assert turns.logit_change[0] == 0
-    assert turns.logit_change[2] == pytest.approx(2**0.5)  # the two logits, one of them 0, change places
+    curve = rotation_curve(BrightHalf(), [half_bright_images(5), half_bright_images(3)], (0, 90, 180, 22.5))
+    assert curve.positions == (0, 90, 180, 22.5)
+    assert curve.images == 8
+    assert curve.accuracy[0] == curve.accuracy[3] == 1
+    assert curve.accuracy[2] == 0
+    assert curve.logit_change[0] == 0
+    assert curve.logit_change[2] == pytest.approx(2**0.5)  # the two logits, one of them 0, change places
 
 
 def test_the_mean_over_four_turned_copies_does_not_change_under_quarter_turns():
     images, _ = half_bright_images()
     model = BrightHalf()
-    copies = TurnedCopies(model, 4)
+    copies = RotatedCopies(model, 4)
     assert not torch.allclose(model(images.rot90(1, (-2, -1))), model(images))
     assert torch.allclose(copies(images.rot90(1, (-2, -1))), copies(images), atol=1e-6)
     mean = torch.stack([model(images.rot90(k, (-2, -1))).softmax(1) for k in range(4)]).mean(0)
     assert torch.allclose(copies(images), mean.log(), atol=1e-6)
     with pytest.raises(ValueError, match="copies=0 must be a whole number"):
-        TurnedCopies(model, 0)
+        RotatedCopies(model, 0)
 
 
 @pytest.mark.parametrize(("group", "same"), [("c4", True), ("c1", False)])
 def test_copies_that_a_network_cannot_tell_apart_are_computed_once(group: str, same: bool):
     model = randomize(timm.create_model("gcsa_tiny", group=group, in_chans=1, fields=4, depth=1)).eval()
-    images, every = torch.randn(3, 1, 28, 28), TurnedCopies(model, 8)
-    few = TurnedCopies(model, 8, invariant=True)
+    images, every = torch.randn(3, 1, 28, 28), RotatedCopies(model, 8)
+    few = RotatedCopies(model, 8, invariant=True)
     assert (few.angles, len(every.angles)) == ([0, 45], 8)
-    assert TurnedCopies(model, 6, invariant=True).angles == TurnedCopies(model, 6).angles
+    assert RotatedCopies(model, 6, invariant=True).angles == RotatedCopies(model, 6).angles
     assert torch.allclose(few(images), every(images), atol=1e-4) == same
 
 
@@ -96,6 +104,6 @@ def test_shift_curve_moves_the_asked_axis_only():
 def test_curve_of_a_c8_model_is_exact_at_quarter_turns_and_nearly_at_the_others():
     images = torch.nn.functional.avg_pool2d(torch.randn(4, 1, 20, 20), 5, 1)
     images = torch.nn.functional.pad(images, [8] * 4)
-    changes = dict(zip(ANGLES, turn_curve(Steerable(), [(images, torch.zeros(4))]).logit_change, strict=True))
+    changes = dict(zip(ANGLES, rotation_curve(Steerable(), [(images, torch.zeros(4))]).logit_change, strict=True))
     assert max(changes[a] for a in (0, 90, 180, 270)) < 1e-6
     assert 1e-6 < changes[45] < 0.2
