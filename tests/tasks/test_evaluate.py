@@ -19,11 +19,11 @@ IMAGES = ROOT / "tests" / "stored"
 READER, SEGMENTER = "gcsa_ocr_tiny.fr17", "gcsa_unet_tiny.nuclei"
 
 
-def evaluated(folder: Path, model: str, *overrides: str, adapter: str | None = None) -> dict[str, Any]:
+def evaluated(folder: Path, model: str, *overrides: str) -> dict[str, Any]:
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         composed = compose("evaluate", ["threads=1", *overrides, f"data.path={folder}"])
         config: Any = OmegaConf.to_container(composed)
-    content = get_task(config["data"]["task"]).evaluate(config | {"model": model, "adapter": adapter}, folder)
+    content = get_task(config["data"]["task"]).evaluate(config | {"model": model}, folder)
     return json.loads(json.dumps(content))
 
 
@@ -75,15 +75,17 @@ def test_masks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "overrides", "message"),
     [
-        (READER, ["data=lines", "copies=8"], "copies is for images with classes: leave it out with data=lines"),
-        (READER, ["data=lines", "split=some"], "split=some is not for data=lines: choose one of train, val, test, all"),
+        (READER, ["data=lines", "copies=8"], "copies=8 does nothing with data=lines"),
+        (READER, ["data=lines", "split=some"], "split=some must be one of train, val, test, all"),
         (READER, ["data=lines", "limit=0"], "limit=0"),
         (SEGMENTER, ["data=lines"], "segments images: name a recogniser of text lines"),
         (
             SEGMENTER,
             ["data=mask_folder", "split=train"],
-            "split=train is not for data=mask_folder: choose one of val, test, all",
+            "split=train must be one of val, test, all",
         ),
+        (SEGMENTER, ["data=mask_folder", "adapter=some"], "adapter=some does nothing with data=mask_folder"),
+        (SEGMENTER, ["data=image_folder", "adapter=some"], "adapter=some does nothing with data=image_folder"),
         (READER, ["data=mask_folder"], "segments no images: name the weights of a gcsa_unet"),
         (SEGMENTER, ["data=mask_folder", "data.in_chans=1"], "set data.in_chans=3"),
     ],
@@ -91,12 +93,3 @@ def test_masks(tmp_path: Path) -> None:
 def test_what_cannot_be_measured(lines: Path, model: str, overrides: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         evaluated(lines, model, *overrides)
-
-
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [("mask_folder", "a segmenter takes no adapter"), ("image_folder", "evaluate.py takes adapters of recognisers")],
-)
-def test_adapters_are_of_recognisers(lines: Path, data: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        evaluated(lines, SEGMENTER, f"data={data}", adapter="some")

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int
 from gcsa.evaluation.figures import (
     attention_figure,
     mistakes_figure,
@@ -24,7 +25,7 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.load import load_model
 from gcsa.tasks.classification.report import measure, table
 from gcsa.tasks.classification.sample import draw_sample, first_images, pick
-from gcsa.tasks.evaluating import check_config
+from gcsa.tasks.evaluating import check_config, chosen_device
 
 RESULT = "evaluation.json"
 
@@ -50,15 +51,14 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     Returns what was found as JSON-ready values. Raises ValueError or FileNotFoundError, before any data is read, for a
     configuration, a model or an overlay that cannot work.
     """
-    check_config(config)
+    check_config(config, ("test", "val", "train"), options=("curve_images", "cyclic", "copies", "overlay"))
+    for key in ("curve_images", "copies"):
+        check_int(key, config[key], 1)
     overlay = [read_turns(folder) for folder in config["overlay"]]
-    if config["threads"] is not None:
-        torch.set_num_threads(config["threads"])
     torch.manual_seed(config["seed"])
     data = create_datamodule(seed=config["seed"], **config["data"])
     model, trained = load_model(str(config["model"]), data)
-    gpu = config["device"] == "cuda" or (config["device"] == "auto" and torch.cuda.is_available())
-    model = model.to("cuda" if gpu else "cpu")
+    model = model.to(chosen_device(config))
     label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))
     labels = [label, *(name for name, _ in overlay)]
     if twice := [name for name in labels if labels.count(name) > 1]:

@@ -73,8 +73,6 @@ class Task:
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
         """Accuracy, calibration, turns, shifts and cost of a classifier, see `gcsa.tasks.classification.evaluate.evaluate`."""
-        if config["adapter"] is not None:
-            raise UserError("evaluate.py takes adapters of recognisers: name the merged weights of the run instead")
         return evaluate(config, output_dir)
 
     def count_flops(self, classifier: Classifier, data: Any) -> int:

@@ -7,13 +7,23 @@ from typing import Any
 import torch
 
 from gcsa._utils.published import published
-from gcsa.tasks.evaluating import check_evaluation, chosen_device, content, evenly_spread, show
+from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.recognition.data.batches import LineSet, WidthSampler
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import SPLITS
 from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.measure import measure
+
+NAMES = {
+    "cer": "CER, upright lines",
+    "wer": "WER, upright lines",
+    "cer_any": "CER, orientation unknown",
+    "turn_found": "orientation recognised",
+    "same_when_turned": "same text at 0, 90, 180 and 270 degrees",
+    "cer_upside_down": "CER, lines upside down",
+}
+"""Of the results in the table."""
 
 
 def evaluate_lines(config: dict[str, Any], data: LinesDataModule) -> dict[str, Any]:
@@ -22,7 +32,7 @@ def evaluate_lines(config: dict[str, Any], data: LinesDataModule) -> dict[str, A
     Prints a table and returns JSON-ready values. Raises ValueError or FileNotFoundError for a configuration or a model that
     cannot work, before any line is read, and for lines that cannot be read.
     """
-    check_evaluation(config, (*SPLITS, "all"))
+    check_config(config, (*SPLITS, "all"), options=("adapter",))
     adapter = config["adapter"] and (published(config["adapter"]) or config["adapter"])
     model = load_recognizer(config["model"], adapter).to(chosen_device(config))
     wanted = SPLITS if config["split"] == "all" else (config["split"],)
@@ -31,5 +41,5 @@ def evaluate_lines(config: dict[str, Any], data: LinesDataModule) -> dict[str, A
     read = LineSet([ink.mul(255).round_().to(torch.uint8) for ink in inks], lines, model.charset)
     batches = WidthSampler(read.widths, data.batch_size, shuffle=False, seed=0)
     rates = measure(model, (read[draw] for draw in batches))
-    show(config, f"{len(lines)} lines", rates)
+    show(config, f"{len(lines)} lines", rates, NAMES)
     return content(config, lines=len(lines), results=rates)

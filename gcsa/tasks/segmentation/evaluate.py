@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.evaluating import check_evaluation, chosen_device, content, evenly_spread, show
+from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.recognition.data.lines import SPLITS
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
 from gcsa.tasks.segmentation.losses import checked_as
@@ -15,14 +15,21 @@ from gcsa.tasks.segmentation.metrics import measure_turned, scores_of
 from gcsa.tasks.segmentation.segmenter import load_segmenter
 from gcsa.tasks.segmentation.stars import check_installed
 
+NAMES = {
+    **{f"ap{share}": f"average precision at IoU 0.{share // 10}" for share in range(50, 100, 10)},
+    "ap50_by_image": "average precision at IoU 0.5, mean over images",
+    "pq": "panoptic quality",
+    "dice": "Dice of objects, or mean over classes",
+    "iou": "IoU of objects, or mean over classes",
+}
+"""Of the results in the table."""
+
 
 def evaluate_masks(config: dict[str, Any], data: MasksDataModule) -> dict[str, Any]:
     """Dice, IoU and the scores of instances of `config["model"]` on a held-out split of `data`, or on "all" of it, and what changes
     where its pictures are turned and mirrored. Prints a table and
     returns JSON-ready values. Raises as `gcsa.tasks.recognition.evaluate.evaluate_lines`."""
-    check_evaluation(config, ("val", "test", "all"))
-    if config["adapter"] is not None:
-        raise UserError("a segmenter takes no adapter: leave out adapter=")
+    check_config(config, ("val", "test", "all"))
     model = load_segmenter(config["model"]).to(chosen_device(config)).eval()
     if data.in_chans != model.in_chans:
         raise UserError(
@@ -44,5 +51,5 @@ def evaluate_masks(config: dict[str, Any], data: MasksDataModule) -> dict[str, A
     results = {name: float(value) for metric in metrics for name, value in metric.compute().items()}
     turned = measure_turned(model, pictures)
     shown = {f"{name} that turns and mirrors change": turned[name] for name in ("pixels", "objects") if name in turned}
-    show(config, f"{len(pictures)} pictures", results | shown)
+    show(config, f"{len(pictures)} pictures", results | shown, NAMES)
     return content(config, pictures=len(pictures), results=results, turned=turned)
