@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 
 from gcsa.groups import group
-from gcsa.layers.head import to_nchw
+from gcsa.layers.layout import to_nchw
 from gcsa.testing import act, assert_equivariant, assert_invariant, equivariance_error, randomize, relative_error
 
 

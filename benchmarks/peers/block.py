@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from benchmarks.common import DEVICE, alone, arguments, forward_and_step, ratios, save, step_megabytes
 from gcsa.groups import group
-from gcsa.layers.block import Block
+from gcsa.layers.blocks import Block
 from gcsa.models.folding import fold
 from gcsa.testing import assert_equivariant
 

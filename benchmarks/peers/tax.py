@@ -34,7 +34,7 @@ OURS, PEER = "gcsa", "timm's ViT"
 
 
 class AsConvolution(nn.Module):
-    """A linear layer on (B, T, C), computed by the library of convolutions as `gcsa.layers.steerable` calls it."""
+    """A linear layer on (B, T, C), computed by the library of convolutions as `gcsa.layers.conv` calls it."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()

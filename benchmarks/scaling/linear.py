@@ -12,7 +12,9 @@ from typing import Any
 import torch
 
 from benchmarks.common import CPU, alternate, arguments, save
-from gcsa.layers.attention.attend import GroupAttention, LinearAttention, attend_linear, orthogonal_features, to_tokens
+from gcsa.layers.attention import GroupAttention
+from gcsa.layers.favor import LinearAttention, attend_linear, orthogonal_features
+from gcsa.layers.layout import to_tokens
 
 ORDER, FIELDS, HEADS, FEATURES = 8, 32, 2, 64
 TOKENS = [2**power for power in range(8, 17)]

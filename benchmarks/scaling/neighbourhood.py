@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.common import DEVICE, alone, alternate, arguments, save, step_megabytes
-from gcsa.layers.attention.attend import attend_nearby
+from gcsa.layers.attention import attend_nearby
 
 RADIUS, HEADS, DIM = 3, 4, 32
 SIZES, DENSE = (32, 64, 128, 256), 64

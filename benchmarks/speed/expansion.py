@@ -1,7 +1,7 @@
 """Where expansions pay: k x k convolutions on one against the same with dense filters: `python -m benchmarks.speed.expansion`.
 
 How many times faster they are in evaluation, folded, and in training (forward and backward, with the assembly of the
-filters), one of a map or the three of queries, keys and values. `gcsa.layers.steerable.expands` follows from this table.
+filters), one of a map or the three of queries, keys and values. `gcsa.layers.conv_plans.should_expand` follows from this table.
 On a CPU, for other devices take dense filters.
 """
 
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import CPU, DEVICE, arguments, forward_and_step, save
-from gcsa.layers import steerable
-from gcsa.layers.steerable import SteerableConv2d, convolve_all
+from gcsa.layers import conv
+from gcsa.layers.conv import SteerableConv2d, convolve_all
+from gcsa.layers.conv_plans import should_expand
 from gcsa.models.folding import fold
 
 # Group, fields in and out, kernel size, stride, convolutions of one map, batch and side.
@@ -49,12 +50,12 @@ class Together(nn.Module):
 
 def build(group: str, fields: int, out: int, kernel_size: int, stride: int, count: int) -> dict[str, Together]:
     """The same convolutions with dense filters and on an expansion, whatever the rule says."""
-    rule, sides = steerable.expands, {}
+    rule, sides = should_expand, {}
     for side, expands in (("dense", False), ("expansion", True)):
-        steerable.expands = lambda *sizes, expands=expands: expands
+        conv.should_expand = lambda *sizes, expands=expands: expands
         torch.manual_seed(0)
         sides[side] = Together([SteerableConv2d(fields, out, kernel_size, group, stride=stride) for _ in range(count)])
-    steerable.expands = rule
+    conv.should_expand = rule
     return sides
 
 
@@ -76,7 +77,7 @@ def main() -> None:
         functions = sides["dense"].convs[0].weight.shape[-1]
         content[f"{key}batch {batch} of {side} x {side}"] = {
             **{mode: row["dense"]["median_ms"] / row["expansion"]["median_ms"] for mode, row in times.items()},
-            "chosen": steerable.expands(order, kernel_size, functions, count * out * order),
+            "chosen": should_expand(order, kernel_size, functions, count * out * order),
         }
     save("expansion", content)
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from benchmarks.common import DEVICE, alternate, arguments, save
 from gcsa.groups import group
-from gcsa.layers import steerable
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers import conv
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.folding import fold
 
 GROUPS = ("c4", "c8", "d4")
@@ -25,12 +25,12 @@ BATCHES = (1, 8, 32)
 
 def layers(name: str, width: int, out: int) -> dict[str, SteerableConv2d]:
     """The same layer with the dense filter and in the irrep basis, whatever the rule says."""
-    order, rule = group(name).order, steerable.computes_in_irreps
+    order, rule = group(name).order, conv.computes_in_irreps
     convolutions = {}
     for side, in_irreps in (("dense", False), ("irreps", True)):
-        steerable.computes_in_irreps = lambda order, width, in_irreps=in_irreps: in_irreps
+        conv.computes_in_irreps = lambda order, width, in_irreps=in_irreps: in_irreps
         convolutions[side] = SteerableConv2d(width // order, out // order, 1, name).to(DEVICE)
-    steerable.computes_in_irreps = rule
+    conv.computes_in_irreps = rule
     convolutions["irreps"].load_state_dict(convolutions["dense"].state_dict())
     return convolutions
 

@@ -17,10 +17,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.common import DEVICE, alternate, arguments, machine_rates, save
 from gcsa.groups import group
-from gcsa.layers.attention.self_attention import GroupConvSelfAttention
-from gcsa.layers.block import Block, FieldMlp, LowPass
+from gcsa.layers.attention import GroupConvSelfAttention
+from gcsa.layers.blocks import Block, FieldMlp
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.layers.norm import FieldNorm
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.stem import LowPass
 
 BATCH, SIZE = 8, 14
 NARROW, WIDE = 16, 96  # fields of c8

@@ -3,7 +3,7 @@
 LoRA (Hu et al. 2022) on the maps of equivariant attention (Schreiber, LoRAs and Equivariant Attention Mechanisms, eq. 4
 to 9): phi + phi_B o phi_A, here with phi_A the layer's own kind of convolution to r regular fields and phi_B a 1 x 1
 group convolution back, so that the sum is equivariant whatever the numbers in A and B. With filters as in
-`steerable.py` the composition is again such a filter, with the planar functions
+`gcsa.layers.conv` the composition is again such a filter, with the planar functions
 
     psi_h(x) = sum over h' of B[h'] psi^A_(h'^-1 h)(h'^-1 x),
 
@@ -22,14 +22,14 @@ from peft.tuners.tuners_utils import check_adapters_to_merge
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.basis import turns
-from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.kernels import steering_matrices
+from gcsa.layers.norm import FieldDropout
 
 
 def delta(phi_a: SteerableConv2d, phi_b: SteerableConv2d) -> Tensor:
     """The coefficients (out_fields, in_fields, |H| or 1, J) of phi_b o phi_a, phi_b a 1 x 1 convolution of stride 1."""
-    turned = torch.from_numpy(turns(phi_a.group, phi_a.kernel_size, phi_a.basis)).to(phi_a.weight)
+    turned = torch.from_numpy(steering_matrices(phi_a.group, phi_a.kernel_size, phi_a.basis)).to(phi_a.weight)
     ordered = phi_a.weight[:, :, phi_a.index]  # (r, in_fields, h', h, J)
     return torch.einsum("org,rcghi,gij->ochj", phi_b.weight[..., 0], ordered, turned)
 

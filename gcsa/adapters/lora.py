@@ -18,8 +18,8 @@ from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa.adapters.convolutional_lora import ConvolutionalLora
-from gcsa.layers.attention.relative_self_attention import SpatialEncoding
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.relative_attention import SpatialEncoding
 from gcsa.layers.upsample import SteerableConvTranspose2d
 from gcsa.weights import read_adapter
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.rotations import border_value
-from gcsa.layers.attention.attend import ATTENTION
+from gcsa.layers.attention import ATTENTION
 
 Pixel = tuple[int, int]
 

@@ -17,7 +17,7 @@ from torch.export import Dim, ExportedProgram
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa.export.narrow import narrow_weights, quantize, without_irreps
-from gcsa.layers.attention.attend import GroupAttention
+from gcsa.layers.attention import GroupAttention
 from gcsa.models.folding import FoldedConv2d, fold
 
 TOLERANCE = 1e-4

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.folding import FoldedConv2d
 
 BATCH = 8

@@ -12,7 +12,8 @@ from typing import TypedDict
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.head import InvariantHead, from_nchw
+from gcsa.layers.layout import from_nchw
+from gcsa.layers.pooling import InvariantHead
 from gcsa.models.backbone import Backbone
 
 

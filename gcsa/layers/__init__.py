@@ -5,16 +5,17 @@ attentions, `Block` and `Stem` what `gcsa_*` are made of, `InvariantHead` what t
 `Fusion`, `Scalars`, `Vectors` and `Rays` what dense prediction needs.
 """
 
-from gcsa.layers.attention.attend import GroupAttention, LinearAttention, SpatialAttention
-from gcsa.layers.attention.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
-from gcsa.layers.attention.self_attention import GroupConvSelfAttention
-from gcsa.layers.block import Block, Downsample, FieldMlp, GroupPooling, LowPass, ResidualBlock, Stem
-from gcsa.layers.head import CentredMean, InvariantHead, from_nchw, to_nchw
-from gcsa.layers.norm import FieldBatchNorm, FieldNorm
+from gcsa.layers.attention import GroupAttention, GroupConvSelfAttention, SpatialAttention
+from gcsa.layers.blocks import Block, FieldMlp, ResidualBlock
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.favor import LinearAttention
+from gcsa.layers.layout import from_nchw, to_nchw
+from gcsa.layers.norm import FieldBatchNorm, FieldDropout, FieldNorm
 from gcsa.layers.outputs import Rays, Scalars, Vectors
+from gcsa.layers.pooling import CentredMean, GroupPooling, InvariantHead
 from gcsa.layers.positions import LearnedPositions
-from gcsa.layers.regularize import FieldDropout
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.relative_attention import LiftingSelfAttention, RelativeSelfAttention
+from gcsa.layers.stem import Downsample, LowPass, Stem
 from gcsa.layers.upsample import Fusion, SteerableConvTranspose2d, Upsample
 
 __all__ = [

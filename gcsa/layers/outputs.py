@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.basis import ComputedBuffers
-from gcsa.layers.head import to_nchw
+from gcsa.layers.buffers import ComputedBuffers
+from gcsa.layers.layout import to_nchw
 
 RAY_SCALE = 10.0
 """Pixels that an output of 1 stands for, so that networks begin with numbers of the right size: about the radius of a nucleus."""

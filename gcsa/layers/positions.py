@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.basis import ComputedBuffers
+from gcsa.layers.buffers import ComputedBuffers
 
 
 def squared_distances(height: int, width: int, like: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.checks import check_whole
+from gcsa.layers.conv import SteerableConv2d, kernel_for_stride
 from gcsa.layers.norm import FieldNorm
-from gcsa.layers.steerable import SteerableConv2d, kernel_for_stride
 
 
 def upsample(x: Tensor, height: int, width: int) -> Tensor:

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import Group
-from gcsa.layers.attention.relative_self_attention import RelativeSelfAttention
-from gcsa.layers.attention.self_attention import GroupConvSelfAttention
-from gcsa.layers.basis import fill_buffers
+from gcsa.layers.attention import GroupConvSelfAttention
+from gcsa.layers.buffers import fill_buffers
 from gcsa.layers.checks import check_rate, check_sequence, check_whole
-from gcsa.layers.head import POOLS, InvariantHead, NoHead, check_classes, to_nchw
+from gcsa.layers.layout import to_nchw
 from gcsa.layers.norm import FieldNorm
+from gcsa.layers.pooling import POOLS, InvariantHead, NoHead, check_classes
+from gcsa.layers.relative_attention import RelativeSelfAttention
 
 
 @torch.fx.wrap

@@ -1,7 +1,7 @@
 """Folding: a model as plain torch modules, with nothing left to assemble.
 
 A steerable convolution is an ordinary one whose filter is assembled from coefficients and the kernel basis (see
-`gcsa/layers/steerable.py`). Folding assembles each filter once and for all; the function stays the same.
+`gcsa/layers/conv.py`). Folding assembles each filter once and for all; the function stays the same.
 """
 
 import copy
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.steerable import FieldConv2d, SteerableConv2d
+from gcsa.layers.conv import FieldConv2d, SteerableConv2d
 from gcsa.layers.upsample import SteerableConvTranspose2d
 
 Module = TypeVar("Module", bound=nn.Module)

@@ -14,7 +14,8 @@ import torch
 from timm.models import build_model_with_cfg, register_model
 
 from gcsa.groups import group as make_group
-from gcsa.layers.block import ResidualBlock, Stem
+from gcsa.layers.blocks import ResidualBlock
+from gcsa.layers.stem import Stem
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups
 

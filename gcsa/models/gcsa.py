@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import group as make_group
-from gcsa.layers.block import Block, ResidualBlock, Stem
+from gcsa.layers.blocks import Block, ResidualBlock
 from gcsa.layers.checks import check_heads, check_whole
+from gcsa.layers.stem import Stem
 from gcsa.models.backbone import Isotropic, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups, with_trained
 

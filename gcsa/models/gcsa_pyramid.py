@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import group as make_group
-from gcsa.layers.block import Block, Downsample, Stem
+from gcsa.layers.blocks import Block
 from gcsa.layers.checks import check_rate, check_sequence
+from gcsa.layers.stem import Downsample, Stem
 from gcsa.models.backbone import Backbone, features_of, fields_for, total_stride
 from gcsa.models.registry import default_cfg, with_groups
 

@@ -16,11 +16,11 @@ from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.attention.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
-from gcsa.layers.block import FieldMlp, mlp_width
-from gcsa.layers.checks import check_reach
-from gcsa.layers.head import from_nchw, to_nchw
+from gcsa.layers.blocks import FieldMlp, mlp_width
+from gcsa.layers.layout import from_nchw, to_nchw
 from gcsa.layers.norm import FieldNorm
+from gcsa.layers.relative_attention import LiftingSelfAttention, RelativeSelfAttention
+from gcsa.layers.windows import check_window_size
 from gcsa.models.backbone import Isotropic, features_of, fields_for
 from gcsa.models.registry import default_cfg, with_groups
 
@@ -144,7 +144,7 @@ class GSA(Isotropic):
     def check_input_size(self, height: int, width: int) -> None:
         """As in `Backbone`; also ValueError for an image smaller than the lifting's neighbourhood."""
         super().check_input_size(height, width)
-        check_reach(self.stem.attn.radius, height, width)  # type: ignore[union-attr]
+        check_window_size(self.stem.attn.radius, height, width)  # type: ignore[union-attr]
 
 
 # Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).

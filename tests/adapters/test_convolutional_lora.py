@@ -15,11 +15,11 @@ from peft import LoraConfig, PeftModel, get_peft_model, inject_adapter_in_model
 from torch import Tensor, nn
 
 from gcsa import adapters
-from gcsa.adapters.convolutional_lora import ConvolutionalLora, turns
+from gcsa.adapters.convolutional_lora import ConvolutionalLora, steering_matrices
 from gcsa.groups import group as make_group
 from gcsa.layers import SteerableConvTranspose2d
-from gcsa.layers.basis import planar_tables
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.kernels import planar_tables
 from gcsa.testing import assert_equivariant, assert_invariant, randomize, relative_error
 
 LAYERS: dict[str, dict[str, Any]] = {
@@ -60,7 +60,7 @@ def image(layer: SteerableConv2d, dtype: torch.dtype = torch.float32) -> Tensor:
 def test_turned_basis_functions_are_sums_of_basis_functions(group: str, basis: str, kernel_size: int) -> None:
     h = make_group(group)
     tables = torch.from_numpy(planar_tables(h, kernel_size, basis))
-    matrices = torch.from_numpy(turns(h, kernel_size, basis))
+    matrices = torch.from_numpy(steering_matrices(h, kernel_size, basis))
     for element in range(h.order):
         sums = torch.einsum("ij,gjxy->gixy", matrices[element], tables)
         assert relative_error(sums, tables[h.cayley[:, element]]) < 1e-12

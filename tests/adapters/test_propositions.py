@@ -10,9 +10,9 @@ from peft import PeftModel, get_peft_model
 from torch import Tensor, nn
 
 from gcsa import adapters
-from gcsa.layers.attention.relative_self_attention import LiftingSelfAttention, RelativeSelfAttention
-from gcsa.layers.attention.self_attention import GroupConvSelfAttention
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.attention import GroupConvSelfAttention
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.relative_attention import LiftingSelfAttention, RelativeSelfAttention
 from gcsa.testing import assert_equivariant, equivariance_error, randomize, relative_error
 
 RANK = 2

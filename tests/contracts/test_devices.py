@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gcsa.layers.attention.attend import GroupAttention, SpatialAttention
+from gcsa.layers.attention import GroupAttention, SpatialAttention
 from gcsa.testing import randomize, relative_error
 
 OURS = ["gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*", "linformer*", "routing*", "alexnet_small", "vgg16_small"]

@@ -12,7 +12,7 @@ import torch
 
 from gcsa import adapters, weights as checkpoints
 from gcsa.groups import group
-from gcsa.layers.basis import planar_tables
+from gcsa.layers.kernels import planar_tables
 from gcsa.models.create import create_model
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.load import load_recognizer

@@ -9,7 +9,7 @@ import torch
 from timm.models._manipulate import reinit_non_persistent_buffers
 from torch import nn
 
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.create import SEGMENTERS
 from gcsa.tasks.segmentation import Segmenter
 

@@ -15,7 +15,7 @@ from timm.utils import ModelEmaV2, ModelEmaV3
 from torch import Tensor, nn
 from torchvision.models.feature_extraction import create_feature_extractor
 
-from gcsa.layers.head import to_nchw
+from gcsa.layers.layout import to_nchw
 from gcsa.models.backbone import Backbone, blocks
 from gcsa.testing import relative_error
 

@@ -4,7 +4,8 @@ import torch
 from torch import nn
 
 from gcsa.evaluation.attention import attention_maps, striking_pixel
-from gcsa.layers.attention.attend import GroupAttention, LinearAttention, SpatialAttention, orthogonal_features
+from gcsa.layers.attention import GroupAttention, SpatialAttention
+from gcsa.layers.favor import LinearAttention, orthogonal_features
 
 B, H, W, N, C, HEADS = 1, 4, 4, 4, 6, 2
 

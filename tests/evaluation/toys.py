@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from gcsa.groups import group as make_group
-from gcsa.layers.head import to_nchw
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.layout import to_nchw
 
 
 class Steerable(nn.Module):

@@ -11,7 +11,7 @@ from torch import Tensor
 from gcsa.export import export
 from gcsa.export.images import MOST, read_images
 from gcsa.export.narrow import quantized, without_irreps
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.folding import fold
 
 from .small import create, recognizer

@@ -8,8 +8,8 @@ from escnn import nn as enn
 from torch import Tensor
 
 from gcsa.groups import group
-from gcsa.layers.planar import max_frequency, rings
-from gcsa.layers.steerable import SteerableConv2d, expand_filter
+from gcsa.layers.conv import SteerableConv2d, expand_filter
+from gcsa.layers.kernels import max_frequency, rings
 from gcsa.testing import relative_error
 
 NAMES = ("c1", "c2", "c4", "c6", "c8", "c12", "c16", "d1", "d2", "d4", "d6", "d8")

@@ -10,9 +10,9 @@ from peft import get_peft_model
 from torch import nn
 
 from gcsa.adapters import lora_config
-from gcsa.layers import steerable
-from gcsa.layers.attention.self_attention import GroupConvSelfAttention
-from gcsa.layers.steerable import FieldConv2d, SteerableConv2d
+from gcsa.layers import conv as conv_file
+from gcsa.layers.attention import GroupConvSelfAttention
+from gcsa.layers.conv import FieldConv2d, SteerableConv2d
 from gcsa.models.folding import fold
 from gcsa.testing import assert_equivariant, equivariance_error, randomize
 
@@ -29,7 +29,7 @@ def pair(name: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[St
     """A layer with a dense filter, and the same on an expansion, whatever the rule says."""
     dense = randomize(SteerableConv2d(3, 5, group=name, dtype=torch.float64, **options))
     with monkeypatch.context() as patch:
-        patch.setattr(steerable, "expands", lambda *sizes: True)
+        patch.setattr(conv_file, "should_expand", lambda *sizes: True)
         expanded = SteerableConv2d(3, 5, group=name, dtype=torch.float64, **options)
     expanded.load_state_dict(dense.state_dict())
     assert expanded.in_irreps

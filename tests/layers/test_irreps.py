@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from gcsa.groups import group
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.layers.irreps import fourier_matrix, grouped_filter, irrep_pairs
-from gcsa.layers.steerable import SteerableConv2d
 from gcsa.models.folding import FoldedConv2d, fold
 from gcsa.testing import assert_equivariant, equivariance_error, randomize
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from gcsa.layers.regularize import FieldDropout
+from gcsa.layers.norm import FieldDropout
 from gcsa.testing import assert_equivariant
 
 

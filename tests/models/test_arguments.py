@@ -8,7 +8,7 @@ import pytest
 import timm
 import torch
 
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.backbone import warn_of_turns
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])

@@ -11,7 +11,7 @@ from torch import nn
 
 from gcsa.adapters import lora_config
 from gcsa.layers import SteerableConvTranspose2d
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.folding import FoldedConv2d, fold
 from gcsa.testing import equivariance_error, randomize
 from tests.export.small import SMALL, create, images, recognizer

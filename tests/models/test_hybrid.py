@@ -6,7 +6,7 @@ import pytest
 import timm
 import torch
 
-from gcsa.layers.block import Block, ResidualBlock
+from gcsa.layers.blocks import Block, ResidualBlock
 from gcsa.models.backbone import Backbone
 from gcsa.models.folding import fold
 from gcsa.testing import assert_invariant, randomize

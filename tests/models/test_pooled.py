@@ -8,7 +8,7 @@ import timm
 import torch
 
 from gcsa.adapters import lora_config
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.backbone import Backbone
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer

@@ -41,7 +41,7 @@ def test_checkpointed_activations_change_no_loss(whole: tuple[Path, list[float]]
     forwards = []
     options = ("checkpoint_activations=true", "data.batch_size=16", "trainer.precision=64-true")
     with pytest.MonkeyPatch.context() as patch:
-        from gcsa.layers.block import Block
+        from gcsa.layers.blocks import Block
 
         forward = Block.forward
         patch.setattr(Block, "forward", lambda *args: forwards.append(torch.is_grad_enabled()) or forward(*args))

@@ -20,8 +20,9 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.attention.attend import attend_linear, from_tokens, orthogonal_features, positive_features, to_tokens
 from gcsa.layers.checks import check_heads, check_whole
+from gcsa.layers.favor import attend_linear, orthogonal_features, positive_features
+from gcsa.layers.layout import from_tokens, to_tokens
 
 
 def geometric_omegas(width: int) -> Tensor:

@@ -17,10 +17,10 @@ from timm.models import build_model_with_cfg, checkpoint_seq, generate_default_c
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.basis import ComputedBuffers
-from gcsa.layers.block import mlp_width
+from gcsa.layers.blocks import mlp_width
+from gcsa.layers.buffers import ComputedBuffers
 from gcsa.layers.checks import check_rate, check_whole
-from gcsa.layers.head import check_classes
+from gcsa.layers.pooling import check_classes
 from gcsa.models.baselines.kernelizable import (
     KernelizableAttention,
     add_positions,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.layers.checks import check_rate, check_whole
-from gcsa.layers.head import check_classes
+from gcsa.layers.pooling import check_classes
 from gcsa.models.registry import default_cfg, refuse_features_only
 
 POOLS = ("max", "")

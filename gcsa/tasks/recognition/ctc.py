@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_int
 from gcsa.groups import group as make_group
-from gcsa.layers.head import from_nchw
+from gcsa.layers.layout import from_nchw
 from gcsa.models.backbone import Backbone
 from gcsa.models.create import check_options
 from gcsa.tasks.recognition.data.charset import Charset, display_order

@@ -8,7 +8,7 @@ import timm
 from torch import nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.head import NoHead
+from gcsa.layers.pooling import NoHead
 from gcsa.models.backbone import Backbone
 from gcsa.models.baselines.crnn import CRNN
 from gcsa.models.create import check_options, create_model

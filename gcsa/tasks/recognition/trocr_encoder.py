@@ -21,10 +21,10 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import group as make_group
-from gcsa.layers.block import LowPass
-from gcsa.layers.head import from_nchw
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.layout import from_nchw
 from gcsa.layers.norm import FieldNorm
-from gcsa.layers.steerable import SteerableConv2d
+from gcsa.layers.stem import LowPass
 from gcsa.models.gcsa import GCSA
 from gcsa.tasks.recognition.encoder import create_encoder
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gcsa.layers.attention.attend import orthogonal_features, positive_features
+from gcsa.layers.favor import orthogonal_features, positive_features
 from gcsa.models.baselines.kernelizable import (
     POSITIONS,
     RelativeS1Attention,

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from gcsa.layers.attention.self_attention import GroupConvSelfAttention
+from gcsa.layers.attention import GroupConvSelfAttention
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = {"c4": 4, "c6": 6, "c8": 8, "d1": 2, "d4": 8}

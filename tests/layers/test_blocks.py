@@ -5,8 +5,10 @@ import torch
 from torch import nn
 
 from gcsa.groups import group
-from gcsa.layers.block import Block, Downsample, FieldMlp, GroupPooling, LowPass, ResidualBlock, Stem
-from gcsa.layers.head import from_nchw, to_nchw
+from gcsa.layers.blocks import Block, FieldMlp, ResidualBlock
+from gcsa.layers.layout import from_nchw, to_nchw
+from gcsa.layers.pooling import GroupPooling
+from gcsa.layers.stem import Downsample, LowPass, Stem
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = ("c4", "c6", "c8", "d1", "d4")

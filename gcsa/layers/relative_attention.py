@@ -26,9 +26,18 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.basis import ComputedBuffers
-from gcsa.layers.checks import check_heads, check_radius, check_reach, check_whole
-from gcsa.layers.regularize import FieldDropout
+from gcsa.layers.buffers import ComputedBuffers
+from gcsa.layers.checks import check_heads, check_whole
+from gcsa.layers.norm import FieldDropout
+from gcsa.layers.windows import (
+    attention_bias,
+    check_radius,
+    check_window_size,
+    closed,
+    grid,
+    window_partition,
+    window_reverse,
+)
 
 ENCODINGS = ("original", "corrected", "gevit")
 
@@ -43,14 +52,7 @@ def relative_elements(group: Group, encoding: str) -> NDArray[np.int64]:
         return to[None]
     if encoding == "gevit":
         return to[:, None]
-    raise UserError(f"unknown encoding {encoding!r}: choose one of {', '.join(ENCODINGS)}")
-
-
-def grid(rows: int, columns: int, like: Tensor) -> Tensor:
-    """Positions (rows * columns, 2), centred; x to the right, y upwards."""
-    y = (rows - 1) / 2 - torch.arange(rows, dtype=like.dtype, device=like.device)
-    x = torch.arange(columns, dtype=like.dtype, device=like.device) - (columns - 1) / 2
-    return torch.stack([x[None, :].expand(rows, columns), y[:, None].expand(rows, columns)], -1).flatten(0, 1)
+    raise UserError(f"unknown encoding {encoding!r}: choose one of {', '.window_reverse(ENCODINGS)}")
 
 
 def wave_phases(positions: Tensor, waves: Tensor) -> Tensor:
@@ -60,39 +62,6 @@ def wave_phases(positions: Tensor, waves: Tensor) -> Tensor:
     """
     x, y = positions[:, 0, None], positions[:, 1, None]
     return x * waves[:, None, :, 0] + y * waves[:, None, :, 1]
-
-
-def cut(x: Tensor, rows: int, columns: int, border: int, bottom: int, right: int) -> Tensor:
-    """(B, H, W, ...), padded, to tiles of rows x columns with a border: (B, tiles, positions of each, ...)."""
-    rest = x.shape[3:]
-    x = F.pad(x.flatten(3), (0, 0, border, border + right, border, border + bottom))
-    x = x.unfold(1, rows + 2 * border, rows).unfold(2, columns + 2 * border, columns)
-    return x.permute(0, 1, 2, 4, 5, 3).flatten(3, 4).flatten(1, 2).unflatten(3, rest)
-
-
-def join(x: Tensor, rows: int, columns: int, height: int, width: int) -> Tensor:
-    """The inverse of `cut` without a border: (B, tiles, rows * columns, ...) to (B, height, width, ...)."""
-    x = x.unflatten(2, (rows, columns)).unflatten(1, (-1, (width + columns - 1) // columns))
-    x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-    # As in `attend_nearby`: not by a slice, which torch.export would hold to one layout.
-    return F.pad(x.flatten(3), (0, 0, 0, width - x.shape[2], 0, height - x.shape[1])).unflatten(3, x.shape[3:])
-
-
-def closed(inside: Tensor) -> Tensor:
-    """Logits to add: 0 where `inside` is 1, and where it is 0 so low that nothing is seen.
-
-    Finite, because the rows that fill up a tile see nothing at all.
-    """
-    return (inside - 1) * 1e4
-
-
-def closed_logits(height: int, width: int, tile: int, radius: int, bottom: int, right: int, like: Tensor) -> Tensor:
-    """Whether the J positions of a tile with its border are on the map and near each of Q queries: (tiles, Q, J)."""
-    inside = torch.ones(1, height, width, 1, dtype=like.dtype, device=like.device)
-    inside = cut(inside, tile, tile, radius, bottom, right).squeeze(0).transpose(1, 2)
-    q, k = grid(tile, tile, like), grid(tile + 2 * radius, tile + 2 * radius, like)
-    near = (q[:, None] - k).abs().amax(-1) < radius + 0.5
-    return closed(inside * near)
 
 
 def spatial_logits(u: Tensor, q_phases: Tensor, k_phases: Tensor) -> Tensor:
@@ -141,25 +110,25 @@ def relative_attention(
     amplitudes: Tensor,
     waves: Tensor,
     phases: Tensor,
-    turns: Tensor,
+    group_encoding: Tensor,
     radius: int,
     tile: int = 2,
 ) -> Tensor:
     """G-SA of q, k, v (B, H, W, N, heads, D) within `radius` rows and columns, or everywhere where it is negative.
 
     `amplitudes` (heads, D, M) of M waves with the wave vectors `waves` (N, M, 2), turned by each h, and `phases` (M);
-    `turns` (heads, h, h~, h^, D) is phi_k rho_h(r), with length 1 on an axis on which r does not depend, which tells
+    `group_encoding` (heads, h, h~, h^, D) is phi_k rho_h(r), with length 1 on an axis on which r does not depend, which tells
     the encodings apart. The map is cut into tiles of queries, each with its keys; the whole map is one tile.
     """
     height, width = q.shape[1:3]
     everywhere = radius < 0
     rows, columns = (height, width) if everywhere else (tile, tile)
     border, bottom, right = max(radius, 0), -height % rows, -width % columns
-    if everywhere:  # unfold, by which `cut` works, would tie an exported model to the size of its map
+    if everywhere:  # unfold, by which `window_partition` works, would tie an exported model to the size of its map
         q, k, v = (x.flatten(1, 2).unsqueeze(1) for x in (q, k, v))
     else:
-        q = cut(q, rows, columns, 0, bottom, right)
-        k, v = (cut(x, rows, columns, border, bottom, right) for x in (k, v))
+        q = window_partition(q, rows, columns, 0, bottom, right)
+        k, v = (window_partition(x, rows, columns, border, bottom, right) for x in (k, v))
     q_grid, k_grid = grid(rows, columns, waves), grid(rows + 2 * border, columns + 2 * border, waves)
 
     q = q.permute(0, 4, 1, 2, 3, 5)  # (B, heads, windows, Q, N, D)
@@ -167,34 +136,34 @@ def relative_attention(
     content = q.flatten(3, 4) @ k.flatten(3, 4).transpose(-2, -1)
     content = content.unflatten(4, k.shape[3:5]).unflatten(3, q.shape[3:5])
     # An output sees every query of its position, or, in gevit, its own.
-    axis = 5 if turns.shape[2] == 1 else 4
+    axis = 5 if group_encoding.shape[2] == 1 else 4
     q, content = q.unsqueeze(axis), content.unsqueeze(axis)
-    content = content + torch.einsum("bewqhgd,ehgnd->bewqhgn", q, turns).unsqueeze(-1)
+    content = content + torch.einsum("bewqhgd,ehgnd->bewqhgn", q, group_encoding).unsqueeze(-1)
     u = torch.einsum("bewqhgd,edm->bewqhgm", q, amplitudes)
     spatial = spatial_logits(u, wave_phases(q_grid, waves), wave_phases(k_grid, waves) + phases)
     if not everywhere:
-        spatial = spatial + closed_logits(height, width, tile, radius, bottom, right, q)[:, :, None, None]
+        spatial = spatial + attention_bias(height, width, tile, radius, bottom, right, q)[:, :, None, None]
     one_for_all = content.shape[4] == 1  # the content does not depend on h
     out = attend_in_two_steps(content, spatial, v) if one_for_all else attend(content, spatial, v)
-    return join(out.permute(0, 2, 3, 4, 1, 5), rows, columns, height, width)
+    return window_reverse(out.permute(0, 2, 3, 4, 1, 5), rows, columns, height, width)
 
 
 @torch.fx.wrap
 @register_notrace_function
-def turned_waves(vectors: Tensor, phases: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-    """Wave vectors (M, 2) turned by the matrices (N, 2, 2) of the group, (N, M, 2), and the phases (M) as they are.
+def rotated_waves(vectors: Tensor, phases: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """Wave vectors (M, 2) rotated by the matrices (N, 2, 2) of the group, (N, M, 2), and the phases (M) as they are.
 
     In float32 or wider, and, as in `wave_phases`, by no matrix product.
     """
     wide = torch.float64 if vectors.dtype == torch.float64 else torch.float32
-    turned = (turns.to(wide)[:, None] * vectors.to(wide)[:, None]).sum(-1)  # <omega, h^-1 x> = <h omega, x>
-    return turned, phases.to(wide)
+    rotated = (matrices.to(wide)[:, None] * vectors.to(wide)[:, None]).sum(-1)  # <omega, h^-1 x> = <h omega, x>
+    return rotated, phases.to(wide)
 
 
 class SpatialEncoding(ComputedBuffers):
     """rho_x(h^-1 x) = W sin(Omega h^-1 x + phase), `fields` numbers, for each h and x in positions."""
 
-    turns: Tensor
+    matrices: Tensor
 
     def __init__(self, fields: int, waves: int, group: Group, factory: dict[str, Any]) -> None:
         super().__init__()
@@ -202,7 +171,7 @@ class SpatialEncoding(ComputedBuffers):
         self.group = group
         self.waves = nn.Linear(2, waves, **factory)
         self.amplitudes = nn.Linear(waves, fields, bias=False, **factory)
-        self.register_buffer("turns", torch.empty(group.order, 2, 2, **factory), persistent=False)
+        self.register_buffer("matrices", torch.empty(group.order, 2, 2, **factory), persistent=False)
         self.init_non_persistent_buffers()
         nn.init.normal_(self.waves.weight, std=0.5)  # radians a position: most wavelengths are 10 positions or more
         nn.init.uniform_(self.waves.bias, -math.pi, math.pi)
@@ -211,11 +180,11 @@ class SpatialEncoding(ComputedBuffers):
     def init_non_persistent_buffers(self) -> None:
         """Fills the matrices of the group's elements."""
         with torch.no_grad():
-            self.turns.copy_(torch.from_numpy(np.stack([self.group.matrix(g) for g in range(self.group.order)])))
+            self.matrices.copy_(torch.from_numpy(np.stack([self.group.matrix(g) for g in range(self.group.order)])))
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M), as `turned_waves` has them."""
-        vectors, phases = turned_waves(self.waves.weight, self.waves.bias, self.turns)
+        """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M), as `rotated_waves` has them."""
+        vectors, phases = rotated_waves(self.waves.weight, self.waves.bias, self.matrices)
         return self.amplitudes.weight.T, vectors, phases
 
 
@@ -285,11 +254,11 @@ class RelativeSelfAttention(ComputedBuffers):
     @torch.jit.unused
     def check_map(self, height: int, width: int) -> None:
         """Raises ValueError for a map smaller than the radius."""
-        check_reach(self.radius, height, width)
+        check_window_size(self.radius, height, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to the same shape; ValueError for a map smaller than the radius."""
-        check_reach(self.radius, x.shape[1], x.shape[2])
+        check_window_size(self.radius, x.shape[1], x.shape[2])
         amplitudes, vectors, phases = self.spatial()
         table = torch.einsum("hgnr,rc->hgnc", self.relative.to(self.table.dtype), self.table)
         heads = (self.heads, -1)
@@ -374,7 +343,7 @@ class LiftingSelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, H, W) to (B, H, W, N, fields); ValueError for an image smaller than the radius."""
-        check_reach(self.radius, x.shape[2], x.shape[3])
+        check_window_size(self.radius, x.shape[2], x.shape[3])
         amplitudes, vectors, phases = self.spatial()
         heads = (self.heads, -1)
         # The weight as the layer's values of unit vectors, so that an adapter around the layer counts.

@@ -1,7 +1,7 @@
 """Group convolutions on feature maps (B, H, W, N, C): lifting, regular to regular, depthwise and 1 x 1.
 
 Poster eq. 1 and 2. A filter is k[g, gh](x) = psi_h(g^-1 x) with psi_h = sum_j weight[..., h, j] b_j, so the filters
-that produce output element g are the coefficients times table g (see `basis.py`), with the input's group axis in
+that produce output element g are the coefficients times table g (see `kernels.py`), with the input's group axis in
 the order g^-1 m. The convolution itself is `conv2d` on the free (B, N * C, H, W) channels-last view of the map; wide
 ones are computed blockwise in the irrep basis (see `irreps.py`).
 """
@@ -18,26 +18,62 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.basis import ComputedBuffers, check_basis, fingerprint, fingerprint_of, planar_tables, turns
-from gcsa.layers.checks import check_convolution, check_exact, check_order
+from gcsa.layers.buffers import ComputedBuffers
+from gcsa.layers.checks import check_whole
+from gcsa.layers.conv_plans import computes_in_irreps, should_expand
 from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs
+from gcsa.layers.kernels import check_basis, fingerprint, fingerprint_of, planar_tables, steering_matrices
 
-torch.fx.wrap("check_exact")  # fx asks this of every module that calls them
-torch.fx.wrap("check_order")
-
-
-def computes_in_irreps(order: int, width: int) -> bool:
-    """Whether a 1 x 1 convolution of a group of this order, `width` channels or more in and out, is taken to the irrep
-    basis: where it was the faster on the whole, by benchmarks/speed/irreps.py; ADR 13 names the exceptions."""
-    return order % 2 == 0 and width >= (192 if order >= 8 else 384) and order > 2
+LARGEST_KERNEL = 32  # the planar tables of larger ones take minutes and hundreds of megabytes
 
 
-def expands(order: int, kernel_size: int, functions: int, width: int) -> bool:
-    """Whether a k x k convolution from a map to `width` channels, by this many basis functions, is computed on an
-    expansion: where it was the faster by benchmarks/speed/expansion.py. A channel of an expansion cost as much there as 300
-    products of a dense convolution (docs/adr/0019)."""
-    products = functions * (2 * width / order + 300)
-    return order % 2 == 0 and order > 2 and products < 0.7 * kernel_size**2 * width
+def check_convolution(
+    in_fields: int,
+    out_fields: int,
+    kernel_size: int,
+    stride: int,
+    padding_mode: str,
+    depthwise: bool,
+    lift: bool,
+    sharers: int,
+) -> None:
+    """Raises ValueError for arguments of a `SteerableConv2d` that do not go together."""
+    check_whole(in_fields=in_fields, out_fields=out_fields, kernel_size=kernel_size, stride=stride, sharers=sharers)
+    if kernel_size > LARGEST_KERNEL:
+        raise UserError(f"kernel_size must be {LARGEST_KERNEL} or less, not {kernel_size}")
+    if kernel_size % 2 == 0 and stride == 1:
+        raise UserError(
+            f"an even kernel_size ({kernel_size}) needs a stride above 1: it has no centre; use {kernel_size + 1}"
+        )
+    if padding_mode not in ("zeros", "circular"):
+        raise UserError(f"unknown padding_mode {padding_mode!r}: choose zeros or circular")
+    if depthwise and (lift or in_fields != out_fields):
+        raise UserError(f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}")
+
+
+@torch.fx.wrap
+@register_notrace_function
+def check_exact(height: int, width: int, kernel_size: int, stride: int, padding: int) -> None:
+    """Raises ValueError unless quarter turns commute with the stride: (size + 2 p - k) mod s = 0 on both axes."""
+    for size in (height, width):
+        rest = (size + 2 * padding - kernel_size) % stride
+        if rest != 0:
+            below = size - rest
+            near = f"{below} or {below + stride}" if below >= max(kernel_size - 2 * padding, 1) else f"{below + stride}"
+            raise UserError(
+                f"a map of {height} x {width} breaks exact equivariance in a convolution with kernel {kernel_size}, "
+                f"stride {stride} and padding {padding}: use a size of {near}"
+            )
+
+
+@torch.fx.wrap
+@register_notrace_function
+def check_order(given: int, order: int) -> None:
+    """Raises ValueError for a map with another group axis than a convolution's: as many channels do not make it one."""
+    if given != order:
+        raise UserError(
+            f"a convolution of a group of order {order} takes maps (B, H, W, {order}, C), not (B, H, W, {given}, C)"
+        )
 
 
 def expand_filter(weight: Tensor, tables: Tensor, index: Tensor) -> Tensor:
@@ -176,7 +212,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
             out_fields); a 1 x 1 convolution behind it mixes fields and group elements.
         bias: one number for each field.
         basis: of the filters: "band", the smooth ones, or "full", every filter, for groups of quarter turns and mirrors
-            only (see `basis.py`).
+            only (see `kernels.py`).
         sharers: how many convolutions of the same map, with this one, `convolve_all` takes.
 
     Raises:
@@ -225,8 +261,8 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         pointwise = mixes and (kernel_size, stride, padding) == (1, 1, 0)
         self.in_irreps = pointwise and computes_in_irreps(h.order, min(in_features, out_features))
         larger = mixes and kernel_size > 1
-        self.pays_alone = larger and expands(h.order, kernel_size, functions, out_features)
-        self.pays_shared = larger and expands(h.order, kernel_size, functions, sharers * out_features)
+        self.pays_alone = larger and should_expand(h.order, kernel_size, functions, out_features)
+        self.pays_shared = larger and should_expand(h.order, kernel_size, functions, sharers * out_features)
         self.group, self.basis = h, basis
         self.depthwise = depthwise
         self.in_fields, self.out_fields = in_fields, out_fields
@@ -256,7 +292,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
                 self.fourier.copy_(torch.from_numpy(fourier_matrix(self.group)))
                 self.irreps.copy_(torch.from_numpy(irrep_pairs(self.group)))
             if self.steering is not None:
-                matrices = turns(self.group, self.kernel_size, self.basis)[self.group.inverse]
+                matrices = steering_matrices(self.group, self.kernel_size, self.basis)[self.group.inverse]
                 self.steering.copy_(torch.from_numpy(matrices))
         self.index = self._input_order()
 

@@ -6,20 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gcsa.layers.attention.attend import (
-    ATTENTION,
-    GroupAttention,
-    LinearAttention,
-    SpatialAttention,
-    _attend_linear,
-    attend_everywhere,
-    attend_linear,
-    attend_nearby,
-    from_tokens,
-    neighbourhood,
-    orthogonal_features,
-    to_tokens,
-)
+from gcsa.layers.attention import ATTENTION, GroupAttention, SpatialAttention, attend_everywhere, attend_nearby
+from gcsa.layers.favor import LinearAttention, _attend_linear, attend_linear, orthogonal_features
+from gcsa.layers.layout import from_tokens, to_tokens
+from gcsa.layers.windows import neighbourhood
 from gcsa.testing import assert_equivariant, relative_error
 
 ORDERS = {"c4": 4, "c8": 8, "d1": 2, "d4": 8}

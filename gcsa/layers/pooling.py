@@ -1,4 +1,4 @@
-"""The invariant classifier head and the views between the house layout and NCHW."""
+"""From feature maps to scalar fields and to class scores."""
 
 from __future__ import annotations
 
@@ -6,25 +6,43 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.checks import check_rate, check_whole
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.layout import from_nchw
 from gcsa.layers.positions import squared_distances
-from gcsa.layers.steerable import SteerableConv2d
 
 POOLS = ("avg", "max", "")
 
 
-def to_nchw(x: Tensor) -> Tensor:
-    """(B, H, W, N, C) to (B, N * C, H, W), group-major; a view."""
-    return x.flatten(3).permute(0, 3, 1, 2)
+class GroupPooling(nn.Module):
+    """A 1 x 1 group convolution, a GELU, and the maximum over the group (Cohen & Welling 2016, arXiv:1602.07576, section
+    6.3): (B, H, W, N, C) to scalar fields (B, H, W, 1, out_fields).
 
+    A scalar field turns with the image, and its values stay what they are. So behind this layer a linear map of the
+    channels and attention between positions are equivariant whatever their weights, and a feature is one number a
+    position instead of N. What is lost is how the directions at one place lie to those at another.
+    """
 
-def from_nchw(x: Tensor, order: int) -> Tensor:
-    """(B, N * C, H, W) to (B, H, W, N, C); a view."""
-    return x.permute(0, 2, 3, 1).unflatten(3, (order, -1))
+    def __init__(
+        self,
+        fields: int,
+        out_fields: int,
+        group: str | Group,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.expand = SteerableConv2d(fields, out_fields, 1, group, **factory)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to (B, H, W, 1, out_fields)."""
+        return F.gelu(self.expand(x)).amax(3, keepdim=True)
 
 
 def check_classes(num_classes: int, pool: str, pools: Sequence[str]) -> None:

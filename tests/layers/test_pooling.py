@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from gcsa.groups import group
-from gcsa.layers.head import CentredMean, InvariantHead, from_nchw, to_nchw
+from gcsa.layers.layout import from_nchw, to_nchw
+from gcsa.layers.pooling import CentredMean, InvariantHead
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = ("c4", "c8", "d4")

@@ -15,9 +15,9 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.attention.flex_attention import flex_attention
 
 from gcsa.export import export
-from gcsa.layers.attention import flex
-from gcsa.layers.attention.attend import GroupAttention, SpatialAttention, attend_nearby
-from gcsa.layers.attention.flex import BLOCK, attend_nearby_fused, block_mask
+from gcsa.layers import attention as layer_file
+from gcsa.layers.attention import GroupAttention, SpatialAttention, attend_nearby, attend_nearby_fused
+from gcsa.layers.windows import BLOCK, block_mask
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:flex_attention called without",
@@ -36,7 +36,7 @@ every_map = pytest.mark.parametrize(("height", "width", "tokens", "radius", "sha
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """All pairs in plain PyTorch: the same function, on any device."""
-    monkeypatch.setattr(flex, "compiled", lambda: flex_attention)
+    monkeypatch.setattr(layer_file, "compiled", lambda: flex_attention)
 
 
 @pytest.fixture
@@ -86,10 +86,8 @@ def test_on_a_pretended_gpu_where_it_was_asked_for(
     attention: type[GroupAttention], uncompiled: None, experimental: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[bool] = []
-    attend = flex.attend_nearby_fused
-    monkeypatch.setattr(
-        "gcsa.layers.attention.attend.attend_nearby_fused", lambda *args: calls.append(True) or attend(*args)
-    )
+    attend = layer_file.attend_nearby_fused
+    monkeypatch.setattr("gcsa.layers.attention.attend_nearby_fused", lambda *args: calls.append(True) or attend(*args))
     fused = attention(4, 8, 2, radius=1)
     timm.layers.set_fused_attn(True)
     plain = attention(4, 8, 2, radius=1)

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from gcsa.groups import group as make_group
-from gcsa.layers.attention.relative_self_attention import (
+from gcsa.layers.relative_attention import (
     ENCODINGS,
     LiftingSelfAttention,
     RelativeSelfAttention,
     SpatialEncoding,
-    grid,
     wave_phases,
 )
+from gcsa.layers.windows import grid
 from gcsa.testing import act, assert_equivariant, equivariance_error, randomize, relative_error
 
 GROUPS = {"d1": 2, "c4": 4, "c6": 6, "c8": 8, "d4": 8}
@@ -116,7 +116,7 @@ def test_a_wrong_turn_is_found() -> None:
     x = torch.randn(1, 4, 4, 8, 4)
     for encoding in ("corrected", "gevit"):
         m = layer("d4", encoding)
-        m.spatial.turns.copy_(m.spatial.turns.roll(1, 0))
+        m.spatial.matrices.copy_(m.spatial.turns.roll(1, 0))
         with pytest.raises(AssertionError, match="not equivariant"):
             assert_equivariant(m, x, "d4")
         m = layer("d4", encoding)

@@ -4,7 +4,7 @@ import torch
 from escnn import gspaces, nn as enn
 
 from gcsa.groups import group
-from gcsa.layers.basis import fingerprint, planar_tables
+from gcsa.layers.kernels import fingerprint, planar_tables
 
 NAMES = ("c1", "c2", "c4", "c6", "c8", "c12", "c16", "d1", "d2", "d4", "d6", "d8")
 C8 = group("c8")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from gcsa.groups import group
-from gcsa.layers.steerable import SteerableConv2d, check_exact
+from gcsa.layers.conv import SteerableConv2d, check_exact
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = ("c2", "c4", "c6", "c8", "d1", "d2", "d4", "d6")

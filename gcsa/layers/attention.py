@@ -1,0 +1,285 @@
+"""Three ways for positions and group elements to attend to each other, over plain queries, keys and values.
+
+Each takes q (B, H, W, N, C) and k, v (B, H', W', N, C) and gives (B, H, W, N, C); nothing depends on where a token
+stands, so each is equivariant as it is. `group` is poster eq. 3 and 4 as written, softmax over all (y, h);
+`spatial` takes a position's whole fibre as one token (REViT's code); `linear` replaces the softmax kernel of
+`group` by positive random features (FAVOR+: Choromanski et al. 2021, Rethinking Attention with Performers).
+"""
+
+import functools
+import math
+from typing import Any
+
+import torch
+import torch.fx
+import torch.nn.functional as F
+from timm.layers import register_notrace_function, use_fused_attn
+from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
+
+from gcsa._utils.errors import UserError
+from gcsa.groups import Group, group as make_group
+from gcsa.layers.checks import check_heads, check_whole
+from gcsa.layers.conv import (
+    FieldConv2d,
+    SteerableConv2d,
+    check_exact,
+    convolve_all,
+    group_convolution,
+    kernel_for_stride,
+)
+from gcsa.layers.favor import LinearAttention
+from gcsa.layers.layout import from_tokens, to_tokens
+from gcsa.layers.norm import FieldDropout
+from gcsa.layers.windows import (
+    SHAPES,
+    _border,
+    _outside,
+    _tiles,
+    block_mask,
+    check_radius,
+    check_window_size,
+    neighbourhood,
+)
+
+
+def softmax_attention(q: Tensor, k: Tensor, v: Tensor, dim: int, mask: Tensor | None = None) -> Tensor:
+    """`scaled_dot_product_attention` of (B, heads, T, D), of which `dim` numbers are not padding.
+
+    In float32 where autocast on a CPU would train in bfloat16: its backward pass is up to six times as slow (ADR 29).
+    """
+    scale = 1 / math.sqrt(dim)
+    if not torch.jit.is_scripting():  # noqa: SIM102 (TorchScript knows no autocast, and skips an if of this condition alone)
+        if torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
+            wide = torch.promote_types(q.dtype, torch.float32)
+            q, k, v, mask = q.to(wide), k.to(wide), v.to(wide), None if mask is None else mask.to(wide)
+            with torch.autocast("cpu", enabled=False):
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
+@torch.fx.wrap
+@register_notrace_function
+def attend_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Softmax attention of every token to every token, on tensors from `to_tokens`.
+
+    Heads are padded to a multiple of 8 numbers, which the fused kernels of GPUs need, and to 16 at least, for that of
+    CPUs is slower with 8 (ADR 13).
+    """
+    shape, dim = q.shape, q.shape[-1]
+    q, k, v = q.flatten(2, 4), k.flatten(2, 4), v.flatten(2, 4)
+    more = max(dim + -dim % 8, 16) - dim
+    if more == 0:
+        return softmax_attention(q, k, v, dim).reshape(shape)
+    q, k, v = (F.pad(x, (0, more)) for x in (q, k, v))
+    out = softmax_attention(q, k, v, dim)
+    return out[:, :, :, :dim].reshape(shape)
+
+
+@torch.fx.wrap
+@register_notrace_function
+def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
+    """Softmax attention to the tokens at most `radius` positions away (square or disc), on tensors from `to_tokens`.
+
+    The map is cut into tiles of queries, each with the keys of the tile and a border of `radius`. A mask leaves each
+    query its own neighbourhood, so the result does not depend on the tiles, and memory grows linearly with the map.
+    Positions outside the map are excluded, by a mask of each tile, or wrap round where `circular` is true.
+
+    Raises ValueError for a radius larger than the map or, where `circular` is true, half of it.
+    """
+    b, heads, height, width, tokens, dim = q.shape
+    check_window_size(radius, height, width, circular)
+    # Smaller tiles have more border to compute, larger ones more masked pairs.
+    tile = min(max(2 * radius, 4), 16)
+    bottom, right = -height % tile, -width % tile
+    more = -dim % 8  # which the fused kernels of GPUs need
+    q = F.pad(q, (0, more, 0, 0, 0, right, 0, bottom))
+    k, v = (_border(x, radius, bottom, right, circular, more) for x in (k, v))
+    q_tiles = _tiles(q, tile, tile)
+    k_tiles, v_tiles = (_tiles(x, tile + 2 * radius, tile) for x in (k, v))
+    mask = torch.where(neighbourhood(tile, radius, shape, tokens, q.device), 0.0, -math.inf).to(q.dtype)
+    # Rows in memory of a multiple of 8 numbers, to which torch would otherwise copy them for the kernel.
+    keys = mask.shape[3]
+    mask = F.pad(mask, (0, -keys % 8))
+    if not circular:
+        mask = mask + F.pad(_outside(height, width, radius, bottom, right, tile, tokens, q), (0, -keys % 8))
+    mask = mask[:, :, :, :keys]
+    out = softmax_attention(q_tiles, k_tiles, v_tiles, dim, mask)
+    rows, columns = (height + bottom) // tile, (width + right) // tile
+    out = out.reshape(rows, columns, b, heads, tile, tile, tokens, dim + more).permute(2, 3, 0, 4, 1, 5, 6, 7)
+    out = out.reshape(b, heads, rows * tile, columns * tile, tokens, dim + more)
+    # Cut by padding, for a slice is laid out otherwise where it is the whole, and torch.export would hold to one case.
+    return F.pad(out, (0, -more, 0, 0, 0, -right, 0, -bottom))
+
+
+@functools.cache
+def compiled() -> Any:
+    """The kernel; uncompiled, flex attention computes all pairs."""
+    return torch.compile(flex_attention)
+
+
+@torch.fx.wrap
+@register_notrace_function
+@torch.jit.ignore
+def attend_nearby_fused(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
+    """`attend_nearby`, whose checks are the caller's: the same arguments, the same result."""
+    *_, height, width, tokens, dim = q.shape
+    # Heads of 16 numbers or a multiple, of which tensor cores take no less.
+    heads = (F.pad(x.flatten(2, 4), (0, -dim % 16)) for x in (q, k, v))
+    mask = block_mask(height, width, tokens, radius, shape, circular, q.device)
+    attend: Any = flex_attention if torch.compiler.is_compiling() else compiled()
+    return attend(*heads, block_mask=mask, scale=1 / math.sqrt(dim))[..., :dim].reshape(q.shape)
+
+
+class GroupAttention(nn.Module):
+    """Poster eq. 3 and 4: every (x, g) attends to every (y, h), or to those with y in a neighbourhood of x.
+
+    `radius` in positions ("all": everywhere), `shape` "square" or "disc", `circular` for maps that wrap round. Raises
+    ValueError for another radius or shape; in forward, for a map that the radius exceeds. Neighbourhoods on a GPU use flex
+    attention where timm's experimental kernels were asked for (see `attend_nearby_fused`).
+    """
+
+    fused_attn: torch.jit.Final[bool]
+    fibre = False
+    options = ("radius", "shape")  # arguments that the models pass on
+
+    def __init__(
+        self,
+        order: int,
+        fields: int,
+        heads: int,
+        radius: int | str | None = "all",
+        shape: str = "square",
+        circular: bool = False,
+    ) -> None:
+        super().__init__()
+        if shape not in SHAPES:
+            raise UserError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}")
+        self.order, self.heads, self.radius, self.shape, self.circular = (
+            order,
+            heads,
+            check_radius(radius),
+            shape,
+            circular,
+        )
+        self.whole_fibre = self.fibre
+        self.fused_attn = use_fused_attn(experimental=True)
+
+    @torch.jit.unused
+    def check_map(self, height: int, width: int) -> None:
+        """Raises ValueError for a map that the radius exceeds."""
+        if self.radius is not None:
+            check_window_size(self.radius, height, width, self.circular)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""
+        q, k, v = (to_tokens(x, self.heads, self.whole_fibre) for x in (q, k, v))
+        if self.radius is None:
+            out = attend_everywhere(q, k, v)
+        elif self.fused_attn and q.is_cuda:
+            check_window_size(self.radius, q.shape[2], q.shape[3], self.circular)
+            out = attend_nearby_fused(q, k, v, self.radius, self.shape, self.circular)
+        else:
+            out = attend_nearby(q, k, v, self.radius, self.shape, self.circular)
+        return from_tokens(out, self.order)
+
+
+class SpatialAttention(GroupAttention):
+    """Positions attend to positions; the inner product runs over channels and group elements together."""
+
+    fibre = True
+
+
+ATTENTION: dict[str, type[GroupAttention] | type[LinearAttention]] = {
+    "group": GroupAttention,
+    "spatial": SpatialAttention,
+    "linear": LinearAttention,
+}
+
+
+class GroupConvSelfAttention(nn.Module):
+    """G-CSA on feature maps (B, H, W, N, C), equivariant to translations and the group.
+
+    Args:
+        fields: regular fields C.
+        heads: attention heads; must divide `fields`.
+        group: such as "c8".
+        attention: "group", "spatial" or "linear"; see the head of this file.
+        kernel_size: side of the query, key and value kernels in pixels.
+        separable: of queries, keys and values (poster eq. 2), as in `group_convolution`.
+        kv_stride: stride of keys and values; their kernel is then `kernel_for_stride(kv_stride)`, which is exact for
+            every map that the stride divides (design section 2).
+        padding_mode: "zeros" or "circular".
+        basis: of the k x k filters, as in `SteerableConv2d`.
+        proj_drop: probability with which an output field is dropped as a whole.
+        attention_kwargs: further arguments of the attention, such as `radius`, `shape` or `features`.
+
+    Raises:
+        ValueError: unknown attention (the choices are named), heads that do not divide the fields, even kernel,
+            an argument of another attention, neighbourhood together with kv_stride.
+        TypeError: an argument of none.
+    """
+
+    def __init__(
+        self,
+        fields: int,
+        heads: int,
+        group: str | Group,
+        attention: str = "spatial",
+        kernel_size: int = 3,
+        separable: bool = False,
+        kv_stride: int = 1,
+        padding_mode: str = "zeros",
+        proj_drop: float = 0.0,
+        basis: str = "band",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **attention_kwargs: Any,
+    ) -> None:
+        super().__init__()
+        self.group = make_group(group)
+        check_heads(fields, heads)
+        if attention not in ATTENTION:
+            raise UserError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
+        check_whole(kv_stride=kv_stride)
+        kind = ATTENTION[attention]
+        known = {key for other in ATTENTION.values() for key in other.options}
+        for key in attention_kwargs:
+            if key not in known:
+                raise TypeError(f"GroupConvSelfAttention got an unexpected keyword argument {key!r}")
+            if key not in kind.options:
+                raise UserError(f"attention {attention!r} does not take {key!r}: it takes {', '.join(kind.options)}")
+        radius = check_radius(attention_kwargs.get("radius"))
+        if kv_stride > 1 and radius is not None:
+            raise UserError(f"radius={radius} needs keys at every position: set kv_stride=1, not {kv_stride}")
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        conv = dict(padding_mode=padding_mode, basis=basis, **factory)
+        kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)
+        if kv_stride == 1:
+            conv["sharers"] = 3  # queries, keys and values
+        self.q = group_convolution(fields, fields, kernel_size, self.group, separable, **conv)
+        self.k = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
+        self.v = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
+        if padding_mode == "circular" and radius is not None:
+            attention_kwargs["circular"] = True
+        self.attend = kind(self.group.order, fields, heads, **attention_kwargs)
+        self.attend.to(**factory)
+        self.out = SteerableConv2d(fields, fields, 1, self.group, **factory)
+        self.proj_drop = FieldDropout(proj_drop)
+
+    @torch.jit.unused
+    def check_map(self, height: int, width: int) -> None:
+        """Raises ValueError for a map that the neighbourhood exceeds or that `kv_stride` does not divide."""
+        if isinstance(self.attend, GroupAttention):
+            self.attend.check_map(height, width)
+        for conv in self.k.modules():
+            if isinstance(conv, FieldConv2d) and conv.checks_size:
+                check_exact(height, width, conv.kernel_size, conv.stride, conv.padding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, H, W, N, C) to (B, H, W, N, C); with kv_stride, ValueError for a map that it does not divide."""
+        if torch.jit.is_scripting():
+            q, k, v = self.q(x), self.k(x), self.v(x)
+        else:
+            q, k, v = convolve_all((self.q, self.k, self.v), x)
+        return self.proj_drop(self.out(self.attend(q, k, v)))

@@ -1,0 +1,47 @@
+"""Buffers that follow from a module's arguments, such as kernel tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class ComputedBuffers(nn.Module):
+    """A module with non-persistent buffers that follow from its arguments.
+
+    They are filled again after the meta device and with every `load_state_dict`, because neither `to_empty` nor a state
+    dict does so, and where they get a wider type, which would keep the rounding of the narrow one;
+    `init_non_persistent_buffers` is what timm's `reinit_non_persistent_buffers` calls.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.register_load_state_dict_post_hook(fill_buffers)
+
+    def init_non_persistent_buffers(self) -> None:
+        """Fills the buffers in place."""
+        raise NotImplementedError
+
+    def _apply(self, fn: Any, recurse: bool = True) -> ComputedBuffers:
+        before = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)
+        if any(
+            old.is_meta or self.get_buffer(name).element_size() > old.element_size() for name, old in before.items()
+        ):
+            self.init_non_persistent_buffers()
+        return self
+
+
+def fill_buffers(model: nn.Module, _: Any = None) -> None:
+    """Fills the buffers of all `ComputedBuffers` in `model`, as a hook behind `load_state_dict`: those still on the meta
+    device, where weights were assigned instead of copied, are made anew where the first parameter is."""
+    like = next(model.parameters(), None)
+    for module in model.modules():
+        if isinstance(module, ComputedBuffers):
+            for name in module._non_persistent_buffers_set:
+                buffer = getattr(module, name)
+                if buffer is not None and buffer.is_meta and like is not None:
+                    setattr(module, name, torch.empty_like(buffer, device=like.device, dtype=like.dtype))
+            module.init_non_persistent_buffers()

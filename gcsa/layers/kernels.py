@@ -1,0 +1,209 @@
+"""Kernel bases in closed form, as small tables of planar functions.
+
+A kernel between regular fields is k[g, gh](x) = psi_h(g^-1 x) with any planar functions psi_h, one for each h; from
+an image it is k[g](x) = psi(g^-1 x) (poster eq. 1). So every equivariant filter follows from planar functions b_j,
+sampled at the turned points g^-1 x. There are two sets of them:
+
+- "full": the k^2 pixels, which every element of the group must map onto one another, as quarter turns and mirrors do.
+  No filter is left out (Cohen & Welling 2016, Group equivariant convolutional networks, arXiv:1602.07576).
+- "band": Gaussian rings times circular harmonics, with escnn's widths and cut-off, for any group: what a grid of pixels
+  can show of other angles (Weiler & Cesa 2019, arXiv:1911.08251).
+
+Nothing is solved for, so the tables are the same on every machine (ADR 2, ADR 24).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa.groups import Group
+
+BASES = ("full", "band")
+SHIPPED = Path(__file__).with_name("kernels.npz")
+QUARTER = Fraction(1, 4)
+
+
+def rings(kernel_size: int) -> tuple[list[float], list[float]]:
+    """Radii and widths (in pixels) of the Gaussian rings of a k x k kernel.
+
+    For odd k they are escnn's defaults (0, 1, ..., (k - 1) / 2). For even k no grid point lies at the centre, so
+    the rings are put at 0.5, 1.5, ..., where escnn's own choice loses a function.
+    """
+    radii = [(kernel_size - 1) / 2 - i for i in reversed(range(math.ceil(kernel_size / 2)))]
+    widths = [0.6] * (len(radii) - 1) + [0.4]
+    return radii, [0.005 if radius == 0 else width for radius, width in zip(radii, widths, strict=True)]
+
+
+def max_frequency(radius: float, kernel_size: int) -> float:
+    """The highest circular frequency kept on the ring of this radius: escnn's default, extended to half radii."""
+    if radius == (kernel_size - 1) / 2:
+        return min(2 * radius, 2)
+    return 2 * radius - (1 if radius and radius % 2 == 0 else 0)
+
+
+def rotated_functions(rotations: int, kernel_size: int) -> NDArray[np.float64]:
+    """b_j(g^-1 x) on the k x k grid for each of so many rotations g: shape (rotations, J, k, k).
+
+    Only turns below a quarter are sampled: the rest are quarter turns of the pixels of those, so that quarter turns are
+    exact to the last bit, whatever the precision the numbers are rounded to.
+
+    Raises ImportError where the numbers are not shipped and escnn is not installed.
+    """
+    images = []
+    for g in range(rotations):
+        quarters, turn = divmod(Fraction(g, rotations), QUARTER)
+        image = shipped(turn, kernel_size)
+        if image is None:
+            try:
+                image = sample(turn, kernel_size)
+            except ImportError as error:
+                raise MissingExtraError(
+                    f"no tables are shipped for {rotations} rotations and kernels of size {kernel_size}, and escnn, which "
+                    "makes them, is not installed: pip install gcsa-vit[escnn], or choose c1, c2, c4, c8, d1, d2, d4 or d8 "
+                    "and a kernel of up to 9 pixels"
+                ) from error
+        images.append(np.rot90(image, quarters, (-2, -1)))
+    return np.stack(images)
+
+
+def key(turn: Fraction, kernel_size: int) -> str:
+    """The name of an array in the shipped file."""
+    return f"k{kernel_size}_turn_{turn.numerator}_{turn.denominator}"
+
+
+@cache
+def shipped(turn: Fraction, kernel_size: int) -> NDArray[np.float64] | None:
+    """`sample`, as the package brings it; None where it does not."""
+    with np.load(SHIPPED, allow_pickle=False) as arrays:
+        return arrays.get(key(turn, kernel_size))
+
+
+@cache
+def sample(turn: Fraction, kernel_size: int) -> NDArray[np.float64]:
+    """escnn's functions b_j turned by that fraction of a circle, on the k x k grid: shape (J, k, k)."""
+    with warnings.catch_warnings():
+        # escnn reports the absence of py3nj, which only its three-dimensional groups use; the first import of its
+        # sources also reports their invalid escape sequences.
+        warnings.filterwarnings("ignore", message=".*py3nj.*")
+        warnings.filterwarnings("ignore", message="invalid escape sequence")
+        from escnn import gspaces
+
+    offsets = np.arange(kernel_size) - (kernel_size - 1) / 2
+    points = np.stack([np.tile(offsets, kernel_size), -np.repeat(offsets, kernel_size)])  # x to the right, y upwards
+    angle = -2 * math.pi * float(turn)
+    inverse = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    radii, widths = rings(kernel_size)
+    cut_off = {np.float32(radius): max_frequency(radius, kernel_size) for radius in radii}
+    with torch.device("cpu"):  # also where a model is created on the meta device, which holds no numbers
+        space = gspaces.trivialOnR2()
+        basis = space.build_kernel_basis(
+            space.trivial_repr,
+            space.trivial_repr,
+            sigma=widths,
+            rings=radii,
+            maximum_frequency=math.ceil(max(cut_off.values())),
+        )
+        keep = [i for i, b in enumerate(basis) if b["irrep:frequency"] <= cut_off[np.float32(b["radius"])]]
+        # escnn shares one basis process-wide and samples it in its own float32, so the precision is put back after use.
+        sampled = basis.double().sample(torch.from_numpy((inverse @ points).T.copy()))[:, keep, 0, 0].T.numpy()
+        basis.float()
+    return sampled.reshape(-1, kernel_size, kernel_size)
+
+
+ROTATIONS = (1, 2, 3, 4, 6, 8, 12, 16)  # of c and d groups
+SIZES = range(1, 10)
+LARGER = (11, 13, 15, 16)  # of groups of quarter turns and mirrors alone, whose tables are small
+
+
+def shipped_keys() -> set[tuple[Fraction, int]]:
+    """Angles below a quarter rotation, and kernel sizes, of which the package brings the functions."""
+    turns = {Fraction(g, rotations) % QUARTER for rotations in ROTATIONS for g in range(rotations)}
+    return {(turn, size) for turn in turns for size in SIZES} | {(Fraction(0), size) for size in LARGER}
+
+
+def write_shipped(file: Path = SHIPPED) -> None:
+    """Samples what the package ships by escnn into `file`, the same bytes each time."""
+    np.savez(file, **{key(turn, size): sample(turn, size) for turn, size in sorted(shipped_keys())})
+
+
+def check_basis(basis: str, group: Group) -> None:
+    """Raises ValueError for anything but "full" and "band", and for "full" of a group with elements that do not map the
+    pixels onto themselves."""
+    if basis not in BASES:
+        raise UserError(f"unknown basis {basis!r}: choose one of {', '.join(BASES)}")
+    if basis == "full" and len(group.exact_elements) < group.order:
+        raise UserError(
+            f"basis='full' needs a group of quarter turns and mirrors, such as c4 or d4, not {group}: use band"
+        )
+
+
+def planar_tables(group: Group, kernel_size: int, basis: str = "band") -> NDArray[np.float64]:
+    """Table [g, j] holds b_j(g^-1 x) on the k x k grid: shape (|H|, J, k, k), unit mean energy for each j.
+
+    Those of the band-limited basis come with the package for the common groups and kernel sizes; for others, escnn makes
+    them. Raises ImportError where it is needed and not installed.
+    """
+    return _tables(group, kernel_size, basis).copy()
+
+
+@cache
+def steering_matrices(group: Group, kernel_size: int, basis: str) -> NDArray[np.float64]:
+    """Numbers [h, i, j], (|H|, J, J), with b_i(h^-1 x) = sum over j of [h, i, j] b_j(x)."""
+    tables = planar_tables(group, kernel_size, basis)
+    samples = tables.reshape(*tables.shape[:2], -1).swapaxes(1, 2)  # (|H|, k * k, J)
+    count = tables.shape[1]
+    functions = samples.reshape(-1, count)
+    turned = [samples[group.cayley[:, h]].reshape(-1, count) for h in range(group.order)]
+    return np.stack([np.linalg.lstsq(functions, each, rcond=None)[0].T for each in turned])
+
+
+@cache
+def fingerprint(group: Group, kernel_size: int, basis: str = "band") -> int:
+    """48 bits that identify the tables to four decimals: equal on every machine that builds the same functions."""
+    return _digest(np.rint(_tables(group, kernel_size, basis) * 1e4).astype("<i4").tobytes())
+
+
+def fingerprint_of(tables: Tensor, group: Group, kernel_size: int, basis: str = "band") -> int:
+    """`fingerprint` for a layer's own tables (|H|, J, k, k): the same number where they hold `planar_tables`, up to the
+    rounding of any floating-point type, and another where they hold anything else. Those of the meta device hold
+    nothing, and count as filled."""
+    if not tables.is_meta:
+        held = tables.detach().cpu().double().numpy()
+        if not np.allclose(held, _tables(group, kernel_size, basis), rtol=1e-2, atol=1e-2):
+            return _digest(held.tobytes())
+    return fingerprint(group, kernel_size, basis)
+
+
+def _tables(group: Group, kernel_size: int, basis: str) -> NDArray[np.float64]:
+    return _pixels(group, kernel_size) if basis == "full" else _planar_tables(group, kernel_size)
+
+
+@cache
+def _pixels(group: Group, kernel_size: int) -> NDArray[np.float64]:
+    with torch.device("cpu"):  # also where a model is created on the meta device
+        pixels = torch.eye(kernel_size**2, dtype=torch.float64).unflatten(1, (kernel_size, kernel_size))
+        return np.stack([group.act_on_grid(pixels, g).numpy() for g in range(group.order)])
+
+
+@cache
+def _planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
+    tables = rotated_functions(group.rotations, kernel_size)
+    if group.mirror:
+        # Element N + r, a mirror and then a turn by r, is the turn by -r and then a mirror, which only flips the pixels.
+        tables = np.concatenate([tables, np.flip(tables[-np.arange(group.rotations)], -1)])
+    return tables / np.sqrt(np.square(tables).sum(axis=(2, 3)).mean(axis=0))[None, :, None, None]
+
+
+def _digest(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[:6], "big")
