@@ -116,7 +116,7 @@ def test_a_wrong_turn_is_found() -> None:
     x = torch.randn(1, 4, 4, 8, 4)
     for encoding in ("corrected", "gevit"):
         m = layer("d4", encoding)
-        m.spatial.matrices.copy_(m.spatial.turns.roll(1, 0))
+        m.spatial.matrices.copy_(m.spatial.matrices.roll(1, 0))
         with pytest.raises(AssertionError, match="not equivariant"):
             assert_equivariant(m, x, "d4")
         m = layer("d4", encoding)
