@@ -75,6 +75,14 @@ def check_ints(key: str, values: object, low: int = 1) -> None:
         raise UserError(f"{key}={shown(values)} must be one or more whole numbers of at least {low}")
 
 
+def check_divisor(key: str, value: object, name: str, size: int) -> None:
+    """Raises UserError, with the choices, unless `value` is an integer that divides `size`, the value of `name`."""
+    check_int(name, size)
+    if not is_int(value, 1, size) or size % value != 0:  # type: ignore[operator]
+        divisors = [n for n in range(1, size + 1) if size % n == 0]
+        raise UserError(f"{key}={shown(value)} does not divide {name}={size}: choose one of {divisors}")
+
+
 def check_loading(*, batch_size: object, num_workers: object, seed: object, limit_train: object) -> None:
     """Raises UserError for what no data module can work with."""
     check_int("batch_size", batch_size, 1, MAX_BATCH)

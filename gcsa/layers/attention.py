@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_divisor, check_int
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.checks import check_heads, check_whole
 from gcsa.layers.conv import (
     FieldConv2d,
     SteerableConv2d,
@@ -147,7 +147,7 @@ class GroupAttention(nn.Module):
         self,
         order: int,
         fields: int,
-        heads: int,
+        num_heads: int,
         radius: int | str | None = "all",
         shape: str = "square",
         circular: bool = False,
@@ -155,9 +155,9 @@ class GroupAttention(nn.Module):
         super().__init__()
         if shape not in SHAPES:
             raise UserError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}")
-        self.order, self.heads, self.radius, self.shape, self.circular = (
+        self.order, self.num_heads, self.radius, self.shape, self.circular = (
             order,
-            heads,
+            num_heads,
             check_radius(radius),
             shape,
             circular,
@@ -173,7 +173,7 @@ class GroupAttention(nn.Module):
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""
-        q, k, v = (to_tokens(x, self.heads, self.whole_fibre) for x in (q, k, v))
+        q, k, v = (to_tokens(x, self.num_heads, self.whole_fibre) for x in (q, k, v))
         if self.radius is None:
             out = attend_everywhere(q, k, v)
         elif self.fused_attn and q.is_cuda:
@@ -202,7 +202,7 @@ class GroupConvSelfAttention(nn.Module):
 
     Args:
         fields: regular fields C.
-        heads: attention heads; must divide `fields`.
+        num_heads: attention heads; must divide `fields`.
         group: such as "c8".
         attention: "group", "spatial" or "linear"; see the head of this file.
         kernel_size: side of the query, key and value kernels in pixels.
@@ -212,10 +212,10 @@ class GroupConvSelfAttention(nn.Module):
         padding_mode: "zeros" or "circular".
         basis: of the k x k filters, as in `SteerableConv2d`.
         proj_drop: probability with which an output field is dropped as a whole.
-        attention_kwargs: further arguments of the attention, such as `radius`, `shape` or `features`.
+        attention_kwargs: further arguments of the attention, such as `radius`, `shape` or `num_random_features`.
 
     Raises:
-        ValueError: unknown attention (the choices are named), heads that do not divide the fields, even kernel,
+        ValueError: unknown attention (the choices are named), num_heads that does not divide the fields, even kernel,
             an argument of another attention, neighbourhood together with kv_stride.
         TypeError: an argument of none.
     """
@@ -223,7 +223,7 @@ class GroupConvSelfAttention(nn.Module):
     def __init__(
         self,
         fields: int,
-        heads: int,
+        num_heads: int,
         group: str | Group,
         attention: str = "spatial",
         kernel_size: int = 3,
@@ -238,10 +238,10 @@ class GroupConvSelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.group = make_group(group)
-        check_heads(fields, heads)
+        check_divisor("num_heads", num_heads, "fields", fields)
         if attention not in ATTENTION:
             raise UserError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
-        check_whole(kv_stride=kv_stride)
+        check_int("kv_stride", kv_stride)
         kind = ATTENTION[attention]
         known = {key for other in ATTENTION.values() for key in other.options}
         for key in attention_kwargs:
@@ -262,7 +262,7 @@ class GroupConvSelfAttention(nn.Module):
         self.v = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
         if padding_mode == "circular" and radius is not None:
             attention_kwargs["circular"] = True
-        self.attend = kind(self.group.order, fields, heads, **attention_kwargs)
+        self.attend = kind(self.group.order, fields, num_heads, **attention_kwargs)
         self.attend.to(**factory)
         self.out = SteerableConv2d(fields, fields, 1, self.group, **factory)
         self.proj_drop = FieldDropout(proj_drop)

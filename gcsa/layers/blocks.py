@@ -9,9 +9,9 @@ from timm.layers import DropPath, LayerScale
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_float, check_int, check_rate
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.attention import GroupConvSelfAttention
-from gcsa.layers.checks import check_positive, check_rate, check_whole
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.layers.norm import FieldDropout, FieldNorm
 
@@ -40,7 +40,7 @@ class FieldMlp(nn.Module):
 
 def mlp_width(width: int, mlp_ratio: float, name: str = "fields") -> int:
     """Hidden `name` of an MLP on `width` of them. Raises ValueError where that leaves none."""
-    check_positive(mlp_ratio=mlp_ratio)
+    check_float("mlp_ratio", mlp_ratio, above=0)
     hidden = int(width * mlp_ratio)
     if hidden < 1:
         raise UserError(
@@ -63,7 +63,7 @@ class Block(nn.Module):
     def __init__(
         self,
         fields: int,
-        heads: int,
+        num_heads: int,
         group: str | Group,
         mlp_ratio: float = 4.0,
         drop_path: float = 0.0,
@@ -75,13 +75,13 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         group = make_group(group)
-        check_whole(fields=fields)
+        check_int("fields", fields)
         hidden_fields = mlp_width(fields, mlp_ratio)
-        check_rate(drop_path=drop_path)
-        check_positive(True, layer_scale=layer_scale or 0)
+        check_rate("drop_path", drop_path)
+        check_float("layer_scale", layer_scale or 0, 0)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.norm1 = FieldNorm(fields, group.order, **factory)
-        self.attn = GroupConvSelfAttention(fields, heads, group, proj_drop=proj_drop, **attention, **factory)
+        self.attn = GroupConvSelfAttention(fields, num_heads, group, proj_drop=proj_drop, **attention, **factory)
         self.norm2 = FieldNorm(fields, group.order, **factory)
         self.mlp = FieldMlp(fields, hidden_fields, group, proj_drop, **factory)
         self.scale1 = LayerScale(fields, layer_scale, **factory) if layer_scale else nn.Identity()

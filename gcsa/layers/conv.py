@@ -17,9 +17,9 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.buffers import ComputedBuffers
-from gcsa.layers.checks import check_whole
 from gcsa.layers.conv_plans import computes_in_irreps, should_expand
 from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs
 from gcsa.layers.kernels import check_basis, fingerprint, fingerprint_of, planar_tables, steering_matrices
@@ -38,7 +38,11 @@ def check_convolution(
     sharers: int,
 ) -> None:
     """Raises ValueError for arguments of a `SteerableConv2d` that do not go together."""
-    check_whole(in_fields=in_fields, out_fields=out_fields, kernel_size=kernel_size, stride=stride, sharers=sharers)
+    check_int("in_fields", in_fields)
+    check_int("out_fields", out_fields)
+    check_int("kernel_size", kernel_size)
+    check_int("stride", stride)
+    check_int("sharers", sharers)
     if kernel_size > LARGEST_KERNEL:
         raise UserError(f"kernel_size must be {LARGEST_KERNEL} or less, not {kernel_size}")
     if kernel_size % 2 == 0 and stride == 1:

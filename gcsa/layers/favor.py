@@ -7,7 +7,7 @@ import torch.fx
 from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
-from gcsa.layers.checks import check_whole
+from gcsa._utils.validation import check_int
 from gcsa.layers.layout import from_tokens, to_tokens
 
 
@@ -86,18 +86,18 @@ def orthogonal_features(count: int, dim: int, generator: torch.Generator | None 
 
 
 class LinearAttention(nn.Module):
-    """`GroupAttention` without a neighbourhood, by `features` positive random features, in O(tokens)."""
+    """`GroupAttention` without a neighbourhood, by `num_random_features` positive random features, in O(tokens)."""
 
     projection: Tensor
-    options = ("features",)
+    options = ("num_random_features",)
 
-    def __init__(self, order: int, fields: int, heads: int, features: int = 64) -> None:
+    def __init__(self, order: int, fields: int, num_heads: int, num_random_features: int = 64) -> None:
         super().__init__()
-        check_whole(features=features)
-        self.order, self.heads = order, heads
-        self.register_buffer("projection", orthogonal_features(features, fields // heads))
+        check_int("num_random_features", num_random_features)
+        self.order, self.num_heads = order, num_heads
+        self.register_buffer("projection", orthogonal_features(num_random_features, fields // num_heads))
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""
-        q, k, v = (to_tokens(x, self.heads, False) for x in (q, k, v))
+        q, k, v = (to_tokens(x, self.num_heads, False) for x in (q, k, v))
         return from_tokens(attend_linear(q, k, v, self.projection), self.order)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.checks import check_rate
+from gcsa._utils.validation import check_rate
 
 
 class FieldNorm(nn.Module):
@@ -84,7 +84,7 @@ class FieldDropout(nn.Module):
 
     def __init__(self, p: float = 0.0) -> None:
         super().__init__()
-        check_rate(proj_drop=p)
+        check_rate("proj_drop", p)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int, check_rate
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.checks import check_rate, check_whole
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.layers.layout import from_nchw
 from gcsa.layers.positions import squared_distances
@@ -47,7 +47,7 @@ class GroupPooling(nn.Module):
 
 def check_classes(num_classes: int, pool: str, pools: Sequence[str]) -> None:
     """Raises ValueError for an unknown pool and for an unpooled map ("") together with classes, as timm has it too."""
-    check_whole(0, num_classes=num_classes)
+    check_int("num_classes", num_classes, 0)
     if pool not in pools:
         raise UserError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, pools))}")
     if pool == "" and num_classes > 0:
@@ -128,8 +128,8 @@ class InvariantHead(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_rate(drop_rate=drop_rate)
-        check_whole(0, hidden_fields=hidden_fields)
+        check_rate("drop_rate", drop_rate)
+        check_int("hidden_fields", hidden_fields, 0)
         check_classes(num_classes, pool, POOLS)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         group = make_group(group)

@@ -25,9 +25,9 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_divisor, check_int
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.buffers import ComputedBuffers
-from gcsa.layers.checks import check_heads, check_whole
 from gcsa.layers.norm import FieldDropout
 from gcsa.layers.windows import (
     attention_bias,
@@ -52,7 +52,7 @@ def relative_elements(group: Group, encoding: str) -> NDArray[np.int64]:
         return to[None]
     if encoding == "gevit":
         return to[:, None]
-    raise UserError(f"unknown encoding {encoding!r}: choose one of {', '.window_reverse(ENCODINGS)}")
+    raise UserError(f"unknown encoding {encoding!r}: choose one of {', '.join(ENCODINGS)}")
 
 
 def wave_phases(positions: Tensor, waves: Tensor) -> Tensor:
@@ -167,7 +167,7 @@ class SpatialEncoding(ComputedBuffers):
 
     def __init__(self, fields: int, waves: int, group: Group, factory: dict[str, Any]) -> None:
         super().__init__()
-        check_whole(waves=waves)
+        check_int("waves", waves)
         self.group = group
         self.waves = nn.Linear(2, waves, **factory)
         self.amplitudes = nn.Linear(waves, fields, bias=False, **factory)
@@ -195,7 +195,7 @@ class RelativeSelfAttention(ComputedBuffers):
 
     Args:
         fields: regular fields C.
-        heads: attention heads; must divide `fields`.
+        num_heads: attention heads; must divide `fields`.
         group: such as "c4" or "d4".
         encoding: "corrected", "gevit", or "original" as the negative control; see above.
         radius: of the square neighbourhood in positions; "all": all positions.
@@ -203,7 +203,7 @@ class RelativeSelfAttention(ComputedBuffers):
         proj_drop: probability with which an output field is dropped as a whole.
 
     Raises:
-        ValueError: unknown encoding, heads that do not divide the fields, negative radius, no waves; in forward, a
+        ValueError: unknown encoding, num_heads that does not divide the fields, negative radius, no waves; in forward, a
             radius larger than the map.
     """
 
@@ -212,7 +212,7 @@ class RelativeSelfAttention(ComputedBuffers):
     def __init__(
         self,
         fields: int,
-        heads: int,
+        num_heads: int,
         group: str | Group,
         encoding: str = "corrected",
         radius: int | str | None = "all",
@@ -223,11 +223,11 @@ class RelativeSelfAttention(ComputedBuffers):
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        check_heads(fields, heads)
+        check_divisor("num_heads", num_heads, "fields", fields)
         near = check_radius(radius)
-        self.group, self.heads = make_group(group), heads
+        self.group, self.num_heads = make_group(group), num_heads
         self.radius = -1 if near is None else near
-        self.scale = (fields // heads) ** -0.5
+        self.scale = (fields // num_heads) ** -0.5
         self.encoding = encoding
         self.spatial = SpatialEncoding(fields, waves, self.group, factory)
         self.table = nn.Parameter(torch.empty(self.group.order, fields, **factory))
@@ -261,7 +261,7 @@ class RelativeSelfAttention(ComputedBuffers):
         check_window_size(self.radius, x.shape[1], x.shape[2])
         amplitudes, vectors, phases = self.spatial()
         table = torch.einsum("hgnr,rc->hgnc", self.relative.to(self.table.dtype), self.table)
-        heads = (self.heads, -1)
+        heads = (self.num_heads, -1)
         q, k, v = self.q(x) * self.scale, self.k(x), self.v(x)
         out = relative_attention(
             q.unflatten(-1, heads),
@@ -308,7 +308,7 @@ class LiftingSelfAttention(nn.Module):
     Args:
         in_chans: channels of the image.
         fields: regular fields out.
-        heads, group, radius, waves: as in `RelativeSelfAttention`; the radius is in pixels and not None.
+        num_heads, group, radius, waves: as in `RelativeSelfAttention`; the radius is in pixels and not None.
 
     Raises:
         ValueError: as `RelativeSelfAttention`, and no channels.
@@ -318,7 +318,7 @@ class LiftingSelfAttention(nn.Module):
         self,
         in_chans: int,
         fields: int,
-        heads: int,
+        num_heads: int,
         group: str | Group,
         radius: int = 2,
         waves: int = 16,
@@ -327,11 +327,11 @@ class LiftingSelfAttention(nn.Module):
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        check_whole(in_chans=in_chans)
-        check_whole(0, radius=radius)
-        check_heads(fields, heads)
-        self.group, self.heads, self.radius = make_group(group), heads, int(radius)
-        self.scale = (fields // heads) ** -0.5
+        check_int("in_chans", in_chans)
+        check_int("radius", radius, 0)
+        check_divisor("num_heads", num_heads, "fields", fields)
+        self.group, self.num_heads, self.radius = make_group(group), num_heads, int(radius)
+        self.scale = (fields // num_heads) ** -0.5
         self.spatial = SpatialEncoding(fields, waves, self.group, factory)
         # One weight of four axes, as timm adapts to other channels. A number added to all keys changes no softmax, and
         # one added to all values is part of the bias of `out`.
@@ -345,7 +345,7 @@ class LiftingSelfAttention(nn.Module):
         """(B, in_chans, H, W) to (B, H, W, N, fields); ValueError for an image smaller than the radius."""
         check_window_size(self.radius, x.shape[2], x.shape[3])
         amplitudes, vectors, phases = self.spatial()
-        heads = (self.heads, -1)
+        heads = (self.num_heads, -1)
         # The weight as the layer's values of unit vectors, so that an adapter around the layer counts.
         unit = x.new_ones(x.shape[1]).diag()[:, :, None, None]
         q_weight, k_weight, v_weight = self.qkv(unit).transpose(0, 1).chunk(3)

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int, check_ints
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.blocks import ResidualBlock
 from gcsa.layers.buffers import ComputedBuffers
-from gcsa.layers.checks import check_sequence, check_whole
 from gcsa.layers.conv import SteerableConv2d, group_convolution, kernel_for_stride
 from gcsa.layers.norm import FieldNorm, make_norm
 from gcsa.layers.pooling import GroupPooling
@@ -96,14 +96,14 @@ class Stem(nn.Module):
         super().__init__()
         group = make_group(group)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        check_whole(in_chans=in_chans)
-        check_sequence(stem_strides=strides)
-        check_whole(0, depth=depth)
+        check_int("in_chans", in_chans)
+        check_ints("stem_strides", strides)
+        check_int("depth", depth, 0)
         further = len(strides) - 1
         if widths is None:
             widths = [max(fields // 2, 1)] * further
         else:
-            check_sequence(stem_fields=widths)
+            check_ints("stem_fields", widths)
         if len(widths) != further:
             raise UserError(f"stem_fields needs {further} entries, one for each stride but the last, not {widths}")
         if separable and further < 2:

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gcsa._utils.validation import check_int
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.checks import check_whole
 from gcsa.layers.conv import SteerableConv2d, kernel_for_stride
 from gcsa.layers.norm import FieldNorm
 
@@ -34,7 +34,7 @@ class Upsample(nn.Module):
 
     def __init__(self, factor: int = 2) -> None:
         super().__init__()
-        check_whole(factor=factor)
+        check_int("factor", factor)
         self.factor = factor
 
     def forward(self, x: Tensor, size: tuple[int, int] | None = None) -> Tensor:
@@ -65,7 +65,7 @@ class SteerableConvTranspose2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        check_whole(2, stride=stride)
+        check_int("stride", stride, 2)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         kernel_size = kernel_for_stride(stride)
         self.conv = SteerableConv2d(

@@ -48,7 +48,7 @@ def test_neighbourhoods_see_nothing_beyond_their_radius():
 
 def test_linear_attention_has_maps_too():
     torch.manual_seed(0)
-    layer = LinearAttention(N, C, HEADS, features=2000)
+    layer = LinearAttention(N, C, HEADS, num_random_features=2000)
     layer.projection.copy_(orthogonal_features(2000, C // HEADS))
     model = Holder(layer)
     (attention,) = attention_maps(model, torch.zeros(1, 4, 4), (1, 3))

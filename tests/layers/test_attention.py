@@ -201,7 +201,7 @@ MODES: list[tuple[str, dict[str, Any]]] = [
     ("group", dict(radius=1, circular=True)),
     ("spatial", {}),
     ("spatial", dict(radius=1, shape="disc")),
-    ("linear", dict(features=16)),
+    ("linear", dict(num_random_features=16)),
 ]
 
 
@@ -228,12 +228,12 @@ class OwnFeatures(LinearAttention):
         for g in range(q.shape[3]):
             projection = self.projection.roll(g, 1)
             parts.append(
-                attend_linear(*(to_tokens(x, self.heads, False) for x in (q[:, :, :, g : g + 1], k, v)), projection)
+                attend_linear(*(to_tokens(x, self.num_heads, False) for x in (q[:, :, :, g : g + 1], k, v)), projection)
             )
         return torch.cat([from_tokens(part, 1) for part in parts], 3)
 
 
-@pytest.mark.parametrize("broken", [CornerWindow(4, 4, 2, radius=1), OwnFeatures(4, 4, 2, features=8)])
+@pytest.mark.parametrize("broken", [CornerWindow(4, 4, 2, radius=1), OwnFeatures(4, 4, 2, num_random_features=8)])
 def test_broken_attention_is_found(broken: nn.Module) -> None:
     with pytest.raises(AssertionError, match="not equivariant"):
         assert_equivariant(SelfAttention(broken), torch.randn(2, 5, 5, 4, 4), "c4")
@@ -254,7 +254,7 @@ def test_gradients_are_finite_and_reach_everything(mode: str, options: dict[str,
         (GroupAttention, dict(radius=-1), "radius=-1 must be"),
         (SpatialAttention, dict(radius=-2), "radius=-2 must be"),
         (GroupAttention, dict(radius=1, shape="hexagon"), "'hexagon': choose square or disc"),
-        (LinearAttention, dict(features=0), "features=0"),
+        (LinearAttention, dict(num_random_features=0), "num_random_features=0"),
         (GroupAttention, dict(radius=1.5), "radius=1.5 must be"),
         (GroupAttention, dict(radius="2"), "radius='2' must be"),
         (GroupAttention, dict(radius=True), "radius=True must be"),

@@ -124,7 +124,7 @@ def test_downsample_refuses_odd_maps() -> None:
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        Block(**{"fields": 4, "heads": 2, "group": group("c4"), **arguments})
+        Block(**{"fields": 4, "num_heads": 2, "group": group("c4"), **arguments})
 
 
 @pytest.mark.parametrize("layer_scale", [0, 0.0, None])

@@ -16,8 +16,8 @@ MODES: list[dict[str, Any]] = [
     dict(attention="spatial", separable=True, kernel_size=5),
     dict(attention="spatial", kv_stride=3, separable=True),
     dict(attention="spatial", kernel_size=1),
-    dict(attention="linear", features=16),
-    dict(attention="linear", features=16, padding_mode="circular", proj_drop=0.5),
+    dict(attention="linear", num_random_features=16),
+    dict(attention="linear", num_random_features=16, padding_mode="circular", proj_drop=0.5),
 ]
 
 
@@ -67,23 +67,23 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (dict(heads=3), r"heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
-        (dict(heads=0), "heads=0 does not divide"),
+        (dict(num_heads=3), r"num_heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
+        (dict(num_heads=0), "num_heads=0"),
         (dict(attention="performer"), "'performer': choose one of group, spatial, linear"),
         (dict(kernel_size=4), r"even kernel_size \(4\)"),
         (dict(radius=-1), "radius=-1 must be"),
         (dict(radius=1, attention="linear"), "'linear' does not take.*radius"),
-        (dict(features=8), "'spatial' does not take.*features"),
-        (dict(features=0, attention="linear"), "=0 must be a whole number of at least 1"),
+        (dict(num_random_features=8), "'spatial' does not take.*num_random_features"),
+        (dict(num_random_features=0, attention="linear"), "=0 must be a whole number of at least 1"),
         (dict(radius=1, kv_stride=2), "radius=1.*kv_stride=1, not 2"),
         (dict(kv_stride=0), "kv_stride=0"),
         (dict(kv_stride=True), "kv_stride=true"),
-        (dict(heads=2.0), r"heads=2\.0"),
-        (dict(heads="2"), "heads=2"),
-        (dict(heads=True), "heads=true"),
+        (dict(num_heads=2.0), r"num_heads=2\.0"),
+        (dict(num_heads="2"), "num_heads=2"),
+        (dict(num_heads=True), "num_heads=true"),
         (dict(kernel_size=99), "kernel_size must be 32 or less, not 99"),
         (dict(radius=1, attention="linear"), "it takes features$"),
-        (dict(features=8), "it takes radius, shape$"),
+        (dict(num_random_features=8), "it takes radius, shape$"),
         (dict(shape="ring", radius=1), "square or disc"),
         (dict(proj_drop=1.0), "=1.0 must be a finite number of at least 0 and below 1"),
         (dict(padding_mode="reflect"), "zeros or circular"),
@@ -92,7 +92,7 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        GroupConvSelfAttention(**{"fields": 4, "heads": 2, "group": "c4", **arguments})
+        GroupConvSelfAttention(**{"fields": 4, "num_heads": 2, "group": "c4", **arguments})
 
 
 def test_arguments_of_no_attention() -> None:

@@ -39,7 +39,7 @@ def offset(group: str, h: int, i: tuple[int, int], j: tuple[int, int]) -> tuple[
 
 def literal(m: RelativeSelfAttention, x: Tensor, radius: int | None) -> Tensor:
     """The definition, one query at a time."""
-    g, heads = m.group, m.heads
+    g, heads = m.group, m.num_heads
     height, width = x.shape[1:3]
     positions = [(r, c) for r in range(height) for c in range(width)]
     out = torch.zeros_like(x)
@@ -209,11 +209,11 @@ def test_large_logits(size: float) -> None:
     [
         (dict(encoding="rotary"), "unknown encoding 'rotary': choose one of original, corrected, gevit"),
         (dict(radius=-1), "radius=-1 must be"),
-        (dict(heads=3), r"heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
-        (dict(heads=0), "heads=0 does not divide"),
+        (dict(num_heads=3), r"num_heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
+        (dict(num_heads=0), "num_heads=0"),
         (dict(waves=0), "waves=0"),
         (dict(waves=1.5), r"waves=1\.5"),
-        (dict(heads=1.5), r"heads=1\.5"),
+        (dict(num_heads=1.5), r"num_heads=1\.5"),
         (dict(radius=1.5), "radius=1.5 must be"),
         (dict(group="x4"), "unknown group 'x4'"),
         (dict(proj_drop=1.0), "=1.0 must be a finite number of at least 0 and below 1"),
@@ -221,7 +221,7 @@ def test_large_logits(size: float) -> None:
 )
 def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        RelativeSelfAttention(**{"fields": 4, "heads": 2, "group": "c4", **arguments})
+        RelativeSelfAttention(**{"fields": 4, "num_heads": 2, "group": "c4", **arguments})
 
 
 @pytest.mark.parametrize(
@@ -229,12 +229,12 @@ def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
     [
         (dict(in_chans=0), "in_chans=0"),
         (dict(radius=-2), "radius=-2 must be"),
-        (dict(heads=3), "heads=3 does not divide fields=4"),
+        (dict(num_heads=3), "num_heads=3 does not divide fields=4"),
     ],
 )
 def test_bad_arguments_of_the_lifting(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        LiftingSelfAttention(**{"in_chans": 1, "fields": 4, "heads": 2, "group": "c4", **arguments})
+        LiftingSelfAttention(**{"in_chans": 1, "fields": 4, "num_heads": 2, "group": "c4", **arguments})
 
 
 def test_radius_larger_than_the_map() -> None:
