@@ -56,7 +56,7 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
         check_int(key, config[key], 1)
     overlay = [read_turns(folder) for folder in config["overlay"]]
     torch.manual_seed(config["seed"])
-    data = create_datamodule(seed=config["seed"], **config["data"])
+    data = create_datamodule(seed=config["seed"], **{k: v for k, v in config["data"].items() if k != "task"})
     model, trained = load_model(str(config["model"]), data)
     model = model.to(chosen_device(config))
     label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))

@@ -28,7 +28,7 @@ class Task:
         if cfg["model"].get("name") in SEGMENTERS:
             raise UserError(f"model={cfg['model']['name']} segments images: choose data=nuclei or data=mask_folder")
         try:
-            data = create_datamodule(seed=cfg["seed"], **cfg["data"])
+            data = create_datamodule(seed=cfg["seed"], **{k: v for k, v in cfg["data"].items() if k != "task"})
         except TypeError as error:
             raise UserError(f"data={cfg['data']['name']} does not take these options: {error}") from error
         if data.num_classes < 2:

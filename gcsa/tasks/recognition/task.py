@@ -34,7 +34,7 @@ class Task:
 
         Raises ValueError for options that it refuses, and whatever `gcsa.weights.read` does.
         """
-        options = {key: value for key, value in cfg["data"].items() if key != "name"}
+        options = {key: value for key, value in cfg["data"].items() if key not in ("name", "task")}
         if cfg.get("adapter") is not None and options["charset"] is None:
             check_adapter(cfg["adapter"])
             options["charset"] = read(cfg["adapter"]["base"]).characters

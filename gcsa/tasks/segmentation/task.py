@@ -32,7 +32,7 @@ class Task:
 
     def build_data(self, cfg: dict[str, Any]) -> MasksDataModule:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options that it refuses."""
-        options = dict(cfg["data"])
+        options = {key: value for key, value in cfg["data"].items() if key != "task"}
         kind = MODULES[options.pop("name")]
         try:
             return kind(seed=cfg["seed"], **options)
