@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gcsa._utils.published import list_published, list_weights, published
 from gcsa.images.microscopy import read_picture
-from gcsa.images.windows import InMemory
+from gcsa.images.windows import ArrayImage
 from gcsa.models.create import SEGMENTERS
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
@@ -141,7 +141,7 @@ def test_the_objects_of_a_clean_clone() -> None:
     """Where their centres are, and that they turn with the image."""
     ((file, expected),) = EXPECTED["gcsa_unet_tiny.nuclei"].items()
     segmenter, picture = load_segmenter("gcsa_unet_tiny.nuclei"), read_picture(IMAGES / file, 3)
-    found = segment(segmenter, InMemory(picture))
+    found = segment(segmenter, ArrayImage(picture))
     assert found.objects is not None
     assert sorted(found.objects.points.tolist()) == expected["centres"]
     for k in (1, 2, 3):

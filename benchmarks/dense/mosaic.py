@@ -20,11 +20,11 @@ import torch
 
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
 from gcsa.images.microscopy import read_picture
-from gcsa.images.windows import Source, open_source
+from gcsa.images.windows import WindowedImage, open_window_source
 from gcsa.models.folding import fold
 from gcsa.tasks.segmentation import Segmenter, load_segmenter
 from gcsa.tasks.segmentation.metrics import changes
-from gcsa.tasks.segmentation.pose import Turned, moved, reading_pose
+from gcsa.tasks.segmentation.pose import TransformedImage, moved, reading_pose
 from gcsa.tasks.segmentation.stars import candidates, draw, suppress
 from gcsa.tasks.segmentation.tiles import TILE, Tile, outputs, segment, tiled
 from gcsa.tasks.storage import data_root
@@ -53,7 +53,7 @@ def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str
     segmenter = fold(load_segmenter(weights))
     segmenter.segment(np.zeros((PART, PART, 3), np.uint8))  # what is loaded with the first image
     before, (began, others) = resident_peak(), clock()
-    with open_source(file, segmenter.in_chans, in_memory) as source:
+    with open_window_source(file, segmenter.in_chans, in_memory) as source:
         result = segment(segmenter, source)
     now, after = clock()
     return {
@@ -67,11 +67,11 @@ def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str
 
 def differences(segmenter: Segmenter, file: Path, labels: np.ndarray) -> list[tuple[int, int]]:
     """Pixels and objects that differ around crossings of tiles, from windows that have no border there."""
-    with open_source(file, segmenter.in_chans) as source, torch.inference_mode():
+    with open_window_source(file, segmenter.in_chans) as source, torch.inference_mode():
         scale = source.percentiles(segmenter.low, segmenter.high)
         group = segmenter.group
         g = reading_pose(source, group)
-        read = Turned(source, group, g)
+        read = TransformedImage(source, group, g)
         cuts = np.array([(tile.bottom, tile.right) for tile in tiled(segmenter, read.shape, None)], float)
         places = moved(cuts, read.shape, group, int(group.inverse[g])).round().astype(int)
         within = ((places >= REACH) & (places <= np.array(source.shape) - REACH)).all(1)
@@ -79,7 +79,7 @@ def differences(segmenter: Segmenter, file: Path, labels: np.ndarray) -> list[tu
 
 
 def around(
-    segmenter: Segmenter, source: Source, labels: np.ndarray, row: int, column: int, scale: tuple[float, float]
+    segmenter: Segmenter, source: WindowedImage, labels: np.ndarray, row: int, column: int, scale: tuple[float, float]
 ) -> tuple[int, int]:
     """What differs within 64 pixels of the crossing there."""
     tile = Tile(row - REACH, column - REACH, row + REACH, column + REACH)

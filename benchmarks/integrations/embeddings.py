@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from benchmarks.common import arguments
 from benchmarks.integrations.patches import PATCHES, RESULTS, Features, largest_changes, patches
-from gcsa.images.reader import Array
+from gcsa._utils.arrays import Array
 from gcsa.integrations import load_embedder
 from gcsa.testing import randomize
 from gcsa.training.results import git_commit, machine, write_json

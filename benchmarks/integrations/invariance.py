@@ -19,7 +19,7 @@ import torch
 from benchmarks.common import arguments
 from benchmarks.integrations.embeddings import WEIGHTS, batched
 from benchmarks.integrations.patches import RESULTS, Features, elements, patches
-from gcsa.images.reader import Array
+from gcsa._utils.arrays import Array
 from gcsa.integrations import Embedder, load_embedder
 from gcsa.testing import randomize
 from gcsa.training.results import git_commit, machine, write_json

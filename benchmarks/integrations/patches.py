@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from gcsa.images.reader import Array
+from gcsa._utils.arrays import Array
 from gcsa.tasks.storage import data_root
 
 RESULTS = Path(__file__).parents[2] / "docs/results/integrations"

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import SUFFIXES
+from gcsa.images.folders import SUFFIXES, list_images
 
 
 def count(most: int) -> Callable[[str], int]:
@@ -44,14 +44,14 @@ def device(name: str) -> torch.device:
         raise UserError(f"--device {name} cannot be used here: {' '.join(str(error).split())[:100]}") from error
 
 
-def find_images(inputs: Sequence[str]) -> list[Path]:
-    """The images that are named, and those in folders, by name, each once. Raises FileNotFoundError and ValueError, naming the
+def find_images(inputs: Sequence[str], *, recursive: bool = False) -> list[Path]:
+    """The images that are named, and those in folders, with `recursive` also below these, each once. Raises FileNotFoundError and ValueError, naming the
     input, for one that is not there and for a folder without images."""
     found: list[Path] = []
     for name in inputs:
         path = Path(name)
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if _is_image(file))
+            inside = list_images(path, recursive=recursive)
             if not inside:
                 raise UserError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
             found += inside
@@ -62,7 +62,3 @@ def find_images(inputs: Sequence[str]) -> list[Path]:
         else:
             raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
     return list(dict.fromkeys(found))
-
-
-def _is_image(path: Path) -> bool:
-    return path.is_file() and path.suffix.lower() in SUFFIXES and not path.name.startswith(".")

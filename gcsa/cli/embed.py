@@ -24,6 +24,7 @@ import torch
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa._utils.program import program
@@ -31,7 +32,7 @@ from gcsa.cli.arguments import count, device, find_images
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.evaluation.evaluation_mode import evaluation_mode
-from gcsa.images.reader import Array, read_image
+from gcsa.images.reader import read_image
 from gcsa.integrations import Embedder, load_embedder
 
 FORMATS = (".parquet", ".h5")
@@ -44,7 +45,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is embedded.",
     )
     parser.add_argument("model", metavar="WEIGHTS", help="folder of weights, or the name of published ones")
-    parser.add_argument("inputs", nargs="+", metavar="IMAGES", help="images, and folders of them")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
+    )
     parser.add_argument(
         "--output", required=True, metavar="FILE", help="ends in .parquet or .h5; written whole or not at all"
     )
@@ -125,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)
-        images = find_images(args.inputs)
+        images = find_images(args.inputs, recursive=True)
         _check_output(args.output, images)
         chosen = device(args.device)
         embedder = load_embedder(args.model).to(chosen)

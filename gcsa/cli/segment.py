@@ -26,7 +26,7 @@ from gcsa._utils.program import program
 from gcsa.cli.arguments import count, device, find_images, share
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.images.windows import open_source
+from gcsa.images.windows import open_window_source
 from gcsa.models.folding import fold
 from gcsa.tasks.segmentation import Segmenter, load_segmenter
 from gcsa.tasks.segmentation.stars import check_installed
@@ -127,7 +127,7 @@ def _segmented(segmenter: Segmenter, images: Sequence[Path], folder: Path, args:
         task = progress.add_task("images", total=len(images))
         for number, path in enumerate(images, 1):
             try:
-                with open_source(path, segmenter.in_chans) as source:
+                with open_window_source(path, segmenter.in_chans) as source:
                     result = segment(segmenter, source, args.tile, lambda part: progress.advance(task, part))
                     scale = source.percentiles(segmenter.low, segmenter.high)
                     write(result, source, scale, folder / path.stem, args.only)

@@ -42,7 +42,7 @@ from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken,
 from gcsa.tasks.recognition.pages.page_xml import format_of
 from gcsa.tasks.recognition.pages.text import write_text
 from gcsa.tasks.recognition.reading import ORIENTATIONS, Reading, check_orientation
-from gcsa.tasks.recognition.transcribe import ADAPTER, Transcript, find_lines, is_page, is_xml, list_files, transcribe
+from gcsa.tasks.recognition.transcribe import ADAPTER, Transcript, find_lines, input_files, is_page, is_xml, transcribe
 
 CONFIDENT = 0.92
 """Below this on average, four characters in ten were wrong in scripts that the French recogniser was not made for (Fraktur,
@@ -171,7 +171,7 @@ def _write_pages(transcripts: Sequence[Transcript], finder: PageFinder | None, k
 
 def _check_pages(args: argparse.Namespace) -> None:
     """Raises ValueError, before anything is read, where inputs cannot be written as XML of pages."""
-    files = [file for name in args.inputs for file in list_files(name)]
+    files = [file for name in args.inputs for file in input_files(name)]
     for file in files:
         if is_xml(file):
             if (found := format_of(file)) != args.format:
@@ -200,7 +200,7 @@ def _check_kept(args: argparse.Namespace) -> None:
     def name(path: Path) -> str:
         return str(path.resolve()).casefold()  # as some file systems compare names
 
-    files = [file for given in args.inputs for file in list_files(given)]
+    files = [file for given in args.inputs for file in input_files(given)]
     inputs = set(map(name, files))
     into = Path(args.output)
     for file in files:

@@ -11,7 +11,8 @@ from timm.data import create_transform
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import SUFFIXES, read_image
+from gcsa.images.folders import SUFFIXES, list_images
+from gcsa.images.reader import read_image
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 
 MOST = 256
@@ -24,9 +25,7 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
     upright lines, cut or filled up with paper on the right. Raises ValueError for a folder without pictures, for a picture
     that cannot be read, naming it, and for a model that does not know how its images are normalised.
     """
-    files = sorted(
-        file for file in Path(folder).rglob("*") if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
-    )
+    files = list_images(folder, recursive=True)
     if not files:
         raise UserError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})")
     files = files[:: -(-len(files) // MOST)]

@@ -8,15 +8,14 @@ import os
 import warnings
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM")
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif", ".ppm", ".pgm")
 DEEP = ("I", "F")
 """How the names of Pillow's modes of more than 8 bits start."""
 MAX_PIXELS = 150_000_000
@@ -26,8 +25,6 @@ MAX_DEEP_PIXELS = MAX_PIXELS // 2
 
 GREY = (0.299, 0.587, 0.114)
 """Shares of red, green and blue in grey (luma of ITU-R BT.601), as Pillow converts."""
-
-Array = np.ndarray[Any, Any]
 
 
 def read_image(path: str | os.PathLike[str], channels: int, *, upright: bool = True) -> Image.Image:

@@ -18,9 +18,10 @@ import torch
 from PIL import Image
 from torchvision.io import ImageReadMode, decode_png
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import read_bounded
-from gcsa.images.reader import DEEP, FORMATS, MAX_DEEP_PIXELS, MAX_PIXELS, Array
+from gcsa.images.reader import DEEP, FORMATS, MAX_DEEP_PIXELS, MAX_PIXELS
 
 MAX_BYTES = 2**31
 """Of a file."""

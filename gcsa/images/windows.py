@@ -10,9 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 import tifffile
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
-from gcsa.images.microscopy import percentile_values, percentiles, read_picture
-from gcsa.images.reader import Array
+from gcsa.images.intensity import percentile_values, percentiles
+from gcsa.images.microscopy import read_picture
 from gcsa.images.stored import ORIENTATION, TIFF_STARTS, RefusedError, plane
 
 IN_MEMORY = 64_000_000
@@ -23,7 +24,7 @@ COUNTED = 4_000_000
 """Values that are counted at a time, for which NumPy takes 8 bytes each."""
 
 
-class Source(Protocol):
+class WindowedImage(Protocol):
     """A picture (H, W, C) in uint8, uint16 or float32."""
 
     shape: tuple[int, int]
@@ -32,10 +33,10 @@ class Source(Protocol):
         """The pixels (bottom - top, right - left, C) of rows `top` to `bottom` and columns `left` to `right`."""
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
-        """As `gcsa.images.microscopy.percentiles` of the whole."""
+        """As `gcsa.images.intensity.percentiles` of the whole."""
 
 
-class InMemory:
+class ArrayImage:
     """A picture (H, W, C) that is there."""
 
     def __init__(self, picture: Array) -> None:
@@ -51,7 +52,7 @@ class InMemory:
         return percentile_values(counts(self, self.picture.dtype), low, high)
 
 
-class TiffFile:
+class TiffImage:
     """The picture in a TIFF file of 8 or 16 bits, of which a window reads only its own pixels where they are not compressed, and
     else decodes only the tiles or strips that it needs.
 
@@ -159,7 +160,7 @@ class TiffFile:
         return percentile_values(counts(self, self.page.dtype, rows), low, high)
 
 
-def counts(source: Source, dtype: Any, rows: int = 1) -> Array:
+def counts(source: WindowedImage, dtype: Any, rows: int = 1) -> Array:
     """How often each of the numbers of an unsigned `dtype` occurs in a picture that is stored in parts of `rows`."""
     length = int(np.iinfo(dtype).max) + 1
     total = np.zeros(length, np.int64)
@@ -178,10 +179,10 @@ def strips(height: int, rows: int, least: int = 256) -> Iterator[tuple[int, int]
 
 
 @contextmanager
-def open_source(path: Path, channels: int, in_memory: int = IN_MEMORY) -> Iterator[Source]:
+def open_window_source(path: Path, channels: int, in_memory: int = IN_MEMORY) -> Iterator[WindowedImage]:
     """Yields the picture in a file: held in memory, or, in a TIFF file of more pixels than `in_memory`, read a tile or strip at a time.
 
-    Raises ValueError, naming the file, as `read_picture` and `TiffFile` do, and OSError where it cannot be opened.
+    Raises ValueError, naming the file, as `read_picture` and `TiffImage` do, and OSError where it cannot be opened.
     """
     with open(path, "rb") as file:
         is_tiff = file.read(4) in TIFF_STARTS
@@ -191,9 +192,9 @@ def open_source(path: Path, channels: int, in_memory: int = IN_MEMORY) -> Iterat
             page = content.pages.first
             large = page.imagelength * page.imagewidth > in_memory
     if not large:
-        yield InMemory(read_picture(path, channels))
+        yield ArrayImage(read_picture(path, channels))
         return
-    picture = TiffFile(path, channels)
+    picture = TiffImage(path, channels)
     with picture.file:
         yield picture
 

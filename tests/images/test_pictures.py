@@ -7,7 +7,8 @@ import pytest
 import tifffile
 from PIL import Image, ImageOps
 
-from gcsa.images.microscopy import check_pair, normalize, percentiles, read_labels, read_picture
+from gcsa.images.intensity import normalize, percentiles
+from gcsa.images.microscopy import check_pair, read_labels, read_picture
 from gcsa.images.stored import stored_size
 
 from .test_reader import png_header

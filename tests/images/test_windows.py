@@ -8,9 +8,9 @@ import pytest
 import tifffile
 from PIL import Image
 
-from gcsa.images.microscopy import percentiles
-from gcsa.images.reader import Array
-from gcsa.images.windows import InMemory, TiffFile, open_source
+from gcsa._utils.arrays import Array
+from gcsa.images.intensity import percentiles
+from gcsa.images.windows import ArrayImage, TiffImage, open_window_source
 
 WINDOWS = ((0, 0, 70, 90), (15, 17, 16, 18), (16, 16, 32, 48), (60, 80, 70, 90), (5, 0, 69, 90))
 
@@ -45,9 +45,9 @@ def test_windows_are_parts_of_the_whole(dtype: Any, channels: int, options: dict
     if channels == 4:
         options = {**options, "extrasamples": ["unassalpha"]}
     path = written(tmp_path / "x.tif", picture(channels, dtype), photometric=photometric, **options)
-    with open_source(path, 3) as whole, open_source(path, 3, in_memory=70 * 90 - 1) as in_parts:
-        assert isinstance(whole, InMemory)
-        assert isinstance(in_parts, TiffFile)
+    with open_window_source(path, 3) as whole, open_window_source(path, 3, in_memory=70 * 90 - 1) as in_parts:
+        assert isinstance(whole, ArrayImage)
+        assert isinstance(in_parts, TiffImage)
         assert in_parts.shape == whole.shape == (70, 90)
         for window in WINDOWS:
             assert np.array_equal(in_parts.window(*window), whole.window(*window)), window
@@ -60,8 +60,8 @@ def test_a_picture_of_one_level_has_its_extremes_as_percentiles(tmp_path: Path) 
     values = np.zeros((70, 90, 1), np.uint8)
     values[0, 0] = 9
     path = written(tmp_path / "x.tif", values)
-    with open_source(path, 1, in_memory=1) as source:
-        assert source.percentiles(1.0, 99.8) == (0, 9) == InMemory(values).percentiles(1.0, 99.8)
+    with open_window_source(path, 1, in_memory=1) as source:
+        assert source.percentiles(1.0, 99.8) == (0, 9) == ArrayImage(values).percentiles(1.0, 99.8)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_picture_of_one_level_has_its_extremes_as_percentiles(tmp_path: Path) 
 def test_refused(values: Array, options: dict[str, Any], channels: int, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "x.tif"
     tifffile.imwrite(path, values[..., 0] if values.shape[-1] == 1 else values, **options)
-    with pytest.raises(ValueError, match=sentence) as error, open_source(path, channels, in_memory=1):
+    with pytest.raises(ValueError, match=sentence) as error, open_window_source(path, channels, in_memory=1):
         pass
     assert str(path) in str(error.value)
 
@@ -100,8 +100,8 @@ def test_refused(values: Array, options: dict[str, Any], channels: int, sentence
 def test_what_is_not_compressed_is_read_by_the_pixel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However large the strip is in which it lies: many programs write one."""
     path = written(tmp_path / "x.tif", picture(3), photometric="rgb")
-    with open_source(path, 3, in_memory=1) as source:
-        assert isinstance(source, TiffFile)
+    with open_window_source(path, 3, in_memory=1) as source:
+        assert isinstance(source, TiffImage)
         assert source.size == (70, 90)
         sizes, read = [], tifffile.FileHandle.read
         monkeypatch.setattr(tifffile.FileHandle, "read", lambda handle, size: sizes.append(size) or read(handle, size))
@@ -114,21 +114,24 @@ def test_percentiles_are_counted_in_parts(dtype: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr("gcsa.images.windows.COUNTED", 1000)
     values = picture(3, dtype)
     for shares in ((1.0, 99.8), (0.0, 100.0), (50.0, 50.1)):
-        assert InMemory(values).percentiles(*shares) == percentiles(values, *shares)
+        assert ArrayImage(values).percentiles(*shares) == percentiles(values, *shares)
     fractions = values / np.float32(7)
-    assert InMemory(fractions).percentiles(1.0, 99.8) == percentiles(fractions)
+    assert ArrayImage(fractions).percentiles(1.0, 99.8) == percentiles(fractions)
 
 
 def test_large_parts_that_are_compressed_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gcsa.images.windows.MOST_AT_ONCE", 70 * 90 - 1)
     path = written(tmp_path / "x.tif", picture(3), photometric="rgb", compression="zlib", rowsperstrip=70)
-    with pytest.raises(ValueError, match=r"x.tif is compressed in parts of 70 x 90 pixels"), open_source(path, 3, 1):
+    with (
+        pytest.raises(ValueError, match=r"x.tif is compressed in parts of 70 x 90 pixels"),
+        open_window_source(path, 3, 1),
+    ):
         pass
 
 
 def test_a_compression_that_needs_a_package(tmp_path: Path) -> None:
     Image.fromarray(picture(3)).save(tmp_path / "x.tif", compression="tiff_lzw")
-    with open_source(tmp_path / "x.tif", 3) as source:
+    with open_window_source(tmp_path / "x.tif", 3) as source:
         assert np.array_equal(source.window(0, 0, 70, 90), picture(3))
     try:
         import imagecodecs  # noqa: F401
@@ -137,7 +140,7 @@ def test_a_compression_that_needs_a_package(tmp_path: Path) -> None:
             pytest.raises(
                 ValueError, match="is compressed by LZW, which only the package imagecodecs reads here: install it"
             ),
-            open_source(tmp_path / "x.tif", 3, in_memory=1),
+            open_window_source(tmp_path / "x.tif", 3, in_memory=1),
         ):
             pass
 
@@ -150,7 +153,7 @@ def test_tiles_that_a_file_leaves_out_are_black(compression: str | None, tmp_pat
     left_out = (part if part.any() else None for part in parts)
     options: Any = dict(shape=(64, 80, 1), dtype=np.uint8, tile=(16, 16), compression=compression)
     tifffile.imwrite(tmp_path / "x.tif", left_out, **options)
-    with open_source(tmp_path / "x.tif", 1, in_memory=1) as source:
+    with open_window_source(tmp_path / "x.tif", 1, in_memory=1) as source:
         assert np.array_equal(source.window(0, 0, 64, 80), values[:64, :80])
 
 
@@ -160,14 +163,17 @@ def test_planes_behind_one_page_are_refused(tmp_path: Path) -> None:
         pytest.raises(
             ValueError, match=r"x.tif holds 5 planes or channels \(5 x 70 x 90 as QYX\): save one plane a file"
         ),
-        open_source(tmp_path / "x.tif", 1, in_memory=1),
+        open_window_source(tmp_path / "x.tif", 1, in_memory=1),
     ):
         pass
 
 
 def test_an_orientation_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "x.tif", picture(3), photometric="rgb", extratags=[(274, "H", 1, 6, True)])
-    with pytest.raises(ValueError, match=r"x.tif is stored turned or mirrored"), open_source(path, 3, in_memory=1):
+    with (
+        pytest.raises(ValueError, match=r"x.tif is stored turned or mirrored"),
+        open_window_source(path, 3, in_memory=1),
+    ):
         pass
 
 
@@ -179,7 +185,7 @@ def test_damaged_pixels_are_a_sentence(compression: str | None, damage: str, tmp
         offset = file.pages.first.dataoffsets[20]
     data = path.read_bytes()
     path.write_bytes(data[: offset + 5] if damage == "cut off" else data[:offset] + 50 * b"\xff" + data[offset + 50 :])
-    with open_source(path, 3, in_memory=1) as source:
+    with open_window_source(path, 3, in_memory=1) as source:
         if compression is None and damage == "overwritten":  # which are pixels like others
             source.window(0, 0, 70, 90)
             return
@@ -190,12 +196,12 @@ def test_damaged_pixels_are_a_sentence(compression: str | None, damage: str, tmp
 def test_channels_in_planes_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.tif"
     tifffile.imwrite(path, np.zeros((3, 70, 90), np.uint8), photometric="rgb", planarconfig="separate")
-    with pytest.raises(ValueError, match="holds each channel by itself"), open_source(path, 3, in_memory=1):
+    with pytest.raises(ValueError, match="holds each channel by itself"), open_window_source(path, 3, in_memory=1):
         pass
 
 
 def test_a_truncated_file_is_a_sentence(tmp_path: Path) -> None:
     path = written(tmp_path / "x.tif", picture(3), photometric="rgb")
     path.write_bytes(path.read_bytes()[:9])
-    with pytest.raises(ValueError, match=r"x.tif cannot be read as an image"), open_source(path, 3):
+    with pytest.raises(ValueError, match=r"x.tif cannot be read as an image"), open_window_source(path, 3):
         pass

@@ -13,7 +13,7 @@ from PIL import Image
 
 from gcsa._utils.errors import UserError
 from gcsa.cli.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
-from gcsa.images.windows import InMemory
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.load import load_recognizer
@@ -90,7 +90,7 @@ def segment(picture: Image.Image | None, angle: float) -> tuple[NDArray[np.uint8
     pixels = np.asarray(turned(colour, angle))
     network = segmenter()
     labels = network.segment(pixels)
-    source = InMemory(pixels)
+    source = ArrayImage(pixels)
     return overlay(labels, source, source.percentiles(network.low, network.high)), f"{labels.max()} nuclei"
 
 

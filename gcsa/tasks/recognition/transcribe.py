@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import SUFFIXES, image_size
+from gcsa.images.folders import SUFFIXES, list_images
+from gcsa.images.reader import image_size
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
@@ -72,7 +73,7 @@ def find_lines(
     any_image: of `read_page`; find_on: finds the lines on the image of a page, which without it is refused. A page that cannot be read is a `Source` with an error. Raises FileNotFoundError for what is not there unless it is
     called like an image or a page, and ValueError for a folder without any.
     """
-    return [source for path in inputs for file in list_files(path) for source in _lines(file, any_image, find_on)]
+    return [source for path in inputs for file in input_files(path) for source in _lines(file, any_image, find_on)]
 
 
 def transcribe(
@@ -125,19 +126,14 @@ def _chunks(sources: Iterable[Source]) -> Iterator[list[Source]]:
         yield chunk
 
 
-def list_files(path: str | Path) -> list[Path]:
+def input_files(path: str | Path) -> list[Path]:
     """The files to read at `path`: itself, or what a folder holds. Raises as `find_lines`."""
     path = Path(path)
     if not path.is_dir():
         if not path.exists() and path.suffix.lower() not in (*SUFFIXES, ".xml"):
             raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
         return [path]
-    files = list_pages(path) or [
-        file
-        for pattern in ("*", "*/*")
-        for file in sorted(path.glob(pattern))
-        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
-    ]
+    files = list_pages(path) or list_images(path, recursive=True)
     if not files:
         raise UserError(
             f"{path} holds no line images ({', '.join(SUFFIXES)}) and no PAGE-XML or ALTO files; an adapter, which is a "

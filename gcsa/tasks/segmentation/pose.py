@@ -12,13 +12,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gcsa._utils.arrays import Array
 from gcsa.groups import Group
-from gcsa.images.reader import Array
-from gcsa.images.windows import Source, strips
+from gcsa.images.windows import WindowedImage, strips
 from gcsa.tasks.segmentation.stars import Objects
 
 
-def moments(source: Source) -> NDArray[np.float64]:
+def moments(source: WindowedImage) -> NDArray[np.float64]:
     """First moments (row, column) of a picture about its centre, summed over its channels."""
     height, width = source.shape
     total = np.zeros(2)
@@ -30,16 +30,16 @@ def moments(source: Source) -> NDArray[np.float64]:
     return total
 
 
-def reading_pose(source: Source, group: Group) -> int:
+def reading_pose(source: WindowedImage, group: Group) -> int:
     """The exact element of `group` that takes the picture into the pose in which it is read."""
     lie = moments(source)
     return max(group.exact_elements, key=lambda g: tuple(group.array_matrix(g).round() @ lie))
 
 
-class Turned:
-    """A picture after an exact element g of a group; a `Source`."""
+class TransformedImage:
+    """A picture after an exact element g of a group; a `WindowedImage`."""
 
-    def __init__(self, source: Source, group: Group, g: int) -> None:
+    def __init__(self, source: WindowedImage, group: Group, g: int) -> None:
         self.source, self.group, self.g = source, group, g
         matrix = group.array_matrix(g).round()
         self.shape = source.shape if matrix[0, 0] else (source.shape[1], source.shape[0])

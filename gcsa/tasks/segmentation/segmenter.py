@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa.groups import group as make_group
-from gcsa.images.microscopy import normalize, percentiles
+from gcsa.images.intensity import normalize, percentiles
 from gcsa.models.create import SEGMENTERS, check_options, create_model
 from gcsa.models.unet import UNet
 from gcsa.tasks.segmentation.stars import Labels, candidates, draw, suppress
@@ -152,7 +152,7 @@ class Segmenter(nn.Module):
         """The label map (H, W) of a picture (H, W, in_chans) as `read_picture` gives it: `gcsa.tasks.segmentation.tiles.segment`, which
         reads it in its `reading_pose`, so that turned pictures have exactly turned label maps. Raises ValueError for another
         shape."""
-        from gcsa.images.windows import InMemory  # these are made of this class
+        from gcsa.images.windows import ArrayImage  # these are made of this class
         from gcsa.tasks.segmentation.tiles import segment
 
         if picture.ndim != 3 or picture.shape[2] != self.in_chans or not picture.size:
@@ -160,7 +160,7 @@ class Segmenter(nn.Module):
                 f"a picture of shape {picture.shape} must be (H, W, {self.in_chans}), as gcsa.images.microscopy.read_picture "
                 "gives it"
             )
-        return segment(self, InMemory(picture)).labels
+        return segment(self, ArrayImage(picture)).labels
 
 
 def placements(side: int, multiple: int, least: int) -> list[tuple[int, int]]:

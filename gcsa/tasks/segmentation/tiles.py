@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.images.microscopy import normalize
-from gcsa.images.windows import Source
-from gcsa.tasks.segmentation.pose import Turned, objects_after, reading_pose, turned
+from gcsa.images.intensity import normalize
+from gcsa.images.windows import WindowedImage
+from gcsa.tasks.segmentation.pose import TransformedImage, objects_after, reading_pose, turned
 from gcsa.tasks.segmentation.segmenter import Segmenter, mirrored, placements
 from gcsa.tasks.segmentation.stars import Labels, Objects, candidates, draw, suppress
 
@@ -91,7 +91,7 @@ def tiled(segmenter: Segmenter, shape: tuple[int, int], side: int | None) -> lis
 
 
 def outputs(
-    segmenter: Segmenter, source: Source, tile: Tile, scale: tuple[float, float], least: tuple[int, int] = (0, 0)
+    segmenter: Segmenter, source: WindowedImage, tile: Tile, scale: tuple[float, float], least: tuple[int, int] = (0, 0)
 ) -> Tensor:
     """What `segmenter.maps` would give of the whole picture, for the pixels of `tile`: (outputs, h, w).
 
@@ -136,7 +136,9 @@ def _window(start: int, stop: int, before: int, side: int, segmenter: Segmenter,
     return range(first, first + length)
 
 
-def _read(segmenter: Segmenter, source: Source, rows: range, columns: range, scale: tuple[float, float]) -> Tensor:
+def _read(
+    segmenter: Segmenter, source: WindowedImage, rows: range, columns: range, scale: tuple[float, float]
+) -> Tensor:
     """The normalised pixels (C, rows, columns), by reflection beyond the picture."""
     inside = [
         mirrored(torch.arange(part.start, part.stop), side).numpy()
@@ -148,7 +150,7 @@ def _read(segmenter: Segmenter, source: Source, rows: range, columns: range, sca
 
 
 def results(
-    segmenter: Segmenter, source: Source, side: int | None, done: Callable[[float], object]
+    segmenter: Segmenter, source: WindowedImage, side: int | None, done: Callable[[float], object]
 ) -> Iterator[tuple[Tile, Tile, Tensor]]:
     """Each tile, the same with a pixel more on each side, and its outputs with that pixel; `done` hears which share is done.
 
@@ -165,7 +167,10 @@ def results(
 
 @torch.inference_mode()
 def segment(
-    segmenter: Segmenter, source: Source, side: int | None = None, done: Callable[[float], object] = lambda share: None
+    segmenter: Segmenter,
+    source: WindowedImage,
+    side: int | None = None,
+    done: Callable[[float], object] = lambda share: None,
 ) -> Segmented:
     """The objects or classes of a picture, in tiles of `side` pixels (None: as they are needed); see `tiled` for what is refused.
 
@@ -174,13 +179,15 @@ def segment(
     """
     group = segmenter.group
     g = reading_pose(source, group)
-    found = _segment(segmenter, Turned(source, group, g), side, done)
+    found = _segment(segmenter, TransformedImage(source, group, g), side, done)
     back, shape = int(group.inverse[g]), (found.labels.shape[0], found.labels.shape[1])
     objects = None if found.objects is None else objects_after(found.objects, shape, group, back)
     return Segmented(np.ascontiguousarray(turned(found.labels, group, back)), objects, found.num_classes)
 
 
-def _segment(segmenter: Segmenter, source: Source, side: int | None, done: Callable[[float], object]) -> Segmented:
+def _segment(
+    segmenter: Segmenter, source: WindowedImage, side: int | None, done: Callable[[float], object]
+) -> Segmented:
     found: list[Objects] = []
     labels: Labels = np.zeros(source.shape, np.int32)
     for tile, wider, maps in results(segmenter, source, side, done):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gcsa._utils.atomic import replacing
-from gcsa.images.windows import Source, strips
+from gcsa.images.windows import WindowedImage, strips
 from gcsa.tasks.segmentation.stars import Labels
 from gcsa.tasks.segmentation.tiles import Segmented
 
@@ -33,7 +33,7 @@ BORDER = (255, 230, 0)
 
 
 def write(
-    result: Segmented, source: Source, scale: tuple[float, float], stem: Path, kinds: Sequence[str] = KINDS
+    result: Segmented, source: WindowedImage, scale: tuple[float, float], stem: Path, kinds: Sequence[str] = KINDS
 ) -> list[Path]:
     """Writes `kinds` of a picture's result into files that begin as `stem`, and returns them.
 
@@ -81,7 +81,7 @@ def _labels(labels: Labels, stem: Path) -> Path:
     return tif
 
 
-def overlay(labels: Labels, source: Source, scale: tuple[float, float]) -> NDArray[np.uint8]:
+def overlay(labels: Labels, source: WindowedImage, scale: tuple[float, float]) -> NDArray[np.uint8]:
     """The picture (h, w, 3) with the inner borders of its objects or classes; every k-th pixel of a large one."""
     from skimage.segmentation import find_boundaries
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from gcsa._utils.arrays import Array
 from gcsa.groups import group
-from gcsa.images.reader import Array
-from gcsa.images.windows import InMemory
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import Segmenter
-from gcsa.tasks.segmentation.pose import Turned, objects_after, reading_pose, turned
+from gcsa.tasks.segmentation.pose import TransformedImage, objects_after, reading_pose, turned
 from gcsa.tasks.segmentation.stars import Objects, draw
 from gcsa.tasks.segmentation.tiles import segment
 from gcsa.testing import randomize
@@ -35,20 +35,20 @@ def test_all_poses_end_in_one(name: str, dtype: Any) -> None:
     ends = set()
     for g in h.exact_elements:
         lying = turned(still, h, g)
-        ends.add(turned(lying, h, reading_pose(InMemory(lying), h)).tobytes())
+        ends.add(turned(lying, h, reading_pose(ArrayImage(lying), h)).tobytes())
     assert len(ends) == 1
 
 
 def test_without_a_group_a_picture_stays_as_it_is() -> None:
     for k in range(4):
-        assert reading_pose(InMemory(np.rot90(picture(12, 17), k)), group("c1")) == 0
+        assert reading_pose(ArrayImage(np.rot90(picture(12, 17), k)), group("c1")) == 0
 
 
 @pytest.mark.parametrize("name", ["c4", "d4"])
 def test_windows_of_a_turned_picture(name: str) -> None:
     h, still = group(name), picture(12, 17)
     for g in h.exact_elements:
-        source, expected = Turned(InMemory(still), h, g), turned(still, h, g)
+        source, expected = TransformedImage(ArrayImage(still), h, g), turned(still, h, g)
         assert source.shape == expected.shape[:2]
         for top, left, bottom, right in ((0, 0, *source.shape), (2, 3, 7, 11), (0, 5, 1, 6)):
             assert np.array_equal(source.window(top, left, bottom, right), expected[top:bottom, left:right])
@@ -78,10 +78,10 @@ def test_label_maps_are_the_same_to_the_last_bit(shape: tuple[int, int], task: s
     with torch.no_grad():
         head.out.bias[: head.count] -= segmenter(torch.rand(1, 3, 64, 64))[:, : head.count].mean((0, 2, 3))
     still, h = picture(*shape), segmenter.group
-    whole, tiled = (segment(segmenter, InMemory(still), side) for side in (None, 20))
+    whole, tiled = (segment(segmenter, ArrayImage(still), side) for side in (None, 20))
     assert len(np.unique(whole.labels)) > 1
     for g in h.exact_elements:
-        lying = InMemory(turned(still, h, g))
+        lying = ArrayImage(turned(still, h, g))
         assert np.array_equal(segment(segmenter, lying).labels, turned(whole.labels, h, g))
         again = segment(segmenter, lying, 20)
         assert np.array_equal(again.labels, turned(tiled.labels, h, g))

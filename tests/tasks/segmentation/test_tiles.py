@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from gcsa.images.reader import Array
-from gcsa.images.windows import InMemory
+from gcsa._utils.arrays import Array
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.tiles import MOST_WHOLE, WHOLE, Tile, outputs, segment, tiled, tiles
 from gcsa.testing import randomize
@@ -44,7 +44,7 @@ def test_tiles_are_the_whole(shape: tuple[int, int], side: int) -> None:
     """Sides that the stride divides, one odd side, and two, which are read in four places."""
     segmenter = untrained()
     assert segmenter.margin is not None
-    source = InMemory(picture(*shape))
+    source = ArrayImage(picture(*shape))
     scale = source.percentiles(segmenter.low, segmenter.high)
     with torch.inference_mode():
         whole = segmenter.maps(segmenter.tensor(source.picture))
@@ -65,7 +65,7 @@ def test_tiles_are_the_whole(shape: tuple[int, int], side: int) -> None:
 def test_without_a_margin_they_are_not() -> None:
     """The control."""
     segmenter = untrained()
-    source = InMemory(picture(200, 168))
+    source = ArrayImage(picture(200, 168))
     scale = source.percentiles(segmenter.low, segmenter.high)
     tile = Tile(64, 64, 128, 128)
     with torch.inference_mode():
@@ -76,7 +76,7 @@ def test_without_a_margin_they_are_not() -> None:
 
 @pytest.mark.parametrize("side", [20, 33])
 def test_classes_in_tiles(side: int) -> None:
-    segmenter, source = untrained(task="masks", num_classes=3), InMemory(picture(210, 184))
+    segmenter, source = untrained(task="masks", num_classes=3), ArrayImage(picture(210, 184))
     assert len(tiled(segmenter, source.shape, side)) > 1
     result = segment(segmenter, source, side)
     assert result.objects is None
@@ -99,7 +99,7 @@ def test_tiles_and_windows_have_one_size(monkeypatch: pytest.MonkeyPatch) -> Non
     segmenter, shapes = untrained(), set()
     forward = segmenter.forward
     monkeypatch.setattr(segmenter, "forward", lambda x: shapes.add(tuple(x.shape)) or forward(x))
-    segment(segmenter, InMemory(picture(331, 290)), 40)
+    segment(segmenter, ArrayImage(picture(331, 290)), 40)
     assert len(shapes) == 1
     assert max(next(iter(shapes))) < 290
 
@@ -107,7 +107,7 @@ def test_tiles_and_windows_have_one_size(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_numbers_and_objects_belong_together() -> None:
     """What another object hides has no number; the shares that are reported add up."""
     segmenter, done = untrained(overlap=1.0, threshold=0.3), []
-    result = segment(segmenter, InMemory(picture(190, 184)), 30, done.append)
+    result = segment(segmenter, ArrayImage(picture(190, 184)), 30, done.append)
     assert len(done) == 4
     assert result.objects is not None
     assert set(np.unique(result.labels)) - {0} == set(range(1, len(result.objects) + 1))
@@ -135,5 +135,5 @@ def test_what_is_read_at_once() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (3, 200)], ids=str)
 def test_tiny_pictures(shape: tuple[int, int]) -> None:
-    segmenter, source = untrained(), InMemory(picture(*shape))
+    segmenter, source = untrained(), ArrayImage(picture(*shape))
     assert np.array_equal(segment(segmenter, source, 16).labels > 0, segmenter.segment(source.picture) > 0)

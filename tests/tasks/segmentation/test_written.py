@@ -9,9 +9,9 @@ import pytest
 import tifffile
 from PIL import Image
 
+from gcsa._utils.arrays import Array
 from gcsa.images.microscopy import read_labels
-from gcsa.images.reader import Array
-from gcsa.images.windows import InMemory
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation.stars import Objects, draw
 from gcsa.tasks.segmentation.tiles import Segmented
 from gcsa.tasks.segmentation.writers import BORDER, ENDINGS, KINDS, features, inside, overlay, write
@@ -27,8 +27,8 @@ def found(*objects: tuple[float, float, float, float]) -> Segmented:
     return Segmented(draw(discs, SHAPE), discs)
 
 
-def source(channels: int = 3) -> InMemory:
-    return InMemory(np.full((*SHAPE, channels), 100, np.uint8))
+def source(channels: int = 3) -> ArrayImage:
+    return ArrayImage(np.full((*SHAPE, channels), 100, np.uint8))
 
 
 TWO = found((20, 30, 8, 0.9), (58, 78, 12, 0.6))
@@ -124,7 +124,7 @@ def test_a_large_overlay_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows every third pixel, also of those that a picture of several strips ends in."""
     monkeypatch.setattr("gcsa.tasks.segmentation.writers.LONGEST_OVERLAY", 200)
     values = np.random.default_rng(0).integers(0, 256, (601, 80, 3), dtype=np.uint8)
-    shown = overlay(np.zeros((601, 80), np.int32), InMemory(values), (0, 255))
+    shown = overlay(np.zeros((601, 80), np.int32), ArrayImage(values), (0, 255))
     assert shown.shape == (151, 20, 3)
     assert np.array_equal(shown, values[::4, ::4])
 
@@ -169,7 +169,7 @@ def test_classes(tmp_path: Path) -> None:
 def test_more_objects_than_16_bits(tmp_path: Path) -> None:
     labels = np.arange(66_000, dtype=np.int32).reshape(200, 330)
     (path,) = write(
-        Segmented(labels, None), InMemory(np.zeros((200, 330, 3), np.uint8)), (0, 1), tmp_path / "x", ["labels"]
+        Segmented(labels, None), ArrayImage(np.zeros((200, 330, 3), np.uint8)), (0, 1), tmp_path / "x", ["labels"]
     )
     assert path.name == "x_labels.tif"
     assert np.array_equal(tifffile.imread(path), labels)
@@ -178,7 +178,7 @@ def test_more_objects_than_16_bits(tmp_path: Path) -> None:
 def test_label_images_of_an_earlier_result_go(tmp_path: Path) -> None:
     many = np.arange(66_000, dtype=np.int32).reshape(200, 330)
     for labels in (many, many % 9, many):
-        picture = InMemory(np.zeros((200, 330, 3), np.uint8))
+        picture = ArrayImage(np.zeros((200, 330, 3), np.uint8))
         paths = write(Segmented(labels, None), picture, (0, 1), tmp_path / "x", ["labels"])
         assert list(tmp_path.iterdir()) == paths
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
-from gcsa.tasks.classification.data.image_folder import ImageFiles, list_images
+from gcsa.tasks.classification.data.image_folder import ImageFiles, class_files
 from gcsa.tasks.splits import hold_out
 from gcsa.tasks.storage import damaged, log
 
@@ -51,7 +51,7 @@ class CIFAR10(GCSADataModule):
         if not (self.root / BATCHES).exists():
             folder = self.root / "cifar10" / part
             log.info("cifar10: reading the images in %s", folder)
-            files, labels = list_images(folder, self.class_names)
+            files, labels = class_files(folder, self.class_names)
             return Split.whole(ImageFiles(files, self.image_size, self.in_chans).read_all(), labels, folder)
 
         from torchvision.datasets import CIFAR10 as Torchvision

@@ -1,7 +1,7 @@
 """A user's own images: one folder a class."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_float, check_int
+from gcsa.images.folders import SUFFIXES, is_visible, list_images
 from gcsa.images.prepare import PADS
-from gcsa.images.reader import SUFFIXES, image_size, read_image
+from gcsa.images.reader import image_size, read_image
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 from gcsa.tasks.splits import hold_out
 
@@ -41,8 +42,8 @@ class ImageFolder(GCSADataModule):
 
     Split folders are found by any of the names in `SPLIT_FOLDERS`, in small or capital letters. Without one for `val`, a
     tenth of the training images validates; splits are class-balanced and the same in every run. Images are read by
-    `gcsa.images.reader.read_image`, cropped at the centre to a square, or filled up to one, and resized. What is hidden (.git,
-    ._1.png) or left by macOS (__MACOSX) is no class and no image. A split larger than `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
+    `gcsa.images.reader.read_image`, cropped at the centre to a square, or filled up to one, and resized. Hidden and
+    system folders (`gcsa.images.folders`) are no classes. A split larger than `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
 
     Args:
         path: the folder of images; `root` is not used.
@@ -150,9 +151,9 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
         raise UserError(f"{train} holds no folders: it needs one folder of images a class")
     if len(classes) < 2:
         raise UserError(f"{train} holds one class only, {classes[0]!r}: classification needs at least two folders")
-    parts = {part: list_images(folder, classes) for part, folder in folders.items()}
+    parts = {part: class_files(folder, classes) for part, folder in folders.items()}
     if not parts:
-        rest, parts["test"] = _divide(list_images(path, classes), 0.1)
+        rest, parts["test"] = _divide(class_files(path, classes), 0.1)
         parts["train"], parts["val"] = _divide(rest, 1 / 9)
     elif "train" in parts and "val" not in parts:
         parts["train"], parts["val"] = _divide(parts["train"], 0.1)
@@ -163,14 +164,14 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
 
 def class_folders(folder: Path) -> tuple[str, ...]:
     """The names of the folders in `folder`, sorted. Raises ValueError for a name that is not UTF-8."""
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not _ignored(entry.name))
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and is_visible(entry.name))
     for name in names:
         if ascii(name) != ascii(name.encode(errors="replace").decode()):
             raise UserError(f"{folder} holds the class folder {name!a}, whose name is not UTF-8: rename it")
     return tuple(names)
 
 
-def list_images(folder: Path, classes: Sequence[str]) -> Files:
+def class_files(folder: Path, classes: Sequence[str]) -> Files:
     """The image files in `folder/<class>/` and below, by class and name, and their labels (N,).
 
     Raises:
@@ -181,34 +182,12 @@ def list_images(folder: Path, classes: Sequence[str]) -> Files:
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
-        images = list(_walk(folder / name))
+        images = list_images(folder / name, recursive=True)
         if not images:
             raise UserError(f"{folder / name} is a class folder without images ({', '.join(SUFFIXES)})")
         files += images
         labels += [label] * len(images)
     return files, torch.tensor(labels)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """The image files in `folder` and below, by folder and name; links to folders are followed, but not in circles."""
-    seen: set[str] = set()
-    inside: list[tuple[str, list[str]]] = []
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not _ignored(name)]
-        real = os.path.realpath(parent)
-        if real in seen:
-            folders.clear()
-            continue
-        seen.add(real)
-        inside.append((parent, names))
-    for parent, names in sorted(inside):
-        yield from (
-            Path(parent, name) for name in sorted(names) if name.lower().endswith(SUFFIXES) and not _ignored(name)
-        )
-
-
-def _ignored(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
 
 
 def _divide(part: Files, fraction: float) -> tuple[Files, Files]:

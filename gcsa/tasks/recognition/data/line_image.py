@@ -20,8 +20,9 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 from torch.nn import functional as F
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import Array, levels as levels_of, read_levels
+from gcsa.images.reader import levels as levels_of, read_levels
 
 MAX_WIDTH = 8192
 MIN_SIDE = 4

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import confined, expanded, read_bounded
-from gcsa.images.reader import SUFFIXES
+from gcsa.images.folders import SUFFIXES, list_images
 from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
@@ -105,12 +105,7 @@ def _manifest(folder: Path, any_image: bool) -> list[Line]:
 
 
 def _files(folder: Path) -> list[Line]:
-    images = [
-        path
-        for pattern in ("*", "*/*")
-        for path in sorted(folder.glob(pattern))
-        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
-    ]
+    images = list_images(folder, recursive=True)
     if not images:
         raise UserError(f"{folder} holds no line images ({', '.join(SUFFIXES)}) and no PAGE-XML or ALTO files")
     names = {path: path.relative_to(folder).as_posix() for path in images}

@@ -17,6 +17,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from gcsa._utils.errors import UserError
+from gcsa.images.folders import list_files
 from gcsa.tasks.recognition.data.charset import normalize
 
 SUFFIXES = (".ttf", ".otf", ".woff", ".woff2")
@@ -32,7 +33,7 @@ log = logging.getLogger(__name__)
 
 def list_fonts(folder: Path) -> list[Path]:
     """The fonts in `folder`, by name. Raises ValueError where there are none."""
-    fonts = sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)
+    fonts = list_files(folder, SUFFIXES)
     if not fonts:
         raise UserError(f"data.fonts={folder} holds no fonts ({', '.join(SUFFIXES)})")
     return fonts

@@ -21,8 +21,9 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import Array, read_image
+from gcsa.images.reader import read_image
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import Line, cut, page_levels, read_line, turn_points
 from gcsa.tasks.recognition.read_lines import lines_turn

@@ -15,7 +15,8 @@ from xml.etree.ElementTree import Element, ParseError
 
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.paths import confined, read_bounded
-from gcsa.images.reader import SUFFIXES, image_size
+from gcsa.images.folders import SUFFIXES, list_files
+from gcsa.images.reader import image_size
 from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line, Points
 
@@ -40,11 +41,7 @@ SAME_ASPECT = 0.02
 
 def list_pages(folder: Path) -> list[Path]:
     """The .xml files in `folder`, without hidden ones and the table of contents of an export."""
-    return sorted(
-        path
-        for path in folder.iterdir()
-        if path.suffix.lower() == ".xml" and path.stem.lower() not in NOT_PAGES and not path.name.startswith(".")
-    )
+    return [path for path in list_files(folder, (".xml",)) if path.stem.lower() not in NOT_PAGES]
 
 
 def read_page(path: str | Path, any_image: bool = False) -> list[Line]:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from gcsa.images.microscopy import normalize
-from gcsa.images.reader import Array
+from gcsa._utils.arrays import Array
+from gcsa.images.intensity import normalize
 from gcsa.tasks.loading import BatchIndices, seeded_generator
 from gcsa.tasks.segmentation.data.augment import DenseAugment
 

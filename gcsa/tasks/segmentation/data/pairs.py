@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import SUFFIXES
+from gcsa.images.folders import list_images
 from gcsa.tasks.classification.data.image_folder import SPLIT_FOLDERS
 from gcsa.tasks.splits import hold_out
 
@@ -62,10 +62,10 @@ def pairs_in(folder: Path) -> list[Pair]:
     if len(inside) == 1:
         raise UserError(f"{folder} holds a folder {inside[0]} only: it needs images and masks")
     if inside:
-        images = _by_name((file.stem, file) for file in _pictures(folder / "images"))
-        masks = _by_name((file.stem, file) for file in _pictures(folder / "masks"))
+        images = _by_name((file.stem, file) for file in list_images(folder / "images"))
+        masks = _by_name((file.stem, file) for file in list_images(folder / "masks"))
     else:
-        files = _pictures(folder)
+        files = list_images(folder)
         images = _by_name(
             (file.stem.removesuffix(IMAGE), file) for file in files if not file.stem.endswith((MASKS, *NO_PICTURES))
         )
@@ -79,14 +79,6 @@ def pairs_in(folder: Path) -> list[Pair]:
     if not images:
         raise UserError(f"{folder} holds no pictures and masks: expected {LAYOUTS}")
     return [Pair(images[name], masks[name]) for name in sorted(images)]
-
-
-def _pictures(folder: Path) -> list[Path]:
-    return sorted(
-        file
-        for file in folder.iterdir()
-        if file.name.lower().endswith(SUFFIXES) and not file.name.startswith(".") and file.is_file()
-    )
 
 
 def _by_name(files: Iterable[tuple[str, Path]]) -> dict[str, Path]:

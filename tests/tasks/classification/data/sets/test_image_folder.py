@@ -9,7 +9,7 @@ from PIL import Image
 from torchvision.datasets import ImageFolder
 
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.data.image_folder import ImageFiles, list_images, list_splits
+from gcsa.tasks.classification.data.image_folder import ImageFiles, class_files, list_splits
 from tests.images.test_reader import png_header
 
 
@@ -141,10 +141,10 @@ def test_folders_within_a_class_and_links(tmp_path: Path) -> None:
     more.mkdir()
     for name in ("b.png", "a.PNG", "note.txt"):
         (more / name).write_bytes((tmp_path / "cat" / "0.png").read_bytes())
-    files, labels = list_images(tmp_path, ("cat", "dog"))
+    files, labels = class_files(tmp_path, ("cat", "dog"))
     assert [(str(file), int(label)) for file, label in zip(files, labels, strict=True)] == ImageFolder(tmp_path).samples
     (more / "circle").symlink_to(tmp_path / "cat")
-    assert list_images(tmp_path, ("cat", "dog"))[0] == files
+    assert class_files(tmp_path, ("cat", "dog"))[0] == files
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_sixteen_bits_floats_alpha_and_orientation(tmp_path: Path) -> None:
         Image.fromarray(levels.astype(np.float32) / 224).save(folder / "2.tif")
         glass.save(folder / "3.png")
         Image.fromarray(np.rot90(levels).copy()).save(folder / "4.png", exif=exif)
-    files, _ = list_images(tmp_path / "train", ("cat", "dog"))
+    files, _ = class_files(tmp_path / "train", ("cat", "dog"))
     for channels in (1, 3):
         images = ImageFiles(files, 8, channels).read_all().float()
         for number in (1, 3, 4):
