@@ -104,7 +104,9 @@ def test_other_tables_name_the_extra() -> None:
     done = without_escnn("import timm, gcsa; timm.create_model('gcsa_tiny', group='c5')")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("gcsa._utils.errors.MissingExtraError: no tables are shipped for 5 rotations and kernels of size")
+    assert last.startswith(
+        "gcsa._utils.errors.MissingExtraError: no tables are shipped for 5 rotations and kernels of size"
+    )
     assert "pip install gcsa-vit[escnn]" in last
 
 

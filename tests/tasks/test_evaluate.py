@@ -19,11 +19,12 @@ IMAGES = ROOT / "tests" / "stored"
 READER, SEGMENTER = "gcsa_ocr_tiny.fr17", "gcsa_unet_tiny.nuclei"
 
 
-def evaluated(folder: Path, model: str, *overrides: str) -> dict[str, Any]:
+def evaluated(folder: Path, model: str, *overrides: str, **changes: Any) -> dict[str, Any]:
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         composed = compose("evaluate", ["threads=1", *overrides, f"data.path={folder}"])
         config: Any = OmegaConf.to_container(composed)
-    content = get_task(config["data"]["task"]).evaluate(config | {"model": model}, folder)
+    config |= {"model": model, **changes}
+    content = get_task(config["data"]["task"]).evaluate(config, folder)
     return json.loads(json.dumps(content))
 
 
@@ -84,7 +85,6 @@ def test_masks(tmp_path: Path) -> None:
             ["data=mask_folder", "split=train"],
             "split=train must be one of val, test, all",
         ),
-        (SEGMENTER, ["data=mask_folder", "++adapter=some"], "adapter=some does nothing with data=mask_folder"),
         (READER, ["data=mask_folder"], "segments no images: name the weights of a gcsa_unet"),
         (SEGMENTER, ["data=mask_folder", "data.in_chans=1"], "set data.in_chans=3"),
     ],
@@ -92,3 +92,5 @@ def test_masks(tmp_path: Path) -> None:
 def test_what_cannot_be_measured(lines: Path, model: str, overrides: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         evaluated(lines, model, *overrides)
+    with pytest.raises(ValueError, match="adapter=some does nothing with data=mask_folder"):
+        evaluated(lines, SEGMENTER, "data=mask_folder", adapter="some")
