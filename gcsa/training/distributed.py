@@ -1,4 +1,4 @@
-"""What several processes that train one model need beyond Lightning: losses of the whole batch, shards, and an end.
+"""What several processes that train one model need beyond Lightning: shards, and an end.
 
 Batches are shared out by `gcsa.tasks.loading.EpochSampler`. Fully sharded data parallelism (Rajbhandari et al. 2020, ZeRO
 stage 3) is PyTorch's `fully_shard`: every process keeps its share of the weights, gradients and optimizer state, and
@@ -9,18 +9,9 @@ from collections.abc import Iterator
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-
-
-def log_training_loss(module: pl.LightningModule, loss: Tensor, batch_size: int) -> None:
-    """Logs train/loss_step, the loss of the first process's share of a batch, and train/loss, an epoch's mean over all.
-
-    Lightning would make the processes, and the devices, wait for each other at every step to average the former.
-    """
-    module.log("train/loss_step", loss, batch_size=batch_size)
-    module.log("train/loss", loss, on_step=False, on_epoch=True, batch_size=batch_size, sync_dist=True)
 
 
 def members(sequence: nn.Module) -> Iterator[nn.Module]:

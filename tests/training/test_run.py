@@ -12,7 +12,7 @@ from lightning_utilities.core import rank_zero
 from PIL import Image
 
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.module import Classifier, scores
+from gcsa.tasks.classification.module import Classifier, build_metrics
 from gcsa.training import run
 from gcsa.weights import save_classifier
 from tests.runs import TINY, composed, train
@@ -104,11 +104,11 @@ def test_lightning_is_quiet_by_either_name() -> None:
 
 def test_scores() -> None:
     probabilities = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]])
-    values = scores(2, "val/")(probabilities, torch.tensor([0, 1, 0, 1]))
+    values = MetricCollection(build_metrics(2))(probabilities, torch.tensor([0, 1, 0, 1]))
     assert values["val/accuracy"] == 0.75
     assert values["val/auroc"] == 0.75  # of the four pairs of a 0 and a 1, one is ordered wrongly
     assert 0 < values["val/calibration_error"] < 1
-    assert "val/auroc" not in scores(3, "val/")
+    assert "auroc" not in build_metrics(3)
 
 
 def test_export_replaces_whole_or_not_at_all(tmp_path: Path) -> None:

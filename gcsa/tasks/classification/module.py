@@ -1,42 +1,35 @@
-"""Classification of images: a Lightning classifier around any timm model, `gcsa_*` or not, and what a run does with it."""
+"""Classification of images: the Lightning module around any timm model, `gcsa_*` or not."""
 
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
-import pytorch_lightning as pl
 import torch.nn.functional as F
-from pytorch_lightning.utilities.types import OptimizerLRScheduler
-from torch import Tensor, nn
-from torchmetrics import MetricCollection
+from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC, MulticlassCalibrationError
 
 from gcsa._utils.validation import check_rate
 from gcsa.models.create import create_model
-from gcsa.training.adapt import attach
-from gcsa.training.distributed import log_training_loss, shard
-from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
-from gcsa.training.schedule import make_schedule
+from gcsa.training.module import TaskModule
 
 
-def scores(num_classes: int, prefix: str) -> MetricCollection:
+def build_metrics(num_classes: int) -> dict[str, Metric]:
     """Accuracy, 15-bin calibration error and, for two classes, AUROC, from class probabilities (B, classes)."""
-    metrics: dict[str, Any] = {
+    metrics: dict[str, Metric] = {
         "accuracy": MulticlassAccuracy(num_classes, average="micro"),
         "calibration_error": MulticlassCalibrationError(num_classes, n_bins=15),
     }
-    if num_classes == 2:
-        metrics["auroc"] = MulticlassAUROC(2)
-    return MetricCollection(metrics, prefix=prefix)
+    return metrics | ({"auroc": MulticlassAUROC(2)} if num_classes == 2 else {})
 
 
-class Classifier(pl.LightningModule):
+class Classifier(TaskModule):
     """Trains `model` on batches of images (B, C, H, W), float32, and labels (B,), int64.
 
-    model: `name` and keyword arguments for `create_model`. optimizer: `opt`, `lr`, `weight_decay` and other
-    arguments of timm's `create_optimizer_v2`. schedule: `name`, `warmup`, `final` of `make_schedule`. adapter: of
-    `attach`; where there is a base, call `adapt` instead. Hyperparameters are plain dicts and scalars, so that
-    checkpoints load with `weights_only=True`. Logs {val,test}/loss, accuracy, calibration_error and, for two classes,
-    auroc. Raises ValueError for arguments that cannot work.
+    model: `name` and keyword arguments for `create_model`; optimizer, schedule, adapter: of `TaskModule`. Logs
+    {val,test}/loss, accuracy, calibration_error and, for two classes, auroc. Raises UserError for arguments that cannot work.
     """
+
+    task = "classification"
 
     def __init__(
         self,
@@ -49,46 +42,20 @@ class Classifier(pl.LightningModule):
         compile: bool = False,
         adapter: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        self.save_hyperparameters()
         check_rate("label_smoothing", label_smoothing)
-        self.model = create_model(num_classes=num_classes, in_chans=in_chans, **model)
-        if adapter is not None:
-            self.model = attach(self.model, adapter)
-        make_optimizer(self.model, optimizer)
-        make_schedule(total=1, **schedule)
-        self.metrics = nn.ModuleDict({stage: scores(num_classes, f"{stage}/") for stage in ("val", "test")})
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Class scores (B, num_classes) of images (B, C, H, W)."""
-        return self.model(images)
+        network = create_model(num_classes=num_classes, in_chans=in_chans, **model)
+        super().__init__(network, partial(build_metrics, num_classes), optimizer, schedule, adapter)
 
     def setup(self, stage: str) -> None:
         if self.hparams["compile"] and self.model._compiled_call_impl is None:
             self.model.compile()
 
-    def configure_model(self) -> None:
-        shard(self.model, self.device_mesh)
-
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+    def training_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
-        loss = F.cross_entropy(self(images), labels, label_smoothing=self.hparams["label_smoothing"])
-        log_training_loss(self, loss, len(labels))
-        return loss
+        return F.cross_entropy(self(images), labels, label_smoothing=self.hparams["label_smoothing"])
 
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         images, labels = batch
         logits = self(images).float()
-        metrics = cast(MetricCollection, self.metrics[stage])
-        metrics.update(logits.softmax(-1), labels)
-        self.log_dict(metrics, batch_size=len(labels))
+        self.metrics[stage].update(logits.softmax(-1), labels)
         self.log(f"{stage}/loss", F.cross_entropy(logits, labels), batch_size=len(labels), sync_dist=True)
-
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        self.evaluate_batch(batch, "val")
-
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        self.evaluate_batch(batch, "test")
-
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        return optimizer_and_schedule(self)

@@ -1,32 +1,32 @@
-"""Recognition of text lines: a Lightning module around a recogniser trained by CTC, and what a run does with it."""
+"""Recognition of text lines: the Lightning module around a recogniser trained by CTC."""
 
 from typing import Any
 
-import pytorch_lightning as pl
-from pytorch_lightning.utilities.types import OptimizerLRScheduler
-from torch import Tensor, nn
+from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.decoding import ctc_loss
-from gcsa.training.adapt import attach
-from gcsa.training.distributed import log_training_loss, shard
-from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
-from gcsa.training.schedule import make_schedule
-
-COUNTED_WIDTH = 480
-"""Pixels of the line whose FLOPs are counted: about the median of a printed line 40 pixels high."""
+from gcsa.training.module import TaskModule
 
 Batch = tuple[Tensor, Tensor, Tensor, list[str]]
 
 
-class Recognizer(pl.LightningModule):
+def build_metrics() -> dict[str, Metric]:
+    """Character and word error rate, fractions, from the texts that were read and the right ones."""
+    return {"cer": CharErrorRate(), "wer": WordErrorRate()}
+
+
+class Recognizer(TaskModule):
     """Trains a `CTCRecognizer` on batches of `LinesDataModule`: images (B, 1, height, W), the lines' classes one after
     the other, their lengths (B,), and the texts.
 
-    model: keyword arguments of `CTCRecognizer`; characters: its charset; optimizer, schedule, adapter: as of
-    `Classifier`. Logs {val,test}/loss, cer and wer (fractions, of greedy decoding). Raises ValueError for arguments that cannot work.
+    model: keyword arguments of `CTCRecognizer`; characters: its charset; optimizer, schedule, adapter: of `TaskModule`. Logs
+    {val,test}/loss, cer and wer of greedy decoding. Raises UserError for arguments that cannot work.
     """
+
+    task = "recognition"
 
     def __init__(
         self,
@@ -36,46 +36,15 @@ class Recognizer(pl.LightningModule):
         schedule: dict[str, Any],
         adapter: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        self.save_hyperparameters()
-        self.model: Any = CTCRecognizer(characters, **model)
-        if adapter is not None:
-            self.model = attach(self.model, adapter)
-        make_optimizer(self.model, optimizer)
-        make_schedule(total=1, **schedule)
-        stages = ("val", "test")
-        self.metrics = nn.ModuleDict(
-            {f"{s}/{name}": kind() for s in stages for name, kind in (("cer", CharErrorRate), ("wer", WordErrorRate))}
-        )
+        super().__init__(CTCRecognizer(characters, **model), build_metrics, optimizer, schedule, adapter)
 
-    def configure_model(self) -> None:
-        shard(self.model, self.device_mesh)
-
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        return optimizer_and_schedule(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Lines (B, 1, height, W) to log-probabilities (B, T, classes)."""
-        return self.model(images)
-
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+    def training_loss(self, batch: Batch) -> Tensor:
         images, targets, lengths, _ = batch
-        loss = ctc_loss(self(images), targets, lengths)
-        log_training_loss(self, loss, len(lengths))
-        return loss
+        return ctc_loss(self(images), targets, lengths)
 
     def evaluate_batch(self, batch: Batch, stage: str) -> None:
         images, targets, lengths, texts = batch
         log_probs = self(images)
         read = [self.model.reading(line).text for line in log_probs.float().cpu()]
-        for name in ("cer", "wer"):
-            metric: Any = self.metrics[f"{stage}/{name}"]
-            metric.update(read, texts)
-            self.log(f"{stage}/{name}", metric, batch_size=len(texts))
+        self.metrics[stage].update(read, texts)
         self.log(f"{stage}/loss", ctc_loss(log_probs, targets, lengths), batch_size=len(texts), sync_dist=True)
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        self.evaluate_batch(batch, "val")
-
-    def test_step(self, batch: Batch, batch_idx: int) -> None:
-        self.evaluate_batch(batch, "test")

@@ -11,7 +11,7 @@ from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_s
 from gcsa.tasks.recognition.data.lines import SPLITS
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
 from gcsa.tasks.segmentation.losses import checked_as
-from gcsa.tasks.segmentation.metrics import measure_turned, scores_of
+from gcsa.tasks.segmentation.metrics import build_metrics, measure_turned
 from gcsa.tasks.segmentation.segmenter import load_segmenter
 from gcsa.tasks.segmentation.stars import check_installed
 
@@ -42,7 +42,7 @@ def evaluate_masks(config: dict[str, Any], data: MasksDataModule) -> dict[str, A
     wanted = SPLITS if config["split"] == "all" else (config["split"],)
     examples = [data.example(pair) for pair in evenly_spread(data.listed(*wanted), config["limit"])]
     pictures = [(torch.from_numpy(example.normalized()), example.labels) for example in examples]
-    metrics: list[Any] = scores_of(model)
+    metrics: list[Any] = [*build_metrics(model).values()]
     with torch.inference_mode():
         for image, labels in pictures:
             found = model.labels(model.maps(image))

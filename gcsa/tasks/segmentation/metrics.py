@@ -82,11 +82,11 @@ class InstanceScores(Metric):
         return {**scores, "pq": quality, "ap50_by_image": self.by_image[0] / self.by_image[1].clamp_min(1)}
 
 
-def scores_of(segmenter: Segmenter) -> list[Metric]:
-    """New metrics of what a segmenter of this task finds; each takes label maps (predicted, drawn) and computes a dictionary."""
+def build_metrics(segmenter: Segmenter) -> dict[str, Metric]:
+    """New metrics of the label maps of a segmenter; each takes label maps (predicted, drawn) and computes scores by name."""
     if segmenter.task == "instances":
-        return [OverlapScores(2), InstanceScores()]
-    return [OverlapScores(segmenter.options["num_classes"])]
+        return {"overlap": OverlapScores(2), "instances": InstanceScores()}
+    return {"overlap": OverlapScores(segmenter.options["num_classes"])}
 
 
 def changes(labels: Labels, others: Labels) -> tuple[int, int]:

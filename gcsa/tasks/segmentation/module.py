@@ -1,31 +1,24 @@
-"""Segmentation: a Lightning module around a `Segmenter` of instances or of masks, and what a run does with it."""
+"""Segmentation: the Lightning module around a `Segmenter` of instances or of masks."""
 
 from typing import Any
 
-import pytorch_lightning as pl
-from pytorch_lightning.utilities.types import OptimizerLRScheduler
-from torch import Tensor, nn
+from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
 from gcsa.tasks.segmentation.losses import mask_loss, star_loss
-from gcsa.tasks.segmentation.metrics import scores_of
+from gcsa.tasks.segmentation.metrics import build_metrics
 from gcsa.tasks.segmentation.segmenter import Segmenter
-from gcsa.training.distributed import log_training_loss, shard
-from gcsa.training.optimizer import make_optimizer, optimizer_and_schedule
-from gcsa.training.schedule import make_schedule
-
-MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
-COUNTED_SIDE = 256
-"""Pixels a side of the image whose FLOPs are counted."""
+from gcsa.training.module import TaskModule
 
 
-class Segmentation(pl.LightningModule):
+class Segmentation(TaskModule):
     """Trains a `Segmenter` on crops (B, C, h, w) with targets (B, T, h, w); measures it on whole images.
 
-    model: keyword arguments of `Segmenter`; optimizer, schedule, adapter: as of `Classifier`. Logs {val,test}/ with the names of
-    `OverlapScores` and, for instances, of `InstanceScores`. Raises ValueError for arguments that cannot work.
+    model: keyword arguments of `Segmenter`; optimizer, schedule: of `TaskModule`. Logs {val,test}/ with the names of
+    `OverlapScores` and, for instances, of `InstanceScores`. Raises UserError for arguments that cannot work.
     """
+
+    task = "segmentation"
 
     def __init__(
         self,
@@ -34,55 +27,18 @@ class Segmentation(pl.LightningModule):
         schedule: dict[str, Any],
         adapter: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__()
-        self.save_hyperparameters()
-        self.model = Segmenter(**model)
-        make_optimizer(self.model, optimizer)
-        make_schedule(total=1, **schedule)
-        self.loss = star_loss if self.model.task == "instances" else mask_loss
-        self.metrics = nn.ModuleDict({stage: nn.ModuleList(scores_of(self.model)) for stage in ("val", "test")})
+        network = Segmenter(**model)
+        super().__init__(network, lambda: build_metrics(network), optimizer, schedule)
+        self.loss = star_loss if network.task == "instances" else mask_loss
 
-    def configure_model(self) -> None:
-        shard(self.model, self.device_mesh)
-
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        return optimizer_and_schedule(self)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Normalised images (B, C, H, W) to outputs (B, outputs, H, W)."""
-        return self.model(images)
-
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+    def training_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, targets = batch
-        loss = self.loss(self(images), targets)
-        log_training_loss(self, loss, len(images))
-        return loss
+        return self.loss(self(images), targets)
 
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         (image,), (labels,) = batch
-        found, drawn = self.model.labels(self.model.maps(image).float()), labels.cpu().numpy()
-        metrics: Any = self.metrics[stage]
-        for metric in metrics:
-            metric.update(found, drawn)
-
-    def log_scores(self, stage: str) -> None:
-        metrics: Any = self.metrics[stage]
-        for metric in metrics:
-            scores = {f"{stage}/{name}": value.float() for name, value in metric.compute().items()}
-            self.log_dict(scores, sync_dist=True)
-            metric.reset()
-
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        self.evaluate_batch(batch, "val")
-
-    def on_validation_epoch_end(self) -> None:
-        self.log_scores("val")
-
-    def test_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
-        self.evaluate_batch(batch, "test")
-
-    def on_test_epoch_end(self) -> None:
-        self.log_scores("test")
+        predicted = self.model.labels(self.model.maps(image).float())
+        self.metrics[stage].update(predicted, labels.cpu().numpy())
 
 
 def check_crop(crop: int, multiple: int, least: int) -> None:
