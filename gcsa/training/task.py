@@ -6,6 +6,11 @@ from typing import Any, Protocol
 import pytorch_lightning as pl
 
 
+def data_options(cfg: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a data module in `cfg`: those of `cfg["data"]` and the seed, without the name of the task."""
+    return {"seed": cfg["seed"]} | {key: value for key, value in cfg["data"].items() if key != "task"}
+
+
 class Task(Protocol):
     """One kind of work. `cfg` is conf/train.yaml as plain values; `data` and `module` are what the task built."""
 

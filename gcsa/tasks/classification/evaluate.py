@@ -26,6 +26,7 @@ from gcsa.tasks.classification.load import load_model
 from gcsa.tasks.classification.report import measure, table
 from gcsa.tasks.classification.sample import draw_sample, first_images, pick
 from gcsa.tasks.evaluating import check_config, chosen_device
+from gcsa.training.task import data_options
 
 RESULT = "evaluation.json"
 
@@ -56,7 +57,7 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
         check_int(key, config[key], 1)
     overlay = [read_turns(folder) for folder in config["overlay"]]
     torch.manual_seed(config["seed"])
-    data = create_datamodule(seed=config["seed"], **{k: v for k, v in config["data"].items() if k != "task"})
+    data = create_datamodule(**data_options(config))
     model, trained = load_model(str(config["model"]), data)
     model = model.to(chosen_device(config))
     label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))

@@ -12,6 +12,7 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import evaluate
 from gcsa.tasks.classification.module import Classifier
 from gcsa.tasks.classification.report import summarize
+from gcsa.training.task import data_options
 from gcsa.weights import save_classifier
 
 
@@ -28,7 +29,7 @@ class Task:
         if cfg["model"].get("name") in SEGMENTERS:
             raise UserError(f"model={cfg['model']['name']} segments images: choose data=nuclei or data=mask_folder")
         try:
-            data = create_datamodule(seed=cfg["seed"], **{k: v for k, v in cfg["data"].items() if k != "task"})
+            data = create_datamodule(**data_options(cfg))
         except TypeError as error:
             raise UserError(f"data={cfg['data']['name']} does not take these options: {error}") from error
         if data.num_classes < 2:

@@ -13,6 +13,7 @@ from gcsa.tasks.recognition.evaluate import evaluate_lines
 from gcsa.tasks.recognition.measure import measure as measure_reading
 from gcsa.tasks.recognition.module import Recognizer
 from gcsa.training.adapt import check_adapter
+from gcsa.training.task import data_options
 from gcsa.weights import read, save_recognizer
 
 COUNTED_WIDTH = 480
@@ -34,12 +35,13 @@ class Task:
 
         Raises ValueError for options that it refuses, and whatever `gcsa.weights.read` does.
         """
-        options = {key: value for key, value in cfg["data"].items() if key not in ("name", "task")}
+        options = data_options(cfg)
+        del options["name"]
         if cfg.get("adapter") is not None and options["charset"] is None:
             check_adapter(cfg["adapter"])
             options["charset"] = read(cfg["adapter"]["base"]).characters
         try:
-            return LinesDataModule(seed=cfg["seed"], **options)
+            return LinesDataModule(**options)
         except TypeError as error:
             raise UserError(f"data=lines does not take these options: {error}") from error
 

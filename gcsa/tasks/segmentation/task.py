@@ -14,6 +14,7 @@ from gcsa.tasks.segmentation.metrics import measure_turned
 from gcsa.tasks.segmentation.module import Segmentation, check_crop
 from gcsa.tasks.segmentation.stars import check_installed
 from gcsa.tasks.segmentation.thresholds import choose_thresholds
+from gcsa.training.task import data_options
 from gcsa.weights import save_segmenter
 
 MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
@@ -32,10 +33,10 @@ class Task:
 
     def build_data(self, cfg: dict[str, Any]) -> MasksDataModule:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options that it refuses."""
-        options = {key: value for key, value in cfg["data"].items() if key != "task"}
+        options = data_options(cfg)
         kind = MODULES[options.pop("name")]
         try:
-            return kind(seed=cfg["seed"], **options)
+            return kind(**options)
         except TypeError as error:
             raise UserError(f"data={kind.name} does not take these options: {error}") from error
 

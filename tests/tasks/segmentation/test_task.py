@@ -151,7 +151,7 @@ def test_thresholds_are_chosen_on_all_validation_images(
     data = task.build_data(cfg)
     module = task.build_module(cfg, data)
     data.trainer = SimpleNamespace(world_size=2, global_rank=0)  # type: ignore[assignment]
-    monkeypatch.setattr("gcsa.tasks.segmentation.module.choose_thresholds", lambda _, examples: seen.extend(examples))
+    monkeypatch.setattr("gcsa.tasks.segmentation.task.choose_thresholds", lambda _, examples: seen.extend(examples))
     task.export(module, data, tmp_path / "weights")
     assert len(seen) == 2
 
