@@ -12,7 +12,6 @@ from sklearn.datasets import load_digits
 
 import gcsa  # registers the models
 from gcsa.images.microscopy import read_picture
-from gcsa.tasks.segmentation import load_segmenter
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -25,7 +24,7 @@ DIGIT = 24
 def main() -> None:
     """Each row is computed from the turned picture; none of its results is turned afterwards."""
     assert gcsa
-    segmenter = load_segmenter("gcsa_unet_tiny.nuclei")
+    segmenter = gcsa.load("gcsa_unet_tiny.nuclei").network
     picture = read_picture(ROOT / "tests/stored/nuclei.png", segmenter.in_chans)[:SIDE, :SIDE]
     classifier = timm.create_model("gcsa_tiny.rotmnist", pretrained=True).eval()
     mean, std = (classifier.pretrained_cfg[key][0] for key in ("mean", "std"))

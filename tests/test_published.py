@@ -13,20 +13,18 @@ from PIL import Image
 from timm.models import save_for_hf
 from torch import Tensor
 
+import gcsa
 from gcsa._utils.published import list_published, list_weights, published
 from gcsa.images.microscopy import read_picture
 from gcsa.images.windows import ArrayImage
-from gcsa.models.create import SEGMENTERS
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
 from gcsa.tasks.recognition.data.line_image import read_line
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.measure import measure
 from gcsa.tasks.recognition.transcribe import find_lines, transcribe
-from gcsa.tasks.segmentation import load_segmenter
 from gcsa.tasks.segmentation.tiles import segment
 from gcsa.testing import assert_invariant
-from gcsa.weights import load_classifier, read
+from gcsa.weights import read
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("GCSA_DATA", ROOT / ".." / "shared" / "data"))
@@ -46,15 +44,15 @@ def test_other_names_are_not_published(name: str) -> None:
 
 
 def test_timm_lists_the_published_models() -> None:
-    models = [name for name in list_weights() if name.partition(".")[0] not in SEGMENTERS]
+    models = [name for name in list_weights() if read(name).task != "segmentation"]
     assert models
     assert models == timm.list_models([f"{name.partition('.')[0]}*" for name in models], pretrained=True)
 
 
 @pytest.mark.parametrize("name", timm.list_models("gcsa*", pretrained=True))
 def test_timm_opens_them_by_their_tag(name: str) -> None:
-    reads_text = read(name).characters is not None
-    trained = load_recognizer(name).encoder if reads_text else load_classifier(name)
+    reads_text = read(name).task == "recognition"
+    trained = gcsa.load(name).network.encoder if reads_text else gcsa.load(name).network
     x = torch.randn(2, *timm.get_pretrained_cfg(name).input_size)
     model = timm.create_model(name, pretrained=True).eval()
     other = timm.create_model(name, pretrained=True, num_classes=3).eval()
@@ -126,7 +124,7 @@ def strip(name: str) -> Tensor:
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_the_images_of_a_clean_clone(name: str) -> None:
-    model, images = load_classifier(name).eval(), strip(name)
+    model, images = gcsa.load(name).network.eval(), strip(name)
     with torch.no_grad():
         logits = model(images)
     expected = torch.tensor(*EXPECTED[name].values())
@@ -140,7 +138,7 @@ def test_the_images_of_a_clean_clone(name: str) -> None:
 def test_the_objects_of_a_clean_clone() -> None:
     """Where their centres are, and that they turn with the image."""
     ((file, expected),) = EXPECTED["gcsa_unet_tiny.nuclei"].items()
-    segmenter, picture = load_segmenter("gcsa_unet_tiny.nuclei"), read_picture(IMAGES / file, 3)
+    segmenter, picture = gcsa.load("gcsa_unet_tiny.nuclei").network, read_picture(IMAGES / file, 3)
     found = segment(segmenter, ArrayImage(picture))
     assert found.objects is not None
     assert sorted(found.objects.points.tolist()) == expected["centres"]
@@ -151,7 +149,7 @@ def test_the_objects_of_a_clean_clone() -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name in EXPECTED if name.startswith("gcsa_ocr")))
 def test_the_lines_of_a_clean_clone(name: str, tmp_path: Path) -> None:
-    model = load_recognizer(BASE, published(name)) if name.startswith(f"{BASE}.") else load_recognizer(name)
+    model = gcsa.load(BASE, published(name)).network if name.startswith(f"{BASE}.") else gcsa.load(name).network
     for file, expected in EXPECTED[name].items():
         Image.open(IMAGES / file).rotate(90, expand=True).save(tmp_path / file)
         upright, turned = (
@@ -171,7 +169,7 @@ def test_the_lines_of_a_clean_clone(name: str, tmp_path: Path) -> None:
 def test_validation_images(name: str, data_name: str, folder: str, least: float) -> None:
     if not (DATA / folder).is_dir():
         pytest.skip(f"needs {folder} under GCSA_DATA")
-    model = load_classifier(name).eval()
+    model = gcsa.load(name).network.eval()
     data = create_datamodule(data_name, root=str(DATA), batch_size=500)
     data.setup("validate")
     images, labels = next(iter(data.val_dataloader()))
@@ -188,7 +186,7 @@ def test_validation_images(name: str, data_name: str, folder: str, least: float)
 def test_validation_lines(adapter: str | None, script: str, most: float) -> None:
     if not (DATA / "ocr_lines" / script).is_dir():
         pytest.skip(f"needs ocr_lines/{script} under GCSA_DATA")
-    model = load_recognizer(BASE, adapter and published(adapter))
+    model = gcsa.load(BASE, adapter and published(adapter)).network
     data = LinesDataModule(root=DATA, script=script, charset=model.charset, limit_train=16)
     data.setup("validate")
     measured = measure(model, list(data.val_dataloader())[::8])

@@ -18,11 +18,12 @@ import numpy as np
 import tifffile
 import torch
 
+import gcsa
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
 from gcsa.images.microscopy import read_picture
 from gcsa.images.windows import WindowedImage, open_window_source
 from gcsa.models.folding import fold
-from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.pose import TransformedImage, moved, reading_pose
 from gcsa.tasks.segmentation.stars import candidates, draw, suppress
@@ -50,7 +51,7 @@ def mosaic(side: int, file: Path) -> None:
 def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str, Any]:
     """Segments the picture once. Run it by `alone`."""
     torch.set_num_threads(threads)
-    segmenter = fold(load_segmenter(weights))
+    segmenter = fold(gcsa.load(weights).network)
     segmenter.segment(np.zeros((PART, PART, 3), np.uint8))  # what is loaded with the first image
     before, (began, others) = resident_peak(), clock()
     with open_window_source(file, segmenter.in_chans, in_memory) as source:

@@ -28,13 +28,13 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+import gcsa
 from benchmarks.common import arguments
 from benchmarks.integrations.patches import PATCHES, RESULTS, Features, largest_changes, patches
 from gcsa._utils.arrays import Array
 from gcsa.integrations import load_embedder
 from gcsa.testing import randomize
 from gcsa.training.results import git_commit, machine, write_json
-from gcsa.weights import load_classifier
 
 WEIGHTS = "gcsa_pooled_small.pcam"
 NAME = WEIGHTS.partition(".")[0]
@@ -68,9 +68,9 @@ def lightly_train() -> Sides:
 
     prepare = load_embedder(WEIGHTS).prepare
     own = get_package("timm").get_model_wrapper
-    models = {"ours": load_classifier(WEIGHTS), "ours, regular fields": regular()}
+    models = {"ours": gcsa.load(WEIGHTS).network, "ours, regular fields": regular()}
     sides = {name: get_wrapped_model(LightlyModel(model), 3) for name, model in models.items()}
-    sides["default"] = own(load_classifier(WEIGHTS))
+    sides["default"] = own(gcsa.load(WEIGHTS).network)
     sides["default, regular fields"] = own(regular())
     return {name: batched(EmbeddingModel(wrapped).eval(), prepare) for name, wrapped in sides.items()}
 
@@ -83,7 +83,7 @@ def torchgeo() -> Sides:
     prepare = load_embedder(WEIGHTS).prepare
     classifier = ClassificationTask(model=NAME, weights=True, in_channels=3, num_classes=2).eval().model
     simclr = SimCLRTask(model=NAME, weights=True, in_channels=3, size=96).eval()
-    byol = BYOL(load_classifier(WEIGHTS), in_channels=3, image_size=(96, 96)).eval().backbone
+    byol = BYOL(gcsa.load(WEIGHTS).network, in_channels=3, image_size=(96, 96)).eval().backbone
     runs: dict[str, Callable[[Tensor], Tensor]] = {
         "ours, classification": lambda x: classifier.forward_head(classifier.forward_features(x), pre_logits=True),
         "ours, SimCLR": lambda x: simclr(x)[1],

@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 from skimage.segmentation import mark_boundaries
 
+import gcsa
 from benchmarks.learning.queue import ROOT
 from gcsa._utils.published import list_published, list_weights, published
 from gcsa.evaluation.figures import save
@@ -27,10 +28,9 @@ from gcsa.groups import group
 from gcsa.tasks.classification.evaluate import evaluate
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.measure import measure
 from gcsa.tasks.recognition.metrics import text_scores
-from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_turned
 from gcsa.tasks.segmentation.pose import turned
@@ -72,7 +72,7 @@ def recognizer(name: str, base: str, script: str) -> None:
     """Reads the test lines of a script with the recogniser called `base`, on which the adapter called `name` is put if it is
     another."""
     commit = git_commit()
-    model = load_recognizer(published(base), None if base == name else published(name))
+    model = gcsa.load(published(base), None if base == name else published(name)).network
     data = LinesDataModule(script=script, charset=model.charset)
     data.setup("test")
     worst_lines(model, data, published(name) / "mistakes.png")
@@ -99,7 +99,7 @@ def worst_lines(model: CTCRecognizer, data: LinesDataModule, file: Path) -> None
 def segmenter(name: str) -> None:
     """Finds the objects in the test images of the nuclei with the segmenter called `name`."""
     commit = git_commit()
-    model = load_segmenter(published(name))
+    model = gcsa.load(published(name)).network
     data = Nuclei(in_chans=model.in_chans)
     data.setup("test")
     found, counts, scores = [], [], InstanceScores()
@@ -192,10 +192,10 @@ def main() -> None:
     parser.add_argument("--curve-images", type=int, default=1000, help="how many images turn and shift")
     args = parser.parse_args()
     base = args.name if args.name in list_weights() else args.name.rpartition(".")[0]
-    kind = read(published(base)).kind
-    if kind == "segmenter":
+    kind = read(published(base)).task
+    if kind == "segmentation":
         segmenter(args.name)
-    elif kind == "classifier":
+    elif kind == "classification":
         classifier(args.name, args.data, args.curve_images)
     else:
         recognizer(args.name, base, args.data)

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+import gcsa
 from benchmarks.learning.queue import ROOT
 from gcsa.evaluation.metrics import predict, reliability, score
 from gcsa.evaluation.rotations import rotate, rotation_curve
@@ -25,7 +26,6 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.sample import draw_sample
 from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, write_json
-from gcsa.weights import load_classifier
 
 RESULTS = ROOT / "docs/results"
 TURNED_IMAGES, QUARTER_TURNED_IMAGES = 1000, 2000
@@ -53,7 +53,7 @@ def read_test(result: Path, commit: str | None) -> str:
     data.prepare_data()
     data.setup("test")
     folder = ROOT / "outputs/queue" / result.relative_to(RESULTS).with_suffix("") / "weights"
-    model = fold(load_classifier(folder))
+    model = fold(gcsa.load(folder).network)
     logits, labels = predict(model, data.test_dataloader())
     scores = score(logits, labels)
     found = {"accuracy": scores.accuracy, "auroc": scores.auroc, "images": scores.images}

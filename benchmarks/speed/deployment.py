@@ -18,6 +18,7 @@ import onnxruntime
 import torch
 from torch import Tensor, nn
 
+import gcsa
 from benchmarks.common import CPU, alternate, arguments, save
 from gcsa.export import export
 from gcsa.models.backbone import Backbone
@@ -27,11 +28,9 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.decoding import greedy
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.metrics import text_scores
 from gcsa.tasks.storage import data_root
 from gcsa.testing import act, randomize, relative_error
-from gcsa.weights import load_classifier
 
 WEIGHTS = Path(__file__).parents[2] / "weights"
 FORMATS = ("onnx", "onnx-bf16", "onnx-int8")
@@ -74,7 +73,7 @@ def classifier(model: Backbone, data: str, labelled: bool) -> Case:
 
 
 def recognizer() -> Case:
-    model = load_recognizer(WEIGHTS / "gcsa_ocr_tiny.fr17")
+    model = gcsa.load(WEIGHTS / "gcsa_ocr_tiny.fr17").network
     folder = data_root(None) / "ocr_lines/fr17_roman_print"
     lines = list_lines(folder, ("val",))
 
@@ -128,7 +127,7 @@ def measure(case: Case, threads: int, repeats: int) -> dict[str, Any]:
 def main() -> None:
     args = arguments(__doc__)
     small = randomize(create_model("gcsa_small", num_classes=2, in_chans=3)).eval()
-    tiny = load_classifier(WEIGHTS / "gcsa_tiny.rotmnist")
+    tiny = gcsa.load(WEIGHTS / "gcsa_tiny.rotmnist").network
     cases = {
         "gcsa_small": classifier(small, "pcam", labelled=False),
         "gcsa_tiny.rotmnist": classifier(tiny, "rotmnist", labelled=True),

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from PIL import Image
 
+import gcsa
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.metrics import text_scores
 from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.read_lines import read_lines
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    commit, model = git_commit(), fold(load_recognizer(args.weights))
+    commit, model = git_commit(), fold(gcsa.load(args.weights).network)
     found = {
         "weights": args.weights,
         "lines_of_a_page": LINES,

@@ -24,12 +24,12 @@ from unittest.mock import patch
 import torch
 from PIL import Image
 
+import gcsa
 from benchmarks.common import CPU, alternate, save
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.metrics import text_scores
 from gcsa.tasks.recognition.transcribe import MOST_WORKERS, find_lines, transcribe
 from gcsa.tasks.storage import data_root
@@ -103,7 +103,7 @@ def main() -> None:
     torch.manual_seed(0)
     folder = data_root(None) / "ocr_lines" / SCRIPT
     files = [line.image for line in list_lines(folder, ("train",))[:LINES]]
-    model = load_recognizer(WEIGHTS)
+    model = gcsa.load(WEIGHTS).network
     folded = fold(model)
     crnn = fold(CTCRecognizer(model.charset.characters, "crnn", upsample=1).eval())
     sides = {

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import gcsa
 from benchmarks.common import CPU, alternate, save
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.groups import group
@@ -26,7 +27,6 @@ from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.metrics import text_scores
 from gcsa.tasks.recognition.read_lines import read_lines
 from gcsa.tasks.recognition.reading import Reading, frames
@@ -79,8 +79,8 @@ def sides(named: list[str]) -> dict[str, Side]:
     """The rows of `named` weights, NAME=WEIGHTS each."""
     found = {}
     for name, _, weights in (entry.partition("=") for entry in named):
-        model = fold(load_recognizer(weights))
-        parameters = sum(p.numel() for p in load_recognizer(weights).parameters())
+        model = fold(gcsa.load(weights).network)
+        parameters = sum(p.numel() for p in gcsa.load(weights).network.parameters())
         if model.group.rotations % 4 == 0:
             found[name] = Side(model, parameters)
         else:

@@ -191,7 +191,7 @@ def card(name: str) -> str:
     what = "its encoder, after import gcsa" if reads_text else "after import gcsa"
     timm = f'timm.create_model("{name}", pretrained=True)  # {what}'
     if segments:
-        timm = f'gcsa.tasks.segmentation.load_segmenter("{name}").segment(picture)  # (H, W, 3) to a label map (H, W)'
+        timm = f'gcsa.load("{name}").network.segment(picture)  # (H, W, 3) to a label map (H, W)'
     opened = "" if about.base else f"\n\n```python\n{timm}\n```"
     heading = "Train on your own images" if segments else "Fine-tune"
     legend = " Above each line stand its text and, below that, what was read." if reads_text else ""

@@ -18,10 +18,9 @@ from gcsa.export.formats import FORMATS, check_file, export
 from gcsa.export.hub import write_hub
 from gcsa.export.images import read_images
 from gcsa.models.create import create_model
+from gcsa.tasks import load
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.kraken.file import write_kraken
-from gcsa.tasks.recognition.load import make_recognizer
-from gcsa.weights import make_classifier, read
 
 KRAKEN = "kraken"
 """A format of another kind: the weights of a recogniser, not folded, for kraken's own command (see `gcsa.tasks.recognition.kraken`)."""
@@ -38,8 +37,7 @@ def open_model(source: str, group: str | None = None) -> nn.Module:
         return create_model(source, group=group)
     if group is not None:
         raise UserError(f"--group {group} is for a name in timm: {source} has a group already")
-    weights = read(source)
-    return make_classifier(weights) if weights.characters is None else make_recognizer(weights)
+    return load(source).network
 
 
 def default_size(model: Any) -> tuple[int, int, int]:

@@ -28,7 +28,8 @@ from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.windows import open_window_source
 from gcsa.models.folding import fold
-from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks import load
+from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.stars import check_installed
 from gcsa.tasks.segmentation.tiles import TILE, Segmented, segment
 from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, write
@@ -106,7 +107,7 @@ def _check_folder(name: str, images: Sequence[Path], kinds: Sequence[str]) -> Pa
 
 def _segmenter(args: argparse.Namespace) -> Segmenter:
     chosen = device(args.device)
-    segmenter = load_segmenter(args.model)
+    segmenter = load(args.model, task="segmentation").network
     check_installed()
     if segmenter.task == "masks" and (args.threshold is not None or args.overlap is not None):
         raise UserError(

@@ -35,9 +35,9 @@ from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.images.reader import image_size
 from gcsa.models.folding import fold
+from gcsa.tasks import load
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import Line
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken, write
 from gcsa.tasks.recognition.pages.page_xml import format_of
 from gcsa.tasks.recognition.pages.text import write_text
@@ -254,7 +254,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)
-        model = fold(load_recognizer(args.model, args.adapter).to(chosen))
+        model = fold(load(args.model, args.adapter, "recognition").network.to(chosen))
         orientation = args.orientation or ("any" if model.group.rotations % 4 == 0 else "upright")
         check_orientation(orientation, model.group)
         finder = _finder(model, orientation)

@@ -15,11 +15,9 @@ import torch
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
 from gcsa._utils.published import ADAPTER_CONFIG, published
-from gcsa.tasks.recognition.load import make_recognizer
-from gcsa.tasks.segmentation.segmenter import make_segmenter
+from gcsa.tasks import make_predictor
 from gcsa.weights import (
     Weights,
-    make_classifier,
     read,
     save_classifier,
     save_recognizer,
@@ -27,12 +25,13 @@ from gcsa.weights import (
 )
 
 CARD = "README.md"
-PIPELINES = {"classifier": "image-classification", "recognizer": "image-to-text", "segmenter": "image-segmentation"}
-LOADING = {
-    "classifier": 'import gcsa, timm\n\nmodel = timm.create_model("hf-hub:OWNER/NAME", pretrained=True)',
-    "recognizer": 'from gcsa.tasks.recognition.load import load_recognizer\n\nmodel = load_recognizer("hf-hub:OWNER/NAME")',
-    "segmenter": 'from gcsa.tasks.segmentation import load_segmenter\n\nmodel = load_segmenter("hf-hub:OWNER/NAME")',
+PIPELINES = {
+    "classification": "image-classification",
+    "recognition": "image-to-text",
+    "segmentation": "image-segmentation",
 }
+LOADING = 'import gcsa\n\npredictor = gcsa.load("hf-hub:OWNER/NAME")'
+TIMM = 'import timm\n\nmodel = timm.create_model("hf-hub:OWNER/NAME", pretrained=True)'
 FRONT = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 LICENSE = re.compile(r"^license: (\S+)$", re.MULTILINE)
 
@@ -40,8 +39,7 @@ LICENSE = re.compile(r"^license: (\S+)$", re.MULTILINE)
 def write_hub(source: str, folder: str | Path) -> Path:
     """Writes the trained weights in `source` (see `gcsa.weights.read`) into `folder`, which appears whole or not at all.
 
-    A classifier's opens by timm's `local-dir:` and `hf-hub:`; a recogniser's and a segmenter's, which are not in timm, by
-    `load_recognizer` and `load_segmenter`. A card that stands in `source` comes along with its pictures; of others it tells
+    A classifier's opens by timm's `local-dir:` and `hf-hub:`; all folders open by `gcsa.load`. A card that stands in `source` comes along with its pictures; of others it tells
     what their config.json does. Raises ValueError for a folder that is there already, for an adapter, and for a classifier
     that does not tell how its images are normalised; and what `read` and `check_writable` raise.
     """
@@ -53,7 +51,7 @@ def write_hub(source: str, folder: str | Path) -> Path:
     if (given / ADAPTER_CONFIG).is_file():
         raise UserError(f"{source} is an adapter, which the hub takes as PEFT wrote it: name whole weights")
     weights = read(source)
-    model = _make(weights)
+    model = make_predictor(weights).network
     card = (given / CARD).read_text(encoding="utf-8") if (given / CARD).is_file() else None
     terms = LICENSE.search(card) if card is not None else None
     terms_of_use = terms[1] if terms is not None else weights.about.get("license")
@@ -63,29 +61,21 @@ def write_hub(source: str, folder: str | Path) -> Path:
         for picture in sorted(given.glob("*.png")) if card is not None else ():
             shutil.copyfile(picture, fresh / picture.name)
         again = read(fresh)
-        if again.kind != weights.kind or not _same(_make(again).state_dict(), model.state_dict()):
+        if again.task != weights.task or not _same(make_predictor(again).network.state_dict(), model.state_dict()):
             raise UserError(f"{folder} was not written: read back, it is not {source}")
         os.replace(fresh, folder)
     return folder
 
 
-def _make(weights: Weights) -> Any:
-    if weights.kind == "segmenter":
-        return make_segmenter(weights)
-    if weights.kind == "recognizer":
-        return make_recognizer(weights)
+def _save(model: Any, weights: Weights, folder: Path, terms: Any) -> Path:
+    if weights.task == "segmentation":
+        return save_segmenter(model, folder, weights.about)
+    if weights.task == "recognition":
+        return save_recognizer(model, folder, weights.about)
     if not {"mean", "std", "input_size"} <= weights.preprocessing.keys():
         raise UserError(
             f"{weights.source} does not hold how its images are normalised: name the weights folder that train.py wrote"
         )
-    return make_classifier(weights)
-
-
-def _save(model: Any, weights: Weights, folder: Path, terms: Any) -> Path:
-    if weights.kind == "segmenter":
-        return save_segmenter(model, folder, weights.about)
-    if weights.kind == "recognizer":
-        return save_recognizer(model, folder, weights.about)
     # What the model's class says there is the licence of the code, not of what somebody trained.
     vars(model)["pretrained_cfg"] = {**model.pretrained_cfg, "license": terms if isinstance(terms, str) else None}
     return save_classifier(model, folder, weights.about, **weights.preprocessing)
@@ -100,20 +90,22 @@ def _card(weights: Weights, name: str, card: str | None, terms: Any) -> str:
 
     front = ModelCardData(
         license=terms if isinstance(terms, str) else None,
-        library_name="timm" if weights.kind == "classifier" else "gcsa",
-        pipeline_tag=PIPELINES[weights.kind],
+        library_name="timm" if weights.task == "classification" else "gcsa",
+        pipeline_tag=PIPELINES.get(weights.task),
         tags=["gcsa", "rotation-equivariance"],
     )
     body = FRONT.sub("", card) if card is not None else f"# {name}\n\n{_told(weights)}"
-    loading = f"## From the hub\n\n```python\n{LOADING[weights.kind]}\n```"
-    if weights.kind != "classifier":
+    loading = f"## From the hub\n\n```python\n{LOADING}\n```"
+    if weights.task == "classification":
+        loading += f"\n\nOr by timm:\n\n```python\n{TIMM}\n```"
+    else:
         loading += "\n\ntimm does not open this folder: its whole model is not one of timm's."
     return f"---\n{front.to_yaml()}\n---\n\n{body.rstrip()}\n\n{loading}\n"
 
 
 def _told(weights: Weights) -> str:
     """What the weights say of themselves, in Markdown."""
-    lines = [f"`{weights.architecture}`, a {weights.kind} of gcsa."]
+    lines = [f"`{weights.architecture}`, a network for {weights.task} of gcsa."]
     if "data" in weights.about:
         lines.append(f"Data: {_cell(weights.about['data'])}.")
     lines.append(

@@ -140,6 +140,9 @@ OPTIONS: dict[str, tuple[Check, str]] = {
     "clusters": whole(1, 1024),
     "channels": whole(1, 1024),
     "hidden": WIDTH,
+    # of recognisers of text lines, in gcsa.tasks.recognition
+    "height": whole(1, 1024),
+    "upsample": whole(1, 1024),
     # of timm's own models
     "embed_dim": either(WIDTH, several(WIDTH)),
     "num_heads": either(COUNT, several(COUNT)),

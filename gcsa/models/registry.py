@@ -65,7 +65,9 @@ def with_trained(name: str, pretrained: bool, kwargs: dict[str, Any]) -> tuple[d
         folder = folder if folder is not None and folder / TENSORS == file else None
     else:
         folder = None
-    options = {} if folder is None else _read_config(folder).get("model_args", {})
+    config = {} if folder is None else _read_config(folder)
+    # Those of a recogniser are of its head: its encoder has the options of its name.
+    options = config["model_args"] if config.get("task") == "classification" else {}
     return {**options, **kwargs}, options
 
 

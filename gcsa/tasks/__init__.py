@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gcsa._utils.errors import UserError
 from gcsa.tasks.base import Predictor
-from gcsa.weights import read
+from gcsa.weights import Weights, read
 
 if TYPE_CHECKING:
     from gcsa.training.task import Task
@@ -41,19 +41,27 @@ def get_task(name: object) -> Task:
     return import_module(f"{_room(name)}.task").Task()
 
 
-def load(source: str | Path, adapter: str | Path | None = None) -> Predictor:
-    """The trained network in `source` with all that predicting takes, in eval mode on the CPU.
+def load(source: str | Path, adapter: str | Path | None = None, task: str | None = None) -> Predictor:
+    """The trained network in `source` with its preprocessing and postprocessing, in eval mode on the CPU.
 
     Args:
         source: the name of published weights, a folder of weights, a .ckpt of train.py, or `hf-hub:OWNER/NAME`.
         adapter: a folder of an adapter on these weights, or the name of a published one; it is merged.
+        task: the only task that is accepted; None for any.
 
     Raises:
-        FileNotFoundError: a file that is not there.
-        ValueError: a damaged file, weights that say something they may not say, an adapter of another base.
+        FileNotFoundError: a missing file.
+        ValueError: a damaged file, weights with an entry out of its range or of another task, an adapter of another base.
     """
-    weights = read(source)
-    predictor: Predictor = import_module(f"{_room(weights.task)}.predict").make_predictor(weights, adapter)
+    return make_predictor(read(source), adapter, task)
+
+
+def make_predictor(weights: Weights, adapter: str | Path | None = None, task: str | None = None) -> Predictor:
+    """`load` for weights that were read already."""
+    room = _room(weights.task)
+    if task not in (None, weights.task):
+        raise UserError(f"{weights.source} holds weights for {weights.task}: name weights for {task}")
+    predictor: Predictor = import_module(f"{room}.predict").make_predictor(weights, adapter)
     return predictor
 
 

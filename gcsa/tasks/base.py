@@ -1,36 +1,37 @@
-"""The `Predictor` that `gcsa.load` gives; what train.py and evaluate.py ask of a task is in `gcsa.training.task`."""
+"""The `Predictor` that `gcsa.load` returns; `gcsa.training.task` says what train.py and evaluate.py ask of a task."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import nn
 
+from gcsa._utils.errors import MissingExtraError
 from gcsa.groups import Group, group as make_group
 
 
 class Predictor(ABC):
-    """A trained network with the preprocessing in front of it and the postprocessing behind it.
+    """A trained network with its preprocessing and postprocessing.
 
-    What validation measures, what evaluate.py measures and what the commands write all come from `predict`.
+    Validation, evaluate.py and the commands call the same `predict`.
 
     Attributes:
         kind: the name of the task.
-        network: in eval mode; what trains, exports and is folded.
-        preprocess: makes a picture ready for `network`.
-        group: the network's group, c1 where it has none.
+        network: the module, in eval mode: for training, export and folding.
     """
 
     kind: ClassVar[str]
-    network: nn.Module
-    preprocess: Any
+    network: Any
 
-    def __init__(self, network: nn.Module, preprocess: Any) -> None:
-        self.network, self.preprocess = network.eval(), preprocess
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network.eval()
 
     @property
     def group(self) -> Group:
+        """The group of the network; c1 for a network without one."""
         return make_group(str(getattr(self.network, "group", "c1")))
 
     def to(self, device: Any) -> Predictor:
@@ -39,9 +40,25 @@ class Predictor(ABC):
         return self
 
     @abstractmethod
+    def preprocess(self, image: Any) -> Any:
+        """The input of `network` for one image. Raises ValueError for an image that cannot be read, naming it."""
+
+    @abstractmethod
     def predict(self, images: Any, **options: Any) -> Any:
-        """What the task says of one image or of several; the room tells what that is.
+        """The results of the task for one image or for a list of images.
 
         images: a path, an array (H, W) or (H, W, C), a PIL image or a tensor (C, H, W); or a list of these, for a list of
         results. Raises ValueError for an image that cannot be read or does not fit, naming it.
         """
+
+
+def merge_adapter(network: nn.Module, adapter: str | Path) -> Any:
+    """`network` with the adapter in this folder, or of this published name, merged.
+
+    Raises MissingExtraError without PEFT, and as `gcsa.adapters.load`.
+    """
+    if find_spec("peft") is None:
+        raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]")
+    from gcsa.adapters import load
+
+    return load(network, adapter).merge_and_unload().eval()

@@ -10,11 +10,11 @@ that `timm.create_model("local-dir:FOLDER", pretrained=True)` opens it too; timm
 """
 
 from gcsa.weights.adapter import Adapter, read_adapter
-from gcsa.weights.build import fill, load_classifier, load_tensors, make_classifier
+from gcsa.weights.build import fill, load_tensors
 from gcsa.weights.files import read_checkpoint
-from gcsa.weights.schema import Weights, read, recognizer_weights
+from gcsa.weights.schema import Weights, check_weights, read
 from gcsa.weights.tensors import check_finite, check_tensors
-from gcsa.weights.writer import annotate, save_classifier, save_recognizer, save_segmenter
+from gcsa.weights.writer import annotate, recognizer_config, save_classifier, save_recognizer, save_segmenter
 
 __all__ = [
     "Adapter",
@@ -22,14 +22,13 @@ __all__ = [
     "annotate",
     "check_finite",
     "check_tensors",
+    "check_weights",
     "fill",
-    "load_classifier",
     "load_tensors",
-    "make_classifier",
     "read",
     "read_adapter",
     "read_checkpoint",
-    "recognizer_weights",
+    "recognizer_config",
     "save_classifier",
     "save_recognizer",
     "save_segmenter",

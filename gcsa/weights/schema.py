@@ -14,7 +14,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.published import ADAPTER_CONFIG, list_weights, published
 from gcsa._utils.validation import is_int, is_number
 from gcsa.images.prepare import PADS
-from gcsa.models.create import SEGMENTERS, check_name, check_options
+from gcsa.models.create import NAME
 from gcsa.weights.files import (
     CONFIG,
     DAMAGE,
@@ -27,52 +27,44 @@ from gcsa.weights.files import (
 )
 from gcsa.weights.tensors import check_finite
 
+CLASSIFICATION = "classification"
+"""The task of a folder that does not name one: timm writes such folders."""
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What a checkpoint or a folder of weights holds, each entry checked.
+    """The content of a checkpoint or of a folder of weights, each entry checked.
 
     Attributes:
-        source: where it was read, for messages.
-        architecture: a name that timm has registered or, of a recogniser, an encoder's name.
-        options: of `create_model` or, of a recogniser, of `CTCRecognizer`.
+        source: the file or folder, for messages.
+        task: the room in `gcsa.tasks` that builds the network.
+        architecture: the name of the network, or of the encoder of a recogniser.
+        options: keyword arguments of that network, which checks them when it is made.
         tensors: the state dict, on the CPU, finite.
-        characters: of a recogniser of text lines, else None.
-        kind: "classifier", "recognizer" or "segmenter".
-        preprocessing: in timm's terms, of a classifier: `input_size` (C, H, W), `mean` and `std` of each channel on the
-            0..1 scale, `label_names`, and `pad`, the colour of the border that makes an image a square, as far as the file
-            tells them.
-        about: what a person wants to know, `ABOUT`, as far as the file tells it.
+        preprocessing: in timm's terms: `input_size` (C, H, W), `mean` and `std` of each channel on the 0..1 scale,
+            `label_names`, and `pad`, the colour of the border that makes an image a square, as far as the file has them.
+        about: entries for people, `ABOUT`, as far as the file has them.
+        characters: the charset of a recogniser of text lines, else None.
     """
 
     source: str
+    task: str
     architecture: str
     options: dict[str, Any]
     tensors: dict[str, Tensor]
-    characters: str | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def kind(self) -> str:
-        if self.architecture in SEGMENTERS:
-            return "segmenter"
-        return "classifier" if self.characters is None else "recognizer"
-
-    @property
-    def task(self) -> str:
-        return {"segmenter": "segmentation", "classifier": "classification", "recognizer": "recognition"}[self.kind]
+    characters: str | None = None
 
 
 def read(source: str | Path) -> Weights:
-    """The weights in a .ckpt of train.py, in a folder (local-dir:FOLDER or FOLDER), of a name in `list_weights()`, or in a
-    repository of the Hugging Face hub (hf-hub:OWNER/NAME).
+    """Reads a .ckpt of train.py, a folder (FOLDER or local-dir:FOLDER), published weights by their name in
+    `list_weights()`, or a repository of the Hugging Face hub (hf-hub:OWNER/NAME).
 
-    Raises FileNotFoundError for what is not there, and ValueError, naming the file, for one that is damaged, says
-    something that weights may not say, or holds an adapter that is not merged.
+    Raises FileNotFoundError for a missing file, and ValueError, naming the file, for one that is damaged, has an entry
+    out of its range, or holds an adapter that is not merged.
     """
     text = str(source)
     if text.startswith("hf-hub:"):
@@ -88,10 +80,8 @@ def _read_checkpoint(path: Path) -> Weights:
     try:
         hyper = stored["hyper_parameters"]
         options = dict(hyper["model"])
-        characters = hyper.get("characters")
-        architecture = options.pop("name" if characters is None else "encoder")
-        if characters is None:
-            options |= {key: hyper[key] for key in ("num_classes", "in_chans") if key in hyper}
+        content = {"task": hyper["task"], "architecture": options.pop("name"), "characters": hyper.get("characters")}
+        options |= {key: hyper[key] for key in ("num_classes", "in_chans") if key in hyper}
         tensors = {
             name.removeprefix("model."): tensor
             for name, tensor in stored["state_dict"].items()
@@ -102,7 +92,7 @@ def _read_checkpoint(path: Path) -> Weights:
     if hyper.get("adapter"):
         merged = path.resolve().parent.parent / "weights"
         raise UserError(f"{path} has an adapter: give local-dir:{merged}, the weights folder of its run, merged")
-    return _checked(str(path), architecture, options, tensors, characters)
+    return check_weights(str(path), {**content, "model_args": options}, tensors)
 
 
 def _read_folder(folder: Path, source: str) -> Weights:
@@ -114,53 +104,34 @@ def _read_folder(folder: Path, source: str) -> Weights:
             raise FileNotFoundError(
                 f"there is no {folder / file}: name a folder of weights as train.py writes it, or one of {names}"
             )
-    config = read_json(folder / CONFIG)
-    tensors = read_tensors(folder / TENSORS)
-    about = {key: config.pop(key) for key in ABOUT if key in config}
-    if "characters" in config:
-        return recognizer_weights(source, config, tensors, about)
-    options = config.get("model_args", {})
-    if not isinstance(options, dict) or not isinstance(config.get("pretrained_cfg", {}), dict):
-        raise UserError(f"{folder / CONFIG} is damaged: model_args and pretrained_cfg must be objects")
-    beside = {"label_names": config["label_names"]} if isinstance(config.get("label_names"), list) else {}
-    preprocessing = _checked_preprocessing(folder / CONFIG, {**config.get("pretrained_cfg", {}), **beside})
-    if (pad := config.get("pad")) is not None:
-        if pad not in PADS:
-            raise UserError(f"{folder / CONFIG} is damaged: its pad is {str(pad)[:60]}")
-        preprocessing["pad"] = pad
-    options = {"num_classes": config.get("num_classes"), **options}
-    return _checked(source, config.get("architecture"), options, tensors, preprocessing=preprocessing, about=about)
+    return check_weights(source, read_json(folder / CONFIG), read_tensors(folder / TENSORS))
 
 
-def recognizer_weights(
-    source: str, config: Mapping[str, Any], tensors: dict[str, Any], about: dict[str, Any] | None = None
-) -> Weights:
-    """Those of a recogniser whose config.json says `config`. Raises ValueError as `read`, naming `source`."""
-    options = dict(config)
-    characters, architecture = options.pop("characters", ""), options.pop("encoder", None)
-    return _checked(source, architecture, options, tensors, characters, about=about)
+def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any]) -> Weights:
+    """The weights that `config`, the content of a config.json, and `tensors` describe.
 
-
-def _checked(
-    source: str,
-    architecture: Any,
-    options: dict[Any, Any],
-    tensors: dict[str, Any],
-    characters: Any = None,
-    preprocessing: dict[str, Any] | None = None,
-    about: dict[str, Any] | None = None,
-) -> Weights:
+    Without "task" they are those of a classifier, as timm's `save_for_hf` writes them. Raises ValueError as `read`.
+    """
+    options, cfg = config.get("model_args", {}), config.get("pretrained_cfg", {})
+    task, architecture, characters = (
+        config.get("task", CLASSIFICATION),
+        config.get("architecture"),
+        config.get("characters"),
+    )
     try:
-        if architecture not in (SEGMENTERS if characters is None else ("crnn",)):
-            check_name(architecture)
-        # A recogniser's sizes stand beside its encoder's options.
-        sizes = {"height": options.get("height"), "upsample": options.get("upsample")} if characters is not None else {}
-        for key, value in sizes.items():
-            if value is not None and not is_int(value, 1, 1024):
-                raise UserError(f"{key} must be a whole number from 1 to 1024, not {str(value)[:60]}")
-        given = check_options({key: value for key, value in options.items() if key not in sizes})
+        for key, value in (("model_args", options), ("pretrained_cfg", cfg)):
+            if not isinstance(value, dict):
+                raise UserError(f"its {key} must be an object, not {_shown(value)}")
+        if not all(isinstance(key, str) for key in options):
+            raise UserError("its model_args must have names")
+        for key, value in (("task", task), ("architecture", architecture)):
+            if not isinstance(value, str) or not NAME.fullmatch(value):
+                raise UserError(f"its {key} must be a name, not {_shown(value)}")
         if characters is not None and not (isinstance(characters, str) and len(characters) <= MOST_NAMES):
-            raise UserError(f"characters must be a text of at most {MOST_NAMES} characters")
+            raise UserError(f"its characters must be a text of at most {MOST_NAMES} characters")
+        options = {"num_classes": config.get("num_classes"), **options}
+        options = {key: value for key, value in options.items() if value is not None}
+        preprocessing = _check_preprocessing({**cfg, **{key: config.get(key) for key in ("label_names", "pad")}})
     except ValueError as error:
         raise UserError(f"{source} cannot be read: {error}") from error
     for name, tensor in tensors.items():
@@ -170,11 +141,11 @@ def _checked(
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise UserError(f"{source} holds fewer numbers than its {name[:100]} needs: it is damaged")
     check_finite(source, tensors)
-    sizes = {key: value for key, value in sizes.items() if value is not None}
-    return Weights(source, architecture, {**given, **sizes}, tensors, characters, preprocessing or {}, about or {})
+    about = {key: config[key] for key in ABOUT if key in config}
+    return Weights(source, task, architecture, options, tensors, preprocessing, about, characters)  # type: ignore[arg-type]
 
 
-def _checked_preprocessing(file: Path, cfg: dict[str, Any]) -> dict[str, Any]:
+def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
     checks: dict[str, Callable[[Any], bool]] = {
         "input_size": lambda sizes: len(sizes) == 3 and all(is_int(size, 1, 8192) for size in sizes),
         "mean": lambda means: len(means) <= 1024 and all(is_number(mean, -1e6, 1e6) for mean in means),
@@ -183,10 +154,18 @@ def _checked_preprocessing(file: Path, cfg: dict[str, Any]) -> dict[str, Any]:
     }
     checked: dict[str, Any] = {}
     for key, check in checks.items():
-        value = cfg.get(key)
+        value = values.get(key)
         if value is None:
             continue
         if not isinstance(value, list) or not check(value):
-            raise UserError(f"{file} is damaged: its pretrained_cfg.{key} is {str(value)[:60]}")
+            raise UserError(f"its {key} is {_shown(value)}")
         checked[key] = tuple(value)
+    if (pad := values.get("pad")) is not None:
+        if pad not in PADS:
+            raise UserError(f"its pad is {_shown(pad)}: it must be one of {', '.join(map(str, PADS))}")
+        checked["pad"] = pad
     return checked
+
+
+def _shown(value: Any) -> str:
+    return repr(value)[:60]

@@ -25,7 +25,7 @@ from gcsa.weights.tensors import check_finite
 def save_classifier(
     model: nn.Module, folder: str | Path, about: Mapping[str, Any] | None = None, **preprocessing: Any
 ) -> Path:
-    """Writes `model`, made by timm, into a folder that `load_classifier` and timm's `local-dir:` open. Returns it.
+    """Writes `model`, made by timm, into a folder that `gcsa.load` and timm's `local-dir:` open. Returns it.
 
     The model's keyword arguments travel along; so does `preprocessing` in timm's terms (`input_size` (C, H, W) in pixels,
     `mean` and `std` of each channel on the 0..1 scale, `label_names`) with `pad`, and `about`, see `Weights`. The folder appears
@@ -33,7 +33,9 @@ def save_classifier(
     options that could not be read back, and OSError if it cannot write.
     """
     names, pad = (preprocessing.pop(key, None) for key in ("label_names", "pad"))
-    beside = {} if names is None else {"label_names": list(names)}
+    beside: dict[str, Any] = {"task": "classification"}
+    if names is not None:
+        beside["label_names"] = list(names)
     if pad is not None:
         beside |= {"pad": pad}
         preprocessing |= BORDER
@@ -49,21 +51,29 @@ def save_classifier(
 
 
 def save_recognizer(model: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
-    """Writes a `CTCRecognizer` into a folder that `gcsa.tasks.recognition.load.load_recognizer` opens; as `save_classifier`."""
+    """Writes a `CTCRecognizer` into a folder that `gcsa.load` opens; as `save_classifier`."""
 
     def write(fresh: Path) -> None:
         save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, fresh / TENSORS)
-        _write_json(fresh / CONFIG, {"characters": model.charset.characters, **model.options})
+        _write_json(fresh / CONFIG, recognizer_config(model))
 
     return _write_folder(model, Path(folder), write, about)
 
 
+def recognizer_config(model: Any) -> dict[str, Any]:
+    """The content of the config.json of a `CTCRecognizer`."""
+    options = dict(model.options)
+    content = {"task": "recognition", "architecture": options.pop("encoder"), "model_args": options}
+    return {**content, "characters": model.charset.characters}
+
+
 def save_segmenter(model: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
-    """Writes a `Segmenter` into a folder that `gcsa.tasks.segmentation.load_segmenter` opens; as `save_classifier`."""
+    """Writes a `Segmenter` into a folder that `gcsa.load` opens; as `save_classifier`."""
 
     def write(fresh: Path) -> None:
         save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, fresh / TENSORS)
-        _write_json(fresh / CONFIG, {"architecture": model.name, "model_args": model.options})
+        content = {"task": "segmentation", "architecture": model.name, "model_args": model.options}
+        _write_json(fresh / CONFIG, content)
 
     return _write_folder(model, Path(folder), write, about)
 

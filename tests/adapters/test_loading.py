@@ -10,10 +10,10 @@ from peft import PeftModel, get_peft_model
 from peft.tuners.lora import LoraLayer
 from torch import nn
 
+import gcsa
 from gcsa import adapters
 from gcsa._utils.published import published
 from gcsa.models.folding import fold
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.testing import randomize
 
 X = torch.randn(2, 1, 24, 24, generator=torch.Generator().manual_seed(0))
@@ -71,7 +71,7 @@ def test_one_name_of_modules() -> None:
 
 def test_an_adapter_by_its_name() -> None:
     name = "gcsa_ocr_tiny.print.de19"
-    by_name, by_folder = (load_recognizer("gcsa_ocr_tiny.print", source) for source in (name, published(name)))
+    by_name, by_folder = (gcsa.load("gcsa_ocr_tiny.print", source).network for source in (name, published(name)))
     x = torch.rand(1, 1, 40, 80)
     for one, other in zip(by_name(x), by_folder(x), strict=True):
         assert torch.equal(one, other)

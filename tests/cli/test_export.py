@@ -9,9 +9,10 @@ import pytest
 import torch
 from safetensors import safe_open
 
+import gcsa
 from gcsa.cli.export import main
-from gcsa.tasks.recognition.load import empty_recognizer, load_recognizer
-from gcsa.weights import fill, recognizer_weights
+from gcsa.tasks.recognition.predict import empty_recognizer
+from gcsa.weights import check_weights, fill
 
 from ..export.small import recognizer
 
@@ -20,7 +21,7 @@ def test_a_recogniser_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
     folder, file = recognizer().save_pretrained(tmp_path / "lines"), tmp_path / "m.pt"
     assert main([str(folder), "--format", "folded", "--output", str(file)]) == 0
     x = torch.rand(1, 1, 8, 16)
-    assert torch.allclose(torch.load(file, weights_only=False)(x), load_recognizer(folder)(x), atol=1e-5)
+    assert torch.allclose(torch.load(file, weights_only=False)(x), gcsa.load(folder).network(x), atol=1e-5)
     assert "differs from the model by" in capsys.readouterr().out
 
 
@@ -31,9 +32,9 @@ def test_a_recogniser_for_kraken(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with safe_open(file, "pt") as stored:
         (about,) = json.loads(stored.metadata()["kraken_meta"]).values()
         tensors = {name.removeprefix("gcsa.model."): stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    read = fill(lambda: empty_recognizer(weights), weights := recognizer_weights("file", about["config"], tensors))
+    read = fill(lambda: empty_recognizer(weights), weights := check_weights("file", about["config"], tensors))
     x = torch.rand(1, 1, 8, 16)
-    assert torch.equal(read(x), load_recognizer(folder)(x))
+    assert torch.equal(read(x), gcsa.load(folder).network(x))
     refused = {
         "is for recognisers of text lines": ["gcsa_tiny", "--output", str(tmp_path / "a.safetensors")],
         "must end in .safetensors": [str(folder), "--output", str(tmp_path / "a.pt")],

@@ -10,13 +10,13 @@ import peft
 import pytest
 import torch
 
+import gcsa
 from gcsa import adapters, weights as checkpoints
 from gcsa.groups import group
 from gcsa.layers.kernels import planar_tables
 from gcsa.models.create import create_model
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.load import load_recognizer
-from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks.segmentation import Segmenter
 from tests.fuzzing import as_json, json_mutations, mutations, sealed
 
 # Groups of other turns are among the variations.
@@ -51,11 +51,26 @@ def classifier() -> Any:
     return create_model("gcsa_tiny", num_classes=3, in_chans=1, **TINY)
 
 
-HYPER = {"model": {"name": "gcsa_tiny", **TINY, "radius": None}, "num_classes": 3, "in_chans": 1, "adapter": None}
-TEXT_HYPER = {"model": {"encoder": "gcsa_ocr_tiny", "hidden": 8, **TINY}, "characters": "ab c", "adapter": None}
+HYPER = {
+    "task": "classification",
+    "model": {"name": "gcsa_tiny", **TINY, "radius": None},
+    "num_classes": 3,
+    "in_chans": 1,
+    "adapter": None,
+}
+TEXT_HYPER = {
+    "task": "recognition",
+    "model": {"name": "gcsa_ocr_tiny", "hidden": 8, **TINY},
+    "characters": "ab c",
+    "adapter": None,
+}
 
 SEGMENTER: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, "all"], stem_fields=[2], rays=8)
-DENSE_HYPER = {"model": {"name": "gcsa_unet_tiny", **SEGMENTER, "in_chans": 3, "low": 1.0}, "adapter": None}
+DENSE_HYPER = {
+    "task": "segmentation",
+    "model": {"name": "gcsa_unet_tiny", **SEGMENTER, "in_chans": 3, "low": 1.0},
+    "adapter": None,
+}
 
 
 def stored(model: Any, hyper: Any) -> dict[str, Any]:
@@ -95,17 +110,17 @@ def checkpoint_bytes(good: Path, room: Path, count: int) -> Iterator[Path]:
 
 
 def read_classifier(source: Path) -> None:
-    model = checkpoints.load_classifier(source)
+    model = gcsa.load(source).network
     assert all(p.isfinite().all() for p in model.parameters())
 
 
 def read_recognizer(source: Path) -> None:
-    model = load_recognizer(source)
+    model = gcsa.load(source).network
     assert all(p.isfinite().all() for p in model.parameters())
 
 
 def read_segmenter(source: Path) -> None:
-    model = load_segmenter(source)
+    model = gcsa.load(source).network
     assert all(p.isfinite().all() for p in model.parameters())
     assert model.margin is None or model.margin % model.multiple == 0
 

@@ -12,13 +12,11 @@ import torch
 from huggingface_hub import ModelCard
 from huggingface_hub.errors import EntryNotFoundError
 
+import gcsa
 from gcsa._utils.published import published
 from gcsa.cli.export import main
 from gcsa.export import hub
 from gcsa.export.hub import write_hub
-from gcsa.tasks.recognition.load import load_recognizer
-from gcsa.tasks.segmentation import load_segmenter
-from gcsa.weights import load_classifier
 
 OWNER = "somebody"
 
@@ -43,13 +41,13 @@ def fake_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_timm_opens_a_classifier(name: str, fake_hub: Path) -> None:
     folder = fake_hub / "digits"
     assert main([name, "--format", "hub", "--output", str(folder)]) == 0
-    expected = load_classifier(name)
+    expected = gcsa.load(name).network
     x = torch.rand(2, *expected.pretrained_cfg["input_size"])  # type: ignore[index]
     for source in (f"local-dir:{folder}", f"hf-hub:{OWNER}/digits"):
         model = timm.create_model(source, pretrained=True).eval()
         assert torch.equal(model(x), expected(x))
         assert tuple(model.pretrained_cfg["mean"]) == expected.pretrained_cfg["mean"]  # type: ignore[index]
-        assert torch.equal(load_classifier(source)(x), expected(x))
+        assert torch.equal(gcsa.load(source).network(x), expected(x))
     card = ModelCard.load(folder / "README.md")
     assert (card.data.license, card.data.library_name) == ("apache-2.0", "timm")
     assert "## Test set" in card.text
@@ -64,9 +62,11 @@ def test_our_loaders_open_the_others(fake_hub: Path) -> None:
     write_hub("gcsa_unet_tiny.nuclei", fake_hub / "nuclei")
     line, tissue = torch.rand(1, 1, 40, 80), torch.rand(1, 3, 64, 64)
     for place in (str(fake_hub / "{}"), f"local-dir:{fake_hub}/{{}}", f"hf-hub:{OWNER}/{{}}"):
-        assert torch.equal(load_recognizer(place.format("lines"))(line), load_recognizer("gcsa_ocr_tiny.fr17")(line))
         assert torch.equal(
-            load_segmenter(place.format("nuclei"))(tissue), load_segmenter("gcsa_unet_tiny.nuclei")(tissue)
+            gcsa.load(place.format("lines")).network(line), gcsa.load("gcsa_ocr_tiny.fr17").network(line)
+        )
+        assert torch.equal(
+            gcsa.load(place.format("nuclei")).network(tissue), gcsa.load("gcsa_unet_tiny.nuclei").network(tissue)
         )
     for name in ("lines", "nuclei"):
         card = ModelCard.load(fake_hub / name / "README.md")

@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from torch import nn
 
+import gcsa
 from gcsa.integrations import Prepare, load_embedder
 from gcsa.integrations.lightly_train import LightlyModel
 from gcsa.testing import assert_equivariant, randomize
-from gcsa.weights import load_classifier
 from tests.integrations.pictures import largest_change, patches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of lightly-train and of what it imports
@@ -35,7 +35,7 @@ def embedding(model: Any) -> nn.Module:
 
 def test_what_the_classifier_decides_by() -> None:
     embedder = load_embedder(WEIGHTS)
-    found = embedding(LightlyModel(load_classifier(WEIGHTS)))
+    found = embedding(LightlyModel(gcsa.load(WEIGHTS).network))
     x = torch.stack([embedder.prepare(pixels) for pixels in patches(2)])
     with torch.no_grad():
         assert torch.allclose(found(x), embedder(x)[..., None, None], atol=1e-5)

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-import gcsa  # noqa: F401  (registers the models)
+import gcsa
 from gcsa.integrations import load_embedder
-from gcsa.weights import load_classifier
 from tests.integrations.pictures import largest_change, patches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torchgeo and of what it imports
@@ -41,6 +40,6 @@ def test_simclr() -> None:
 def test_byol_listens_to_a_map() -> None:
     """To the last layer but one, which here is the one before the pooling."""
     byol = pytest.importorskip("torchgeo.trainers.byol")
-    wrapped = byol.BYOL(load_classifier(WEIGHTS), in_channels=3, image_size=(96, 96)).eval().backbone
+    wrapped = byol.BYOL(gcsa.load(WEIGHTS).network, in_channels=3, image_size=(96, 96)).eval().backbone
     wrapped(torch.randn(1, 3, 96, 96))
     assert wrapped._embedding.shape == (1, 12 * 12 * 96)

@@ -53,18 +53,19 @@ for name, model in models.items():
 """
 
 PUBLISHED = """
-from gcsa.weights import load_classifier, read
-from gcsa.tasks.segmentation import load_segmenter
+from gcsa.weights import read
+import gcsa
+import gcsa
 from gcsa.models.create import SEGMENTERS
-from gcsa.tasks.recognition.load import load_recognizer
+import gcsa
 from gcsa._utils.published import list_weights
 for name in list_weights():
     if name.partition(".")[0] in SEGMENTERS:
-        load_segmenter(name)
+        gcsa.load(name).network
     elif read(name).characters is not None:
-        load_recognizer(name)
+        gcsa.load(name).network
     else:
-        load_classifier(name)
+        gcsa.load(name).network
 """
 
 

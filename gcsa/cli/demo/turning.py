@@ -14,30 +14,29 @@ from PIL import Image
 from gcsa._utils.errors import UserError
 from gcsa.cli.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
 from gcsa.images.windows import ArrayImage
+from gcsa.tasks import load
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
-from gcsa.tasks.recognition.load import load_recognizer
-from gcsa.tasks.segmentation import Segmenter, load_segmenter
+from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.writers import overlay
-from gcsa.weights import load_classifier
 
 EXAMPLES = Path(__file__).parent / "examples"
 LARGEST = 512
 """Pixels a side of nuclei that are segmented while the slider moves; larger pictures are scaled down."""
 
 Scores = dict[str, float]
-classifier = lru_cache(lambda: load_classifier("gcsa_tiny.rotmnist"))
+classifier = lru_cache(lambda: load("gcsa_tiny.rotmnist").network)
 plain = lru_cache(plain_network)
 
 
 @lru_cache
 def segmenter() -> Segmenter:
-    return load_segmenter("gcsa_unet_tiny.nuclei")
+    return load("gcsa_unet_tiny.nuclei").network
 
 
 @lru_cache
 def recognizer() -> CTCRecognizer:
-    return load_recognizer("gcsa_ocr_tiny.fr17")
+    return load("gcsa_ocr_tiny.fr17").network
 
 
 def example_digit() -> Image.Image:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gcsa._utils.errors import UserError, one_line
 from gcsa.images.prepare import Prepare
 from gcsa.models.folding import fold
-from gcsa.weights import make_classifier, read
+from gcsa.tasks import load
 
 
 class Embedder(nn.Module):
@@ -51,18 +51,5 @@ def load_embedder(source: str | Path) -> Embedder:
     Raises what `gcsa.weights.read` does, and ValueError for weights that do not classify, do not say how images are to be
     normalised, as a .ckpt does not, or are not for square images.
     """
-    weights = read(source)
-    model = make_classifier(weights)
-    told = weights.preprocessing
-    missing = [key for key in ("input_size", "mean", "std") if key not in told]
-    if missing:
-        raise UserError(
-            f"{source} does not say how images are made ready (no {', '.join(missing)}): name the folder of weights that "
-            "train.py wrote beside its checkpoints"
-        )
-    (channels, height, width), mean, std = told["input_size"], told["mean"], told["std"]
-    if height != width:
-        raise UserError(f"{source} is for images of {height} x {width}: name weights for square images")
-    if not channels == len(mean) == len(std):
-        raise UserError(f"{source} has {channels} channels, but {len(mean)} means and {len(std)} deviations of them")
-    return Embedder(fold(model), Prepare(height, mean, std, told.get("pad")))
+    predictor = load(source, task="classification")
+    return Embedder(fold(predictor.network), predictor.prepare)  # type: ignore[attr-defined]

@@ -13,8 +13,9 @@ from torch import nn
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import CONFIG, published
 from gcsa.models.create import check_name, create_model
+from gcsa.tasks import load
 from gcsa.tasks.classification.data import GCSADataModule
-from gcsa.weights import load_classifier, read
+from gcsa.weights import read
 
 FOLDERS = ("local-dir:", "hf-hub:")
 
@@ -30,7 +31,7 @@ def load_model(source: str, data: GCSADataModule) -> tuple[nn.Module, bool]:
     """
     folder = source.startswith(FOLDERS) or (Path(source) / CONFIG).is_file()
     trained = folder or source.endswith(".ckpt") or published(source) is not None
-    model = load_classifier(source) if trained else create_for(source, data)
+    model = load(source, task="classification").network if trained else create_for(source, data)
     _check_fit(model, source, data)
     if trained:
         _adopt(_preprocessing(source), source, data)

@@ -142,7 +142,7 @@ class CTCRecognizer(nn.Module):
         (folder / CHARSET).write_text(self.charset.characters, encoding="utf-8")
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Writes config.json and model.safetensors into `folder`, for `gcsa.tasks.recognition.load.load_recognizer`. Returns it."""
+        """Writes config.json and model.safetensors into `folder`, for `gcsa.load`. Returns it."""
         return save_recognizer(self, folder)
 
     def text(self, classes: Iterable[int]) -> str:

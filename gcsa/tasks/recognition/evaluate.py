@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from gcsa._utils.published import published
+from gcsa.tasks import load
 from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.recognition.data.batches import LineSet, WidthSampler
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import SPLITS
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.measure import measure
 
 NAMES = {
@@ -34,7 +34,7 @@ def evaluate_lines(config: dict[str, Any], data: LinesDataModule) -> dict[str, A
     """
     check_config(config, (*SPLITS, "all"), options=("adapter",))
     adapter = config["adapter"] and (published(config["adapter"]) or config["adapter"])
-    model = load_recognizer(config["model"], adapter).to(chosen_device(config))
+    model = load(config["model"], adapter, "recognition").network.to(chosen_device(config))
     wanted = SPLITS if config["split"] == "all" else (config["split"],)
     lines = evenly_spread(data.listed(*wanted), config["limit"])
     inks = (fit_line(read_line(line, model.height), model.height, model.stride, upright=True) for line in lines)

@@ -22,8 +22,9 @@ class Recognizer(TaskModule):
     """Trains a `CTCRecognizer` on batches of `LinesDataModule`: images (B, 1, height, W), the lines' classes one after
     the other, their lengths (B,), and the texts.
 
-    model: keyword arguments of `CTCRecognizer`; characters: its charset; optimizer, schedule, adapter: of `TaskModule`. Logs
-    {val,test}/loss, cer and wer of greedy decoding. Raises UserError for arguments that cannot work.
+    model: `name` of the encoder and the other arguments of `CTCRecognizer`; characters: its charset; optimizer, schedule,
+    adapter: of `TaskModule`. Logs {val,test}/loss, cer and wer of greedy decoding. Raises UserError for arguments that cannot
+    work.
     """
 
     task = "recognition"
@@ -36,7 +37,9 @@ class Recognizer(TaskModule):
         schedule: dict[str, Any],
         adapter: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(CTCRecognizer(characters, **model), build_metrics, optimizer, schedule, adapter)
+        options = dict(model)
+        network = CTCRecognizer(characters, options.pop("name"), **options)
+        super().__init__(network, build_metrics, optimizer, schedule, adapter)
 
     def training_loss(self, batch: Batch) -> Tensor:
         images, targets, lengths, _ = batch

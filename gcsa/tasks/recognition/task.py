@@ -52,7 +52,7 @@ class Task:
         model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
         optimizer = dict(cfg["optimizer"])
         module = Recognizer(
-            model={"encoder": model.pop("name"), "height": data.height, **model},
+            model={"height": data.height, **model},
             characters=data.charset.characters,
             schedule=optimizer.pop("schedule"),
             optimizer=optimizer,

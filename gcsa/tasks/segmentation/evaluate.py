@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from gcsa._utils.errors import UserError
+from gcsa.tasks import load
 from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.recognition.data.lines import SPLITS
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
 from gcsa.tasks.segmentation.losses import checked_as
 from gcsa.tasks.segmentation.metrics import build_metrics, measure_turned
-from gcsa.tasks.segmentation.segmenter import load_segmenter
 from gcsa.tasks.segmentation.stars import check_installed
 
 NAMES = {
@@ -30,7 +30,7 @@ def evaluate_masks(config: dict[str, Any], data: MasksDataModule) -> dict[str, A
     where its pictures are turned and mirrored. Prints a table and
     returns JSON-ready values. Raises as `gcsa.tasks.recognition.evaluate.evaluate_lines`."""
     check_config(config, ("val", "test", "all"))
-    model = load_segmenter(config["model"]).to(chosen_device(config)).eval()
+    model = load(config["model"], task="segmentation").network.to(chosen_device(config)).eval()
     if data.in_chans != model.in_chans:
         raise UserError(
             f"{config['model']} takes pictures of {model.in_chans} channels: set data.in_chans={model.in_chans}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from gcsa.images.intensity import normalize, percentiles
 from gcsa.models.create import SEGMENTERS, check_options, create_model
 from gcsa.models.unet import UNet
 from gcsa.tasks.segmentation.stars import Labels, candidates, draw, suppress
-from gcsa.weights import Weights, fill, read
 
 SIZES: dict[str, dict[str, Any]] = {
     "gcsa_unet_tiny": dict(fields=(8, 16, 32), depths=(1, 2, 2), heads=(1, 2, 4), radii=(2, 2, 2), stem_fields=(8,)),
@@ -186,18 +184,3 @@ def mirrored(places: Tensor, side: int) -> Tensor:
         return torch.zeros_like(places)
     around = places % (2 * side - 2)
     return torch.minimum(around, 2 * side - 2 - around)
-
-
-def make_segmenter(weights: Weights) -> Segmenter:
-    """The segmenter that `weights`, as read, describe, in eval mode. Raises ValueError for those of something else."""
-    if weights.kind != "segmenter":
-        raise UserError(f"{weights.source} segments no images: name the weights of a gcsa_unet")
-    return fill(lambda: Segmenter(weights.architecture, **weights.options), weights)
-
-
-def load_segmenter(source: str | Path) -> Segmenter:
-    """The segmenter in a .ckpt of train.py, in a folder of weights, or of a name in `gcsa._utils.published.list_weights()`.
-
-    Raises FileNotFoundError for a missing file, and ValueError for a damaged one and for weights of something else.
-    """
-    return make_segmenter(read(source))

@@ -19,7 +19,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(1)
     model = timm.create_model(MODEL["name"], num_classes=10, in_chans=1, **{k: MODEL[k] for k in ("depth", "fields")})
     state = {f"model.{key}": value for key, value in model.state_dict().items()} | {"metrics.seen": torch.zeros(1)}
-    options = {"model": MODEL, "num_classes": 10, "in_chans": 1, "label_smoothing": 0.1}
+    options = {"task": "classification", "model": MODEL, "num_classes": 10, "in_chans": 1, "label_smoothing": 0.1}
     torch.save({"state_dict": state, "hyper_parameters": options}, folder / "best.ckpt")
     save_for_hf(model, str(folder / "weights"), safe_serialization=True)
     return folder

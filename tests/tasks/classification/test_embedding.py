@@ -14,11 +14,11 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms.functional import normalize, resize, to_tensor
 
+import gcsa
 from gcsa._utils.published import published
 from gcsa.integrations import Embedder, Prepare, load_embedder
 from gcsa.models.create import create_model
 from gcsa.testing import randomize
-from gcsa.weights import load_classifier
 from tests.integrations.pictures import largest_change, patches, poses
 
 WEIGHTS = "gcsa_pooled_small.pcam"
@@ -31,7 +31,7 @@ def embedder() -> Embedder:
 
 
 def test_what_the_classifier_decides_by(embedder: Embedder) -> None:
-    model: Any = load_classifier(WEIGHTS)
+    model: Any = gcsa.load(WEIGHTS).network
     x = torch.stack([embedder.prepare(pixels) for pixels in patches(2)])
     found = embedder(x)
     assert found.shape == (2, embedder.features) == (2, model.head_hidden_size)

@@ -7,9 +7,10 @@ import timm
 import torch
 from PIL import Image
 
+import gcsa
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.load import load_model
-from gcsa.weights import load_classifier, save_classifier
+from gcsa.weights import save_classifier
 
 DIGITS = create_datamodule("digits")
 IMAGES = torch.randn(2, 1, 28, 28)
@@ -53,7 +54,7 @@ def test_images_become_squares_as_in_training(tmp_path):
 def test_the_name_of_published_weights_gives_them():
     model, trained = load_model("gcsa_tiny.rotmnist", DIGITS)
     assert trained
-    assert torch.equal(model.head.fc.weight, load_classifier("gcsa_tiny.rotmnist").head.fc.weight)
+    assert torch.equal(model.head.fc.weight, gcsa.load("gcsa_tiny.rotmnist").network.head.fc.weight)
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ from lxml import etree
 from PIL import Image
 from safetensors.torch import save_file
 
+import gcsa
 from gcsa.cli import export, transcribe
 from gcsa.tasks.recognition import pages
 from gcsa.tasks.recognition.kraken.plugin import GCSARecognizer
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.metrics import text_scores
 from gcsa.tasks.recognition.pages.page_xml import read_page
 
@@ -146,12 +146,15 @@ def test_kraken_opens_the_file_by_its_entry_point(file: Path) -> None:
     (model,) = load_models(file, tasks=["recognition"])
     assert isinstance(model, GCSARecognizer)
     assert load_models(file, tasks=["segmentation"]) == []
-    own = load_recognizer(MODEL).state_dict()
+    own = gcsa.load(MODEL).network.state_dict()
     assert all(torch.equal(tensor, own[name]) for name, tensor in model.model.state_dict().items())
 
 
 def test_a_file_that_says_something_else_is_refused(file: Path, tmp_path: Path) -> None:
-    for config, says in (({"characters": "ab", "encoder": "os.system"}, "os.system"), ({}, "None")):
+    for config, says in (
+        ({"task": "recognition", "characters": "ab", "architecture": "os.system"}, "architecture"),
+        ({}, "architecture"),
+    ):
         meta = {"gcsa": {"_tasks": ["recognition"], "_model": "GCSARecognizer", "config": config}}
         save_file({"gcsa.x": torch.zeros(1)}, tmp_path / "bad.safetensors", {"kraken_meta": json.dumps(meta)})
         with pytest.raises(ValueError, match=says):
@@ -210,7 +213,7 @@ def test_ketos_goes_on_and_resumes(file: Path, lines: list[str], tmp_path: Path)
     assert ketos(*few, "--resize", "fail", *lines).exit_code != 0
     done = ketos(*few, "-e", manifest(lines[1:]), *lines)
     assert done.exit_code == 0, done.output
-    assert trained(out).model.charset.characters == load_recognizer(MODEL).charset.characters + "\u2042"
+    assert trained(out).model.charset.characters == gcsa.load(MODEL).network.charset.characters + "\u2042"
     best = float(next(out.glob("best_*")).stem.removeprefix("best_"))
     assert best > 0.97
     (checkpoint,) = out.glob("checkpoint_0*.ckpt")

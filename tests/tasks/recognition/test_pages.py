@@ -257,7 +257,7 @@ def test_what_cannot_be_written_as_a_page_is_refused_before_work(
     Image.new("L", (300, 40), 255).save(tmp_path / "line.png")
     names = {"{line}": str(tmp_path / "line.png"), "{90}": str(scans[90])}
     monkeypatch.setattr(command, "has_kraken", lambda: True)
-    monkeypatch.setattr(command, "load_recognizer", lambda *args: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(command, "load", lambda *args: pytest.fail("the model was loaded"))
     given = [names.get(option, option) for option in options]
     with pytest.raises(SystemExit, match="2"):
         command.main(["gcsa_ocr_tiny.fr17", str(scans[0]), *given, "--format", "alto"])

@@ -9,8 +9,8 @@ import torch
 from omegaconf import OmegaConf
 from PIL import Image, ImageDraw, ImageFont
 
+import gcsa
 from gcsa import adapters
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.task import Recognizer, Task as Recognition
 from gcsa.testing import relative_error
 from tests.runs import composed, train
@@ -62,7 +62,7 @@ def test_results_say_how_lines_are_read(finished: Path) -> None:
 def test_checkpoint_and_weights_are_one_model(finished: Path) -> None:
     best = finished / "checkpoints/best.ckpt"
     module = Recognizer.load_from_checkpoint(best, map_location="cpu", weights_only=True).eval()
-    opened = load_recognizer(finished / "weights")
+    opened = gcsa.load(finished / "weights").network
     images = torch.rand(2, 1, 40, 120)
     assert torch.equal(opened(images), module(images))
     assert opened.charset.characters == " abcd"
@@ -138,18 +138,21 @@ def test_an_adapter_reads_another_script(finished: Path, other_lines: Path, tmp_
     assert content["results"]["test/same_when_turned"] == 1.0
 
     images = torch.rand(2, 1, 40, 120)
-    merged, adapted = load_recognizer(tmp_path / "weights"), load_recognizer(finished / "weights", tmp_path / "adapter")
+    merged, adapted = (
+        gcsa.load(tmp_path / "weights").network,
+        gcsa.load(finished / "weights", tmp_path / "adapter").network,
+    )
     module = Recognizer.load_from_checkpoint(tmp_path / "checkpoints/best.ckpt", map_location="cpu", weights_only=True)
     assert merged.charset.characters == adapted.charset.characters == " abcdxy"
     assert relative_error(adapted(images), merged(images)) < 1e-6
     assert relative_error(module.eval()(images), merged(images)) < 1e-5
-    plain = load_recognizer(finished / "checkpoints/best.ckpt")
+    plain = gcsa.load(finished / "checkpoints/best.ckpt").network
     assert relative_error(adapted(images)[..., :6], plain(images)) > 1e-3
     plain.extend(" abcdxy")
     wrapped = adapters.load(plain, tmp_path / "adapter")
     with wrapped.disable_adapter():
         assert torch.equal(
-            wrapped(images)[..., :6].argmax(-1), load_recognizer(finished / "weights")(images).argmax(-1)
+            wrapped(images)[..., :6].argmax(-1), gcsa.load(finished / "weights").network(images).argmax(-1)
         )
 
 
@@ -159,7 +162,7 @@ def test_a_base_trained_whole(finished: Path, other_lines: Path, tmp_path: Path)
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["trainable"] == content["parameters"]
     assert not (tmp_path / "adapter").exists()
-    assert load_recognizer(tmp_path / "weights").charset.characters == " abcdxy"
+    assert gcsa.load(tmp_path / "weights").network.charset.characters == " abcdxy"
 
 
 def test_a_base_of_other_options(finished: Path, other_lines: Path, tmp_path: Path) -> None:
@@ -181,4 +184,4 @@ def test_files_that_hold_no_recogniser(finished: Path, tmp_path: Path) -> None:
         (finished / "weights", finished, FileNotFoundError, "there is no .*adapter_config.json"),
     ):
         with pytest.raises(error, match=message):
-            load_recognizer(source, adapter)
+            gcsa.load(source, adapter)

@@ -15,6 +15,7 @@ import torch
 from peft import get_peft_model
 from PIL import Image
 
+import gcsa
 from gcsa.adapters import lora_config
 from gcsa.cli import transcribe as command
 from gcsa.cli.transcribe import main
@@ -22,7 +23,6 @@ from gcsa.models.folding import FoldedConv2d
 from gcsa.tasks.recognition import read_lines, transcribe as reader
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.transcribe import find_lines, transcribe
 from gcsa.testing import randomize
 
@@ -35,7 +35,7 @@ BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PcGts>&b;</PcGts>'
 
 @pytest.fixture(scope="module")
 def model(weights: Path) -> CTCRecognizer:
-    return load_recognizer(weights)
+    return gcsa.load(weights).network
 
 
 def texts(model: CTCRecognizer, *inputs: Path, **options: object) -> list[str]:
@@ -143,7 +143,7 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
 
     assert main([str(weights), *inputs]) == 1
     out, err = capsys.readouterr()
-    expected = texts(load_recognizer(weights), folder, orientation="any")[:2]
+    expected = texts(gcsa.load(weights).network, folder, orientation="any")[:2]
     assert out.split("\n") == [expected[0], *[""] * 7, expected[1], ""], "line n of the output is image n"
     header, *listed, doubt = err.splitlines()
     assert doubt.startswith("The text was read with a confidence of 0."), "these weights are random"
@@ -280,7 +280,7 @@ def test_the_output_is_whole_or_as_it_was(
             main(arguments)
     assert output.read_text() == "before"
     assert main([*arguments, "--beams", "3", "--batch-size", "4", "--orientation", "upright"]) == 0
-    assert output.read_text().splitlines() == texts(load_recognizer(weights), folder, beams=3)
+    assert output.read_text().splitlines() == texts(gcsa.load(weights).network, folder, beams=3)
     assert list(tmp_path.iterdir()) == [output]
 
 
@@ -310,7 +310,7 @@ def test_in_a_process_of_its_own(weights: Path, folder: Path, tmp_path: Path) ->
     command = [sys.executable, ROOT / "transcribe.py", weights, tmp_path / "bad.png", folder, "--threads", "1"]
     done = subprocess.run(list(map(str, command)), capture_output=True, encoding="utf-8", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stdout.splitlines() == ["", *texts(load_recognizer(weights), folder, orientation="any")]
+    assert done.stdout.splitlines() == ["", *texts(gcsa.load(weights).network, folder, orientation="any")]
     assert done.stderr.startswith("1 of 8 could not be read:\n  ")
     assert "bad.png cannot be read as an image" in done.stderr
     assert done.stderr.count("\n") == 3, "no progress where nobody watches, and a sentence on the random weights"

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+import gcsa
 from gcsa import weights as checkpoints
-from gcsa.cli.export import open_model
 from gcsa.groups import group
 from gcsa.models.create import SEGMENTERS, create_model
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.load import load_recognizer
-from gcsa.tasks.segmentation import Segmenter, load_segmenter, segmenter as module
+from gcsa.tasks.segmentation import Segmenter, segmenter as module
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.testing import act, assert_equivariant, randomize, relative_error
 
@@ -156,7 +155,7 @@ def test_a_picture_of_one_level() -> None:
 def as_checkpoint(made: Segmenter, path: Path, **changed: Any) -> Path:
     """The .ckpt that train.py writes of a segmenter."""
     tensors = {f"model.{name}": tensor for name, tensor in made.state_dict().items()}
-    hyper = {"model": {"name": made.name, **made.options, **changed}, "optimizer": {}, "schedule": {}, "adapter": None}
+    hyper = {"task": "segmentation", "model": {"name": made.name, **made.options, **changed}, "adapter": None}
     torch.save({"state_dict": tensors, "hyper_parameters": hyper}, path)
     return path
 
@@ -177,19 +176,19 @@ def test_what_was_written_is_read(name: str, options: dict[str, Any], tmp_path: 
     x = torch.rand(1, made.in_chans, made.least, made.least)
     folder = checkpoints.save_segmenter(made, tmp_path / "weights", {"data": "nuclei"})
     for source in (folder, f"local-dir:{folder}", as_checkpoint(made, tmp_path / "best.ckpt")):
-        opened = load_segmenter(source)
+        opened = gcsa.load(source).network
         assert not opened.training
         assert (opened.name, opened.options) == (name, made.options)
         assert torch.equal(opened(x), made(x))
         for key in ("task", "rays", "low", "high", "threshold", "overlap", "multiple", "margin", "outputs"):
             assert getattr(opened, key) == getattr(made, key), key
     assert checkpoints.read(folder).about == {"data": "nuclei"}
-    assert checkpoints.read(folder).kind == "segmenter"
+    assert checkpoints.read(folder).task == "segmentation"
 
 
 def test_the_plain_network_is_read_too(tmp_path: Path) -> None:
     made = Segmenter("smp_unet_resnet18", rays=4).eval()
-    opened = load_segmenter(checkpoints.save_segmenter(made, tmp_path / "weights"))
+    opened = gcsa.load(checkpoints.save_segmenter(made, tmp_path / "weights")).network
     x = torch.rand(1, 3, 32, 32)
     assert torch.equal(opened(x), made(x))
 
@@ -199,7 +198,7 @@ def test_thresholds_travel_along(tmp_path: Path) -> None:
     maps = made.maps(torch.randn(3, 48, 48, dtype=torch.float64))
     before = made.labels(maps)
     made.set_thresholds(0.7, 0.05)
-    opened = load_segmenter(checkpoints.save_segmenter(made, tmp_path / "weights"))
+    opened = gcsa.load(checkpoints.save_segmenter(made, tmp_path / "weights")).network
     assert (opened.threshold, opened.overlap) == (0.7, 0.05)
     assert np.array_equal(opened.labels(maps), made.labels(maps))
     assert len(np.unique(before)) > len(np.unique(made.labels(maps)))
@@ -213,26 +212,17 @@ def test_weights_of_something_else(tmp_path: Path) -> None:
     recognizer = checkpoints.save_recognizer(CTCRecognizer("ab", hidden=8, **sizes), tmp_path / "recognizer")
     made = Segmenter(**TINY)
     folder = checkpoints.save_segmenter(made, tmp_path / "segmenter")
-    for source in (classifier, recognizer):
-        with pytest.raises(ValueError, match=f"{source} segments no images: name the weights of a gcsa_unet"):
-            load_segmenter(source)
-    for source in (folder, as_checkpoint(made, tmp_path / "best.ckpt")):
-        for opener in (checkpoints.load_classifier, open_model):
-            with pytest.raises(ValueError, match=r"segments: give it to segment\.py, or name a classifier of images"):
-                opener(str(source))
-        with pytest.raises(ValueError, match="segments images: name a recogniser of text lines"):
-            load_recognizer(source)
+    for source, task in ((classifier, "segmentation"), (recognizer, "segmentation"), (folder, "recognition")):
+        with pytest.raises(ValueError, match=f"{source}.*name weights for {task}"):
+            gcsa.load(source, task=task)
     with pytest.raises(FileNotFoundError, match=r"name a folder of weights as train\.py writes it"):
-        load_segmenter(tmp_path / "nothing")
-    (folder / "config.json").write_text('{"characters": "ab", "encoder": "gcsa_unet_tiny", "rays": 8}')
-    with pytest.raises(ValueError, match="unknown model 'gcsa_unet_tiny'"):
-        checkpoints.read(folder)
+        gcsa.load(tmp_path / "nothing")
 
 
 def test_tensors_of_another_network(tmp_path: Path) -> None:
     path = as_checkpoint(Segmenter(**TINY), tmp_path / "best.ckpt", rays=16)
     with pytest.raises(ValueError, match="holds another architecture"):
-        load_segmenter(path)
+        gcsa.load(path)
 
 
 @pytest.mark.parametrize(

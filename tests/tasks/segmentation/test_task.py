@@ -11,8 +11,8 @@ import torch
 from omegaconf import OmegaConf
 from PIL import Image
 
+import gcsa
 from gcsa.images.microscopy import read_labels, read_picture
-from gcsa.tasks.segmentation import load_segmenter
 from gcsa.tasks.segmentation.metrics import InstanceScores
 from gcsa.tasks.segmentation.module import Segmentation
 from gcsa.tasks.segmentation.task import Task as SegmentationTask
@@ -91,8 +91,8 @@ def test_checkpoint_and_weights_are_one_network(finished: Path) -> None:
     module = Segmentation.load_from_checkpoint(best, map_location="cpu", weights_only=True).eval()
     images = torch.rand(2, 3, 32, 40)
     for source in (best, finished / "weights", f"local-dir:{finished / 'weights'}"):
-        assert torch.equal(load_segmenter(source)(images), module(images))
-    opened = load_segmenter(finished / "weights")
+        assert torch.equal(gcsa.load(source).network(images), module(images))
+    opened = gcsa.load(finished / "weights").network
     assert (opened.low, opened.high, opened.in_chans, opened.rays) == (1.0, 99.8, 3, 8)
     results = json.loads((finished / "results.json").read_text())["results"]
     assert {"threshold": opened.threshold, "overlap": opened.overlap}.items() <= results.items()
@@ -103,7 +103,7 @@ def test_checkpoint_and_weights_are_one_network(finished: Path) -> None:
 
 def test_the_weights_find_what_the_test_found(finished: Path, discs: Path) -> None:
     """From the files, through `segment`: the test's own numbers. The checkpoint was tested with the chosen thresholds."""
-    segmenter, scores = load_segmenter(finished / "weights"), InstanceScores()
+    segmenter, scores = gcsa.load(finished / "weights").network, InstanceScores()
     for picture in sorted((discs / "test/images").iterdir()):
         labels = read_labels(discs / "test/masks" / picture.name)
         scores.update(segmenter.segment(read_picture(picture, 3)), labels)
@@ -121,7 +121,7 @@ def test_masks(discs: Path, tmp_path: Path) -> None:
     assert turned.keys() == {"pixels", "of_pixels"}
     assert turned["of_pixels"] >= 7 * 2 * 48 * 60
     assert turned["pixels"] <= 0.002 * turned["of_pixels"]
-    opened = load_segmenter(tmp_path / "weights")
+    opened = gcsa.load(tmp_path / "weights").network
     assert (opened.task, opened.outputs) == ("masks", 2)
 
 
@@ -129,14 +129,14 @@ def test_the_plain_network_is_trained_and_measured_in_the_same_way(discs: Path, 
     overrides = (*RUN, "model=smp_unet_resnet18", "model.task=masks", "data.crops_per_image=1", "trainer.max_epochs=1")
     _, content = run(tmp_path, "experiment=nuclei_masks", "data=mask_folder", *overrides, f"data.path={discs}")
     assert content["results"]["turned"].keys() == {"pixels", "of_pixels"}
-    assert load_segmenter(tmp_path / "weights").group.name == "c1"
+    assert gcsa.load(tmp_path / "weights").network.group.name == "c1"
 
 
 def test_grey_pictures_and_several_classes(tmp_path: Path) -> None:
     folder = draw_discs(tmp_path / "data", {"train": 2, "val": 1, "test": 1}, "classes")
     overrides = ("data.in_chans=1", "model.num_classes=6", "trainer.max_epochs=1", "test=false")
     _, content = run(tmp_path / "run", *MASKS, *overrides, f"data.path={folder}")
-    opened = load_segmenter(tmp_path / "run/weights")
+    opened = gcsa.load(tmp_path / "run/weights").network
     assert (opened.in_chans, opened.outputs) == (1, 6)
     assert content["results"].keys() == {"val/dice"}
     assert opened.segment(np.zeros((20, 31, 1), np.uint16)).shape == (20, 31)

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError
 from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.weights import recognizer_config
 
 KRAKEN_VERSION = "7.0.0"
 """The oldest kraken that asks other packages for models."""
@@ -23,7 +24,11 @@ def write_kraken(model: CTCRecognizer, file: str | Path) -> None:
     if Path(file).suffix != ".safetensors":
         raise UserError(f"kraken tells its files by their names, which must end in .safetensors: {file} does not")
     tensors = {f"{PREFIX}.model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
-    config = {"characters": model.charset.characters, **model.options}
-    about = {"_tasks": ["recognition"], "_model": PLUGIN, "_kraken_min_version": KRAKEN_VERSION, "config": config}
+    about = {
+        "_tasks": ["recognition"],
+        "_model": PLUGIN,
+        "_kraken_min_version": KRAKEN_VERSION,
+        "config": recognizer_config(model),
+    }
     with replacing(file) as part:
         save_file(tensors, part, metadata={"kraken_meta": json.dumps({PREFIX: about})})

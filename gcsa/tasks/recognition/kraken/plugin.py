@@ -18,11 +18,11 @@ from torch import nn
 from gcsa.images.reader import levels
 from gcsa.tasks.recognition.data.line_image import polygon_ink
 from gcsa.tasks.recognition.kraken.file import KRAKEN_VERSION
-from gcsa.tasks.recognition.load import empty_recognizer
 from gcsa.tasks.recognition.pages.layout import printed, records
+from gcsa.tasks.recognition.predict import empty_recognizer
 from gcsa.tasks.recognition.read_lines import read_lines
 from gcsa.tasks.recognition.reading import Reading
-from gcsa.weights import recognizer_weights
+from gcsa.weights import check_weights
 
 LEAST_BATCH = 16
 """Lines that are read together at least: kraken's own default is 1, and the lines of a page are there at once."""
@@ -41,7 +41,7 @@ class GCSARecognizer(nn.Module, RecognitionBaseModel):
 
     def __init__(self, config: Mapping[str, Any], model_type: Sequence[str] = model_type, **metadata: Any) -> None:
         super().__init__()
-        self.model = empty_recognizer(recognizer_weights("the model's kraken_meta", config, {}))
+        self.model = empty_recognizer(check_weights("the model's kraken_meta", config, {}))
         self.user_metadata = {"config": dict(config), **metadata}
 
     def prepare_for_inference(self, config: Any) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import gcsa
 from gcsa.groups import group
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.load import load_recognizer
 from gcsa.tasks.recognition.reading import frames
 from gcsa.testing import randomize
 
@@ -148,15 +148,15 @@ def test_a_longer_charset_reads_as_before() -> None:
 @pytest.mark.parametrize("encoder", ["gcsa_ocr_tiny", "crnn"])
 def test_save_and_load(encoder: str, tmp_path: Path) -> None:
     model = recognizer(encoder)
-    opened = load_recognizer(model.save_pretrained(tmp_path / "weights"))
+    opened = gcsa.load(model.save_pretrained(tmp_path / "weights")).network
     assert opened.charset == model.charset
     assert torch.equal(opened(lines(96)), model(lines(96)))
     (tmp_path / "weights/model.safetensors").write_bytes(b"no weights")
     with pytest.raises(ValueError, match="is damaged or not"):
-        load_recognizer(tmp_path / "weights")
+        gcsa.load(tmp_path / "weights")
     (tmp_path / "weights/config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"there is no .*config\.json"):
-        load_recognizer(tmp_path / "weights")
+        gcsa.load(tmp_path / "weights")
 
 
 def test_right_to_left_lines_come_in_logical_order() -> None:
