@@ -12,6 +12,7 @@ import torch
 
 import gcsa
 from gcsa import adapters, weights as checkpoints
+from gcsa._utils.errors import UserError
 from gcsa.groups import group
 from gcsa.layers.kernels import planar_tables
 from gcsa.models.create import create_model
@@ -165,7 +166,7 @@ def fuzz(target: str, good: Path, room: Path, count: int) -> int:
             with sealed(room, readable=[good]):
                 read(source)
         except (ValueError, FileNotFoundError) as error:
-            if type(error) not in (ValueError, FileNotFoundError) or "\n" in str(error) or len(str(error)) > 2000:
+            if type(error) not in (UserError, FileNotFoundError) or "\n" in str(error) or len(str(error)) > 2000:
                 raise
             refused += 1
     written = {path.name for path in room.iterdir()} - {path.name for path in good.rglob("*")} - {"x.ckpt"}
