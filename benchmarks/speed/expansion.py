@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.common import CPU, DEVICE, arguments, forward_and_step, save
-from gcsa.layers import conv
-from gcsa.layers.conv import SteerableConv2d, convolve_all
-from gcsa.layers.conv_plans import should_expand
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.conv_plans import Plan, should_expand
+from gcsa.layers.qkv import convolve_together
 from gcsa.models.folding import fold
 
 # Group, fields in and out, kernel size, stride, convolutions of one map, batch and side.
@@ -45,17 +45,16 @@ class Together(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, H', W', N, O), the fields of each in turn."""
-        return torch.cat(list(convolve_all(list(self.convs), x)), -1)
+        return torch.cat(list(convolve_together(list(self.convs), x)), -1)
 
 
 def build(group: str, fields: int, out: int, kernel_size: int, stride: int, count: int) -> dict[str, Together]:
     """The same convolutions with dense filters and on an expansion, whatever the rule says."""
-    rule, sides = should_expand, {}
-    for side, expands in (("dense", False), ("expansion", True)):
-        conv.should_expand = lambda *sizes, expands=expands: expands
+    sides = {}
+    for side, plan in (("dense", Plan()), ("expansion", Plan("expansion", use_shared_expansion=True))):
         torch.manual_seed(0)
-        sides[side] = Together([SteerableConv2d(fields, out, kernel_size, group, stride=stride) for _ in range(count)])
-    conv.should_expand = rule
+        options = dict(stride=stride, plan=plan)
+        sides[side] = Together([SteerableConv2d(fields, out, kernel_size, group, **options) for _ in range(count)])
     return sides
 
 

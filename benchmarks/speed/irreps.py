@@ -1,7 +1,7 @@
 """Where the irrep basis pays: a 1 x 1 convolution in it against the same with the dense filter: `python -m benchmarks.speed.irreps`.
 
 How many times faster it is in evaluation, folded, and in training (forward and backward, with the assembly of the filter),
-for groups, widths in and out, and batches of 14 x 14 positions. `computes_in_irreps` follows from this table.
+for groups, widths in and out, and batches of 14 x 14 positions. `gcsa.layers.conv_plans.should_use_irreps` follows from this table.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from benchmarks.common import DEVICE, alternate, arguments, save
 from gcsa.groups import group
-from gcsa.layers import conv
 from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.conv_plans import Plan
 from gcsa.models.folding import fold
 
 GROUPS = ("c4", "c8", "d4")
@@ -25,12 +25,12 @@ BATCHES = (1, 8, 32)
 
 def layers(name: str, width: int, out: int) -> dict[str, SteerableConv2d]:
     """The same layer with the dense filter and in the irrep basis, whatever the rule says."""
-    order, rule = group(name).order, conv.computes_in_irreps
-    convolutions = {}
-    for side, in_irreps in (("dense", False), ("irreps", True)):
-        conv.computes_in_irreps = lambda order, width, in_irreps=in_irreps: in_irreps
-        convolutions[side] = SteerableConv2d(width // order, out // order, 1, name).to(DEVICE)
-    conv.computes_in_irreps = rule
+    order = group(name).order
+    plans = {"dense": Plan(), "irreps": Plan("irreps")}
+    convolutions = {
+        side: SteerableConv2d(width // order, out // order, 1, name, plan=plan).to(DEVICE)
+        for side, plan in plans.items()
+    }
     convolutions["irreps"].load_state_dict(convolutions["dense"].state_dict())
     return convolutions
 

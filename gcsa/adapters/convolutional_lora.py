@@ -30,7 +30,7 @@ from gcsa.layers.norm import FieldDropout
 def delta(phi_a: SteerableConv2d, phi_b: SteerableConv2d) -> Tensor:
     """The coefficients (out_fields, in_fields, |H| or 1, J) of phi_b o phi_a, phi_b a 1 x 1 convolution of stride 1."""
     turned = torch.from_numpy(steering_matrices(phi_a.group, phi_a.kernel_size, phi_a.basis)).to(phi_a.weight)
-    ordered = phi_a.weight[:, :, phi_a.index]  # (r, in_fields, h', h, J)
+    ordered = phi_a.weight[:, :, phi_a.index.long()]  # (r, in_fields, h', h, J)
     return torch.einsum("org,rcghi,gij->ochj", phi_b.weight[..., 0], ordered, turned)
 
 

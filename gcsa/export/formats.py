@@ -16,7 +16,7 @@ from torch.export import Dim, ExportedProgram
 
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
-from gcsa.export.narrow import narrow_weights, quantize, without_irreps
+from gcsa.export.narrow import narrow_weights, quantize
 from gcsa.layers.attention import GroupAttention
 from gcsa.models.folding import FoldedConv2d, fold
 
@@ -63,13 +63,13 @@ def _write(file: Path, save: Callable[[io.BytesIO], object]) -> None:
 
 
 def write_folded(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    folded = fold(model, dense=True).eval()
+    folded = fold(model, "portable").eval()
     _write(file, lambda buffer: torch.save(folded, buffer))
     return torch.load(file, weights_only=False)
 
 
 def write_pt2(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    program = to_program(fold(model, dense=True), image, any_size)
+    program = to_program(fold(model, "portable"), image, any_size)
     _write(file, lambda buffer: torch.export.save(program, buffer))
     return torch.export.load(file).module()
 
@@ -77,13 +77,13 @@ def write_pt2(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Ru
 def write_aoti(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     from torch._inductor import aoti_compile_and_package, aoti_load_package
 
-    aoti_compile_and_package(to_program(fold(model, dense=True), image, any_size), package_path=str(file))
+    aoti_compile_and_package(to_program(fold(model, "portable"), image, any_size), package_path=str(file))
     return aoti_load_package(str(file))
 
 
 def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     with set_scriptable(True):
-        folded = fold(model, dense=True).eval()
+        folded = fold(model, "portable").eval()
         for attention in folded.modules():
             if isinstance(attention, GroupAttention):
                 vars(attention)["fused_attn"] = False  # whose kernel is Python
@@ -92,14 +92,13 @@ def write_torchscript(model: nn.Module, image: Tensor, any_size: bool, file: Pat
     return torch.jit.load(file)
 
 
-def _write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path, narrow: bool = False) -> None:
+def _write_onnx(folded: nn.Module, image: Tensor, any_size: bool, file: Path, narrow: bool = False) -> None:
     try:
         import onnx
         import onnxruntime  # noqa: F401  (runs what is written)
         import onnxscript  # noqa: F401  (torch's exporter needs it)
     except ModuleNotFoundError as error:
         raise MissingExtraError(f"ONNX needs the package {error.name!r}: install gcsa-vit[export]") from error
-    folded = fold(model, dense=True)
     for conv in folded.modules():
         if isinstance(conv, FoldedConv2d):
             conv.dilation = 1  # the other is for PyTorch, and onnxruntime has a fast path for this one
@@ -121,19 +120,20 @@ def _run_onnx(file: Path) -> Run:
 
 
 def write_onnx(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    _write_onnx(model, image, any_size, file)
+    _write_onnx(fold(model, "portable"), image, any_size, file)
     return _run_onnx(file)
 
 
 def write_onnx_bf16(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
-    _write_onnx(without_irreps(model), image, any_size, file, narrow=True)
+    # In the basis of irreps, rounding would not commute with the group.
+    _write_onnx(fold(model, "direct"), image, any_size, file, narrow=True)
     return _run_onnx(file)
 
 
 def write_onnx_int8(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> Run:
     wide = file.with_name(f"{file.name}.wide")
     try:
-        _write_onnx(without_irreps(model), image[:2], any_size, wide)
+        _write_onnx(fold(model, "direct"), image[:2], any_size, wide)
         quantize(wide, file, image)
     finally:
         wide.unlink(missing_ok=True)

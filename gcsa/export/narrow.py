@@ -8,36 +8,21 @@ the attention in float32, whose last bit may tip a rounding.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.conv import SteerableConv2d
-from gcsa.models.folding import FoldedConv2d
 
 BATCH = 8
 """Images that int8 is calibrated on at a time."""
 SMALLEST = 256
 """Numbers of a weight that is worth narrowing."""
 PRODUCTS = ("Conv", "Gemm", "MatMul")
-
-
-def without_irreps(model: nn.Module) -> nn.Module:
-    """A copy without products in the irrep basis, in which rounding would not commute with the group. Raises ValueError for a
-    folded model, which may have such products for good."""
-    model = copy.deepcopy(model)
-    for module in model.modules():
-        if isinstance(module, FoldedConv2d) and module.in_irreps:
-            raise UserError("the model is folded: export the one that it was folded from")
-        if isinstance(module, SteerableConv2d):
-            module.in_irreps = False
-    return model
 
 
 def narrow_weights(graph: Any) -> None:

@@ -20,26 +20,19 @@ from torch.nn.attention.flex_attention import flex_attention
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_divisor, check_int
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.conv import (
-    FieldConv2d,
-    SteerableConv2d,
-    check_exact,
-    convolve_all,
-    group_convolution,
-    kernel_for_stride,
-)
+from gcsa.layers.conv import FieldConv2d, SteerableConv2d, check_exact
 from gcsa.layers.favor import LinearAttention
 from gcsa.layers.layout import from_tokens, to_tokens
 from gcsa.layers.norm import FieldDropout
+from gcsa.layers.qkv import QueryKeyValue
 from gcsa.layers.windows import (
     SHAPES,
-    _border,
-    _outside,
-    _tiles,
+    attention_bias,
     block_mask,
     check_radius,
     check_window_size,
-    neighbourhood,
+    window_partition,
+    window_reverse,
 )
 
 
@@ -81,35 +74,28 @@ def attend_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
     """Softmax attention to the tokens at most `radius` positions away (square or disc), on tensors from `to_tokens`.
 
-    The map is cut into tiles of queries, each with the keys of the tile and a border of `radius`. A mask leaves each
-    query its own neighbourhood, so the result does not depend on the tiles, and memory grows linearly with the map.
-    Positions outside the map are excluded, by a mask of each tile, or wrap round where `circular` is true.
+    It runs in windows of queries (`windows.py`), so memory grows linearly with the map. Positions outside the map are not seen,
+    or wrap round where `circular` is true.
 
-    Raises ValueError for a radius larger than the map or, where `circular` is true, half of it.
+    Raises UserError for a radius larger than the map or, where `circular` is true, half of it.
     """
     b, heads, height, width, tokens, dim = q.shape
     check_window_size(radius, height, width, circular)
-    # Smaller tiles have more border to compute, larger ones more masked pairs.
-    tile = min(max(2 * radius, 4), 16)
-    bottom, right = -height % tile, -width % tile
+    # Smaller windows have more border to compute, larger ones more masked pairs.
+    window = min(max(2 * radius, 4), 16)
     more = -dim % 8  # which the fused kernels of GPUs need
-    q = F.pad(q, (0, more, 0, 0, 0, right, 0, bottom))
-    k, v = (_border(x, radius, bottom, right, circular, more) for x in (k, v))
-    q_tiles = _tiles(q, tile, tile)
-    k_tiles, v_tiles = (_tiles(x, tile + 2 * radius, tile) for x in (k, v))
-    mask = torch.where(neighbourhood(tile, radius, shape, tokens, q.device), 0.0, -math.inf).to(q.dtype)
+    if more > 0:
+        q, k, v = F.pad(q, (0, more)), F.pad(k, (0, more)), F.pad(v, (0, more))
+    q = window_partition(q, window, window, dim=2)  # (B, heads, windows, positions, T, D)
+    k, v = [window_partition(x, window, window, radius, circular, dim=2) for x in (k, v)]
+    q, k, v = q.flatten(3, 4).flatten(0, 1), k.flatten(3, 4).flatten(0, 1), v.flatten(3, 4).flatten(0, 1)
+    bias = attention_bias(height, width, window, radius, q, shape, circular)
     # Rows in memory of a multiple of 8 numbers, to which torch would otherwise copy them for the kernel.
-    keys = mask.shape[3]
-    mask = F.pad(mask, (0, -keys % 8))
-    if not circular:
-        mask = mask + F.pad(_outside(height, width, radius, bottom, right, tile, tokens, q), (0, -keys % 8))
-    mask = mask[:, :, :, :keys]
-    out = softmax_attention(q_tiles, k_tiles, v_tiles, dim, mask)
-    rows, columns = (height + bottom) // tile, (width + right) // tile
-    out = out.reshape(rows, columns, b, heads, tile, tile, tokens, dim + more).permute(2, 3, 0, 4, 1, 5, 6, 7)
-    out = out.reshape(b, heads, rows * tile, columns * tile, tokens, dim + more)
-    # Cut by padding, for a slice is laid out otherwise where it is the whole, and torch.export would hold to one case.
-    return F.pad(out, (0, -more, 0, 0, 0, -right, 0, -bottom))
+    bias = F.pad(bias, (0, -bias.shape[2] % 8))[:, :, None, :, None].expand(-1, -1, tokens, -1, tokens)
+    bias = bias.flatten(3, 4).flatten(1, 2)[None, :, :, : k.shape[2]]
+    out = softmax_attention(q, k, v, dim, bias)
+    out = out.unflatten(2, (-1, tokens)).unflatten(0, (b, heads))
+    return window_reverse(out[..., :dim] if more > 0 else out, window, window, height, width, dim=2)
 
 
 @functools.cache
@@ -197,7 +183,7 @@ ATTENTION: dict[str, type[GroupAttention] | type[LinearAttention]] = {
 }
 
 
-class GroupConvSelfAttention(nn.Module):
+class GroupConvSelfAttention(QueryKeyValue):
     """G-CSA on feature maps (B, H, W, N, C), equivariant to translations and the group.
 
     Args:
@@ -236,8 +222,6 @@ class GroupConvSelfAttention(nn.Module):
         dtype: torch.dtype | None = None,
         **attention_kwargs: Any,
     ) -> None:
-        super().__init__()
-        self.group = make_group(group)
         check_divisor("num_heads", num_heads, "fields", fields)
         if attention not in ATTENTION:
             raise UserError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
@@ -254,12 +238,8 @@ class GroupConvSelfAttention(nn.Module):
             raise UserError(f"radius={radius} needs keys at every position: set kv_stride=1, not {kv_stride}")
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = dict(padding_mode=padding_mode, basis=basis, **factory)
-        kv_kernel = kernel_size if kv_stride == 1 else kernel_for_stride(kv_stride)
-        if kv_stride == 1:
-            conv["sharers"] = 3  # queries, keys and values
-        self.q = group_convolution(fields, fields, kernel_size, self.group, separable, **conv)
-        self.k = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
-        self.v = group_convolution(fields, fields, kv_kernel, self.group, separable, stride=kv_stride, **conv)
+        super().__init__(fields, kernel_size, group, kv_stride, separable, **conv)
+        self.group = make_group(group)
         if padding_mode == "circular" and radius is not None:
             attention_kwargs["circular"] = True
         self.attend = kind(self.group.order, fields, num_heads, **attention_kwargs)
@@ -278,8 +258,5 @@ class GroupConvSelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, H, W, N, C); with kv_stride, ValueError for a map that it does not divide."""
-        if torch.jit.is_scripting():
-            q, k, v = self.q(x), self.k(x), self.v(x)
-        else:
-            q, k, v = convolve_all((self.q, self.k, self.v), x)
+        q, k, v = self.project(x)
         return self.proj_drop(self.out(self.attend(q, k, v)))

@@ -1,17 +1,84 @@
-"""Which way a group convolution is computed."""
+"""How a group convolution is computed: a choice by its shapes and the device, with measured thresholds (ADR 13 and 19).
+
+| method    | what it is                                                                                       |
+|-----------|--------------------------------------------------------------------------------------------------|
+| direct    | `conv2d` with the dense k x k filter                                                             |
+| irreps    | a 1 x 1 convolution in the basis of irreps, where it is block-diagonal                           |
+| expansion | a k x k convolution as one of 1 x 1 in that basis, on J depthwise convolutions of the map        |
+
+All three are the same function of the same parameters; `irreps.py` has the derivation.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
 
-def computes_in_irreps(order: int, width: int) -> bool:
-    """Whether a 1 x 1 convolution of a group of this order, `width` channels or more in and out, is taken to the irrep
-    basis: where it was the faster on the whole, by benchmarks/speed/irreps.py; ADR 13 names the exceptions."""
-    return order % 2 == 0 and width >= (192 if order >= 8 else 384) and order > 2
+Method = Literal["direct", "irreps", "expansion"]
 
 
-def should_expand(order: int, kernel_size: int, functions: int, width: int) -> bool:
-    """Whether a k x k convolution from a map to `width` channels, by this many basis functions, is computed on an
-    expansion: where it was the faster by benchmarks/speed/expansion.py. A channel of an expansion cost as much there as 300
-    products of a dense convolution (docs/adr/0019)."""
-    products = functions * (2 * width / order + 300)
+@dataclass(frozen=True)
+class ConvShapes:
+    """What the choice depends on.
+
+    Attributes:
+        order: elements of the group, N.
+        kernel_size: side of the kernel in pixels.
+        num_functions: basis functions of the kernel, J.
+        in_features, out_features: channels, N times the fields.
+        pointwise: a 1 x 1 kernel without stride and padding.
+        mixes: each output sees all fields and elements; false for a lifting and for a depthwise convolution.
+        num_siblings: convolutions of the same map, with this one, that can share one expansion.
+    """
+
+    order: int
+    kernel_size: int
+    num_functions: int
+    in_features: int
+    out_features: int
+    pointwise: bool = False
+    mixes: bool = True
+    num_siblings: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`method` of the convolution by itself, and whether it shares one expansion with its siblings where they are computed
+    together (`qkv.py`)."""
+
+    method: Method = "direct"
+    use_shared_expansion: bool = False
+
+
+def should_use_irreps(order: int, width: int) -> bool:
+    """Whether a 1 x 1 convolution of at least `width` channels in and out is faster in the basis of irreps.
+
+    By benchmarks/speed/irreps.py; ADR 13 names the exceptions.
+    """
+    return order % 2 == 0 and order > 2 and width >= (192 if order >= 8 else 384)
+
+
+def should_expand(order: int, kernel_size: int, num_functions: int, width: int) -> bool:
+    """Whether a k x k convolution from a map to `width` channels is faster on an expansion.
+
+    By benchmarks/speed/expansion.py, where a channel of an expansion cost as much as 300 products of a dense convolution
+    (ADR 19).
+    """
+    products = num_functions * (2 * width / order + 300)
     return order % 2 == 0 and order > 2 and products < 0.7 * kernel_size**2 * width
+
+
+def choose_plan(shapes: ConvShapes, device: str) -> Plan:
+    """The plan for a device such as "cpu" or "cuda". Only CPUs use expansions: the others are fastest with dense filters."""
+    if not shapes.mixes:
+        return Plan()
+    if shapes.pointwise:
+        use_irreps = should_use_irreps(shapes.order, min(shapes.in_features, shapes.out_features))
+        return Plan("irreps" if use_irreps else "direct")
+    if shapes.kernel_size == 1 or device != "cpu":
+        return Plan()
+    sizes = shapes.order, shapes.kernel_size, shapes.num_functions
+    return Plan(
+        "expansion" if should_expand(*sizes, shapes.out_features) else "direct",
+        should_expand(*sizes, shapes.num_siblings * shapes.out_features),
+    )

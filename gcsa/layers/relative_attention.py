@@ -28,16 +28,9 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_divisor, check_int
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.buffers import ComputedBuffers
+from gcsa.layers.layout import pixel_coordinates
 from gcsa.layers.norm import FieldDropout
-from gcsa.layers.windows import (
-    attention_bias,
-    check_radius,
-    check_window_size,
-    closed,
-    grid,
-    window_partition,
-    window_reverse,
-)
+from gcsa.layers.windows import attention_bias, check_radius, check_window_size, window_partition, window_reverse
 
 ENCODINGS = ("original", "corrected", "gevit")
 
@@ -112,24 +105,25 @@ def relative_attention(
     phases: Tensor,
     group_encoding: Tensor,
     radius: int,
-    tile: int = 2,
+    window: int = 2,
 ) -> Tensor:
     """G-SA of q, k, v (B, H, W, N, heads, D) within `radius` rows and columns, or everywhere where it is negative.
 
-    `amplitudes` (heads, D, M) of M waves with the wave vectors `waves` (N, M, 2), turned by each h, and `phases` (M);
+    `amplitudes` (heads, D, M) of M waves with the wave vectors `waves` (N, M, 2), rotated by each h, and `phases` (M);
     `group_encoding` (heads, h, h~, h^, D) is phi_k rho_h(r), with length 1 on an axis on which r does not depend, which tells
-    the encodings apart. The map is cut into tiles of queries, each with its keys; the whole map is one tile.
+    the encodings apart. It runs in windows of queries (`windows.py`), or on the whole map as one window.
     """
     height, width = q.shape[1:3]
     everywhere = radius < 0
-    rows, columns = (height, width) if everywhere else (tile, tile)
-    border, bottom, right = max(radius, 0), -height % rows, -width % columns
+    rows, columns = (height, width) if everywhere else (window, window)
+    border = max(radius, 0)
     if everywhere:  # unfold, by which `window_partition` works, would tie an exported model to the size of its map
         q, k, v = (x.flatten(1, 2).unsqueeze(1) for x in (q, k, v))
     else:
-        q = window_partition(q, rows, columns, 0, bottom, right)
-        k, v = (window_partition(x, rows, columns, border, bottom, right) for x in (k, v))
-    q_grid, k_grid = grid(rows, columns, waves), grid(rows + 2 * border, columns + 2 * border, waves)
+        q = window_partition(q, rows, columns)
+        k, v = (window_partition(x, rows, columns, border) for x in (k, v))
+    q_grid = pixel_coordinates(rows, columns, waves).flatten(0, 1)
+    k_grid = pixel_coordinates(rows + 2 * border, columns + 2 * border, waves).flatten(0, 1)
 
     q = q.permute(0, 4, 1, 2, 3, 5)  # (B, heads, windows, Q, N, D)
     k, v = (x.permute(0, 4, 1, 3, 2, 5) for x in (k, v))  # (B, heads, windows, N, J, D)
@@ -142,7 +136,7 @@ def relative_attention(
     u = torch.einsum("bewqhgd,edm->bewqhgm", q, amplitudes)
     spatial = spatial_logits(u, wave_phases(q_grid, waves), wave_phases(k_grid, waves) + phases)
     if not everywhere:
-        spatial = spatial + attention_bias(height, width, tile, radius, bottom, right, q)[:, :, None, None]
+        spatial = spatial + attention_bias(height, width, window, radius, q)[:, :, None, None]
     one_for_all = content.shape[4] == 1  # the content does not depend on h
     out = attend_in_two_steps(content, spatial, v) if one_for_all else attend(content, spatial, v)
     return window_reverse(out.permute(0, 2, 3, 4, 1, 5), rows, columns, height, width)
@@ -289,11 +283,13 @@ def lifting_attention(
     side = 2 * radius + 1
     patches = F.unfold(x, side, padding=radius).unflatten(1, (x.shape[1], -1))  # (B, C, K, H * W)
     inside = F.unfold(x.new_ones(1, 1, x.shape[2], x.shape[3]), side, padding=radius)
-    encoding = torch.sin(wave_phases(grid(side, side, waves), waves) + phases).to(q.dtype)  # (N, K, M)
+    encoding = torch.sin(wave_phases(pixel_coordinates(side, side, waves).flatten(0, 1), waves) + phases).to(
+        q.dtype
+    )  # (N, K, M)
     # One product with the queries for all (h, offset): (B, heads, N * K, H * W).
     spatial = torch.einsum("hjm,edm->ehjd", encoding, amplitudes).flatten(1, 2) @ q
     channels = k.transpose(1, 2) @ q
-    content = torch.einsum("bect,bcjt->bejt", channels, patches) + closed(inside)
+    content = torch.einsum("bect,bcjt->bejt", channels, patches) + (1 - inside) * -1e4
     weights = (spatial.unflatten(2, encoding.shape[:2]) + content.unsqueeze(2)).softmax(3)
     return torch.stack([(weights * patches[:, None, None, c]).sum(3) for c in range(x.shape[1])], 3)
 

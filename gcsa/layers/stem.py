@@ -13,6 +13,7 @@ from gcsa.groups import Group, group as make_group
 from gcsa.layers.blocks import ResidualBlock
 from gcsa.layers.buffers import ComputedBuffers
 from gcsa.layers.conv import SteerableConv2d, group_convolution, kernel_for_stride
+from gcsa.layers.layout import from_nchw, to_nchw
 from gcsa.layers.norm import FieldNorm, make_norm
 from gcsa.layers.pooling import GroupPooling
 from gcsa.layers.positions import LearnedPositions
@@ -42,13 +43,13 @@ class LowPass(ComputedBuffers):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to the same shape."""
-        image = x.flatten(3).permute(0, 3, 1, 2)
+        image = to_nchw(x)
         if self.circular:
             image = F.pad(image, (1, 1, 1, 1), mode="circular")
         channels = image.shape[1]
         taps = self.taps.to(x.dtype).expand(channels, 1, 3, 3)
         image = F.conv2d(image, taps, padding=0 if self.circular else 1, groups=channels)
-        return image.permute(0, 2, 3, 1).unflatten(3, x.shape[3:])
+        return from_nchw(image, x.shape[3])
 
 
 class Stem(nn.Module):

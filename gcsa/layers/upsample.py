@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from gcsa._utils.validation import check_int
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.conv import SteerableConv2d, kernel_for_stride
+from gcsa.layers.layout import from_nchw, to_nchw
 from gcsa.layers.norm import FieldNorm
 
 
 def upsample(x: Tensor, height: int, width: int) -> Tensor:
     """Maps (B, H, W, N, C) interpolated bilinearly to (B, height, width, N, C)."""
-    image = x.flatten(3).permute(0, 3, 1, 2)
-    image = F.interpolate(image, (height, width), mode="bilinear", align_corners=False)
-    return image.permute(0, 2, 3, 1).unflatten(3, x.shape[3:])
+    image = F.interpolate(to_nchw(x), (height, width), mode="bilinear", align_corners=False)
+    return from_nchw(image, x.shape[3])
 
 
 class Upsample(nn.Module):
@@ -71,15 +71,18 @@ class SteerableConvTranspose2d(nn.Module):
         self.conv = SteerableConv2d(
             in_fields, out_fields, kernel_size, group, stride=stride, basis=basis, bias=bias, **factory
         )
-        self.conv.reset_parameters(gain=float(stride))  # of k^2 filter values, a pixel sees one in s^2
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Keeps the variance: of k^2 filter values, a pixel sees one in s^2."""
+        self.conv.reset_parameters(gain=float(self.conv.stride))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, s * H, s * W, N, out_fields)."""
-        filter, bias = self.conv.assemble(in_irreps=False)
-        image = x.flatten(3).permute(0, 3, 1, 2)
+        filter, bias = self.conv.assemble(False)
         stride, padding = self.conv.stride, self.conv.padding
-        image = F.conv_transpose2d(image, filter.transpose(0, 1), bias, stride=stride, padding=padding)
-        return image.permute(0, 2, 3, 1).unflatten(3, (self.conv.order, -1))
+        image = F.conv_transpose2d(to_nchw(x), filter.transpose(0, 1), bias, stride=stride, padding=padding)
+        return from_nchw(image, self.conv.order)
 
 
 class Fusion(nn.Module):

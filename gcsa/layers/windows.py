@@ -1,4 +1,9 @@
-"""Neighbourhoods of attention."""
+"""Neighbourhoods of attention, a square or a disc of a radius in positions, and the windows of queries that share their keys.
+
+A square and a disc map onto themselves under rotations by 90 degrees and reflections. Windows that start at the top left do
+not, so a window has a border of the radius, and a bias leaves each query its own neighbourhood: the result does not depend on
+the windows.
+"""
 
 import torch
 import torch.fx
@@ -9,16 +14,17 @@ from torch.nn.attention.flex_attention import BlockMask
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import is_int
+from gcsa.layers.layout import pixel_coordinates
 
 SHAPES = ("square", "disc")
 BLOCK = 128
-"""Queries, and keys, that the kernel takes or passes over at a time."""
+"""Queries, and keys, that flex attention takes or passes over at a time."""
 
 
 def check_radius(radius: int | str | None) -> int | None:
     """The radius of a neighbourhood in positions; None for "all" or None, which stand for all positions.
 
-    Raises ValueError for anything else.
+    Raises UserError for anything else.
     """
     if radius is None or radius == "all":
         return None
@@ -30,8 +36,8 @@ def check_radius(radius: int | str | None) -> int | None:
 @torch.fx.wrap
 @register_notrace_function
 def check_window_size(radius: int, height: int, width: int, circular: bool = False) -> None:
-    """Raises ValueError for a neighbourhood larger than the map, which would cost more than all positions do, or, where it is
-    `circular`, for one that meets itself."""
+    """Raises UserError for a neighbourhood larger than the map, which would cost more than all positions do, and for a
+    `circular` one that meets itself."""
     if circular and 2 * radius >= min(height, width):
         raise UserError(f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there")
     if radius > max(height, width):
@@ -41,97 +47,65 @@ def check_window_size(radius: int, height: int, width: int, circular: bool = Fal
         )
 
 
-def grid(rows: int, columns: int, like: Tensor) -> Tensor:
-    """Positions (rows * columns, 2), centred; x to the right, y upwards."""
-    y = (rows - 1) / 2 - torch.arange(rows, dtype=like.dtype, device=like.device)
-    x = torch.arange(columns, dtype=like.dtype, device=like.device) - (columns - 1) / 2
-    return torch.stack([x[None, :].expand(rows, columns), y[:, None].expand(rows, columns)], -1).flatten(0, 1)
-
-
-def window_partition(x: Tensor, rows: int, columns: int, border: int, bottom: int, right: int) -> Tensor:
-    """(B, H, W, ...), padded, to tiles of rows x columns with a border: (B, tiles, positions of each, ...)."""
-    rest = x.shape[3:]
-    x = F.pad(x.flatten(3), (0, 0, border, border + right, border, border + bottom))
-    x = x.unfold(1, rows + 2 * border, rows).unfold(2, columns + 2 * border, columns)
-    return x.permute(0, 1, 2, 4, 5, 3).flatten(3, 4).flatten(1, 2).unflatten(3, rest)
-
-
-def window_reverse(x: Tensor, rows: int, columns: int, height: int, width: int) -> Tensor:
-    """The inverse of `window_partition` without a border: (B, tiles, rows * columns, ...) to (B, height, width, ...)."""
-    x = x.unflatten(2, (rows, columns)).unflatten(1, (-1, (width + columns - 1) // columns))
-    x = x.transpose(2, 3).flatten(3, 4).flatten(1, 2)
-    # As in `attend_nearby`: not by a slice, which torch.export would hold to one layout.
-    return F.pad(x.flatten(3), (0, 0, 0, width - x.shape[2], 0, height - x.shape[1])).unflatten(3, x.shape[3:])
-
-
-def closed(inside: Tensor) -> Tensor:
-    """Logits to add: 0 where `inside` is 1, and where it is 0 so low that nothing is seen.
-
-    Finite, because the rows that fill up a tile see nothing at all.
-    """
-    return (inside - 1) * 1e4
-
-
-def attention_bias(height: int, width: int, tile: int, radius: int, bottom: int, right: int, like: Tensor) -> Tensor:
-    """Whether the J positions of a tile with its border are on the map and near each of Q queries: (tiles, Q, J)."""
-    inside = torch.ones(1, height, width, 1, dtype=like.dtype, device=like.device)
-    inside = window_partition(inside, tile, tile, radius, bottom, right).squeeze(0).transpose(1, 2)
-    q, k = grid(tile, tile, like), grid(tile + 2 * radius, tile + 2 * radius, like)
-    near = (q[:, None] - k).abs().amax(-1) < radius + 0.5
-    return closed(inside * near)
-
-
-def neighbourhood(tile: int, radius: int, shape: str, tokens: int, device: torch.device) -> Tensor:
-    """Which of the keys of a tile with a border of `radius` each query of the tile sees: bool (1, 1, Q, K)."""
-    query = torch.arange(tile, device=device)
-    offset = torch.arange(tile + 2 * radius, device=device)[None, :] - query[:, None] - radius
-    dy, dx = offset[:, None, :, None], offset[None, :, None, :]
-    if shape == "disc":
-        near = dy * dy + dx * dx <= radius * radius
-    else:
-        near = torch.maximum(dy.abs(), dx.abs()) <= radius
-    near = near.reshape(tile * tile, 1, -1, 1).expand(-1, tokens, -1, tokens)
-    return near.reshape(1, 1, tile * tile * tokens, -1)
-
-
-def _border(x: Tensor, radius: int, bottom: int, right: int, circular: bool, more: int) -> Tensor:
-    """(B, heads, H, W, T, D) with `radius` positions around it, `bottom` and `right` to fill the last tiles, and
-    `more` numbers a token."""
-    if not circular:
-        return F.pad(x, (0, more, 0, 0, radius, radius + right, radius, radius + bottom))
-    rows = torch.arange(-radius, x.shape[2] + radius, device=x.device) % x.shape[2]
-    columns = torch.arange(-radius, x.shape[3] + radius, device=x.device) % x.shape[3]
-    return F.pad(x.index_select(2, rows).index_select(3, columns), (0, more, 0, 0, 0, right, 0, bottom))
-
-
-def _outside(
-    height: int, width: int, radius: int, bottom: int, right: int, tile: int, tokens: int, like: Tensor
+def window_partition(
+    x: Tensor, rows: int, columns: int, border: int = 0, circular: bool = False, dim: int = 1
 ) -> Tensor:
-    """Logits to add to those of each tile's keys, (tiles, 1, 1, K): 0 on the map and very negative outside.
+    """Maps (..., H, W, ...), H being axis `dim`, to windows (..., windows, positions, ...) of rows x columns positions and a
+    border around them.
 
-    Finite, because the queries that fill up the last tiles see nothing at all.
+    Zeros fill up the last windows. Outside the map the border holds zeros or, where `circular`, the other side of the map.
     """
-    inside = torch.zeros(height, width, dtype=like.dtype, device=like.device)
-    closed = F.pad(inside, (radius, radius + right, radius, radius + bottom), value=-1e4)
-    return _tiles(
-        closed[None, None, :, :, None, None].expand(-1, -1, -1, -1, tokens, -1), tile + 2 * radius, tile
-    ).transpose(2, 3)
+    height, width = x.shape[dim], x.shape[dim + 1]
+    bottom, right = -height % rows, -width % columns
+    inner = border
+    if circular:
+        x = x.index_select(dim, torch.arange(-border, height + border, device=x.device) % height)
+        x = x.index_select(dim + 1, torch.arange(-border, width + border, device=x.device) % width)
+        inner = 0
+    x = F.pad(x, [0] * (2 * (x.ndim - dim - 2)) + [inner, inner + right, inner, inner + bottom])
+    x = x.unfold(dim, rows + 2 * border, rows).unfold(dim + 1, columns + 2 * border, columns)
+    x = x.movedim(-2, dim + 2).movedim(-1, dim + 3)
+    return x.flatten(dim + 2, dim + 3).flatten(dim, dim + 1)
 
 
-def _tiles(x: Tensor, size: int, step: int) -> Tensor:
-    """(B, heads, H, W, T, D) to (tiles, B * heads, size * size * T, D).
+def window_reverse(x: Tensor, rows: int, columns: int, height: int, width: int, dim: int = 1) -> Tensor:
+    """The inverse of `window_partition` without a border: (..., windows, rows * columns, ...) to (..., height, width, ...)."""
+    x = x.unflatten(dim + 1, (rows, columns)).unflatten(dim, (-1, (width + columns - 1) // columns))
+    x = x.transpose(dim + 1, dim + 2).flatten(dim + 2, dim + 3).flatten(dim, dim + 1)
+    # Not by a slice, which is laid out differently where it is the whole: torch.export would hold to one case.
+    return F.pad(x, [0] * (2 * (x.ndim - dim - 2)) + [0, width - x.shape[dim + 1], 0, height - x.shape[dim]])
 
-    Tiles stand where a batch does, so that a mask for each tile serves all images and heads.
+
+def is_near(dy: Tensor, dx: Tensor, radius: int, shape: str) -> Tensor:
+    """Whether offsets lie within the square or the disc of `radius`."""
+    if shape == "disc":
+        return dy * dy + dx * dx <= radius * radius
+    return torch.maximum(dy.abs(), dx.abs()) <= radius
+
+
+def attention_bias(
+    height: int, width: int, window: int, radius: int, like: Tensor, shape: str = "square", circular: bool = False
+) -> Tensor:
+    """Logits to add to those of the Q positions of each window and the J positions of the window with its border.
+
+    They are 0 for keys in the neighbourhood of the query and on the map, else so low that the key is not seen: (windows, Q, J), or
+    (1, Q, J) where `circular`, since then all windows are alike. They are finite, because queries that fill up the last windows
+    see no key at all.
     """
-    tiles = x.unfold(2, size, step).unfold(3, size, step)  # (B, heads, rows, columns, T, D, size, size)
-    b, heads, rows, columns, tokens, dim = tiles.shape[:6]
-    return tiles.permute(2, 3, 0, 1, 6, 7, 4, 5).reshape(rows * columns, b * heads, size * size * tokens, dim)
+    queries = pixel_coordinates(window, window, like).flatten(0, 1)
+    keys = pixel_coordinates(window + 2 * radius, window + 2 * radius, like).flatten(0, 1)
+    dx, dy = (keys - queries[:, None]).unbind(-1)
+    seen = is_near(dy, dx, radius, shape)[None]
+    if not circular:
+        inside = torch.ones(1, height, width, dtype=like.dtype, device=like.device)
+        seen = seen & (window_partition(inside, window, window, radius)[0] > 0)[:, None]
+    return torch.where(seen, 0.0, -1e4).to(like.dtype)
 
 
 def block_mask(
     height: int, width: int, tokens: int, radius: int, shape: str, circular: bool, device: torch.device
 ) -> BlockMask:
-    """Which of the height * width * tokens keys each query sees, both row by row."""
+    """The keys that each query sees, for flex attention, of height * width * tokens queries and as many keys, row by row."""
 
     def offset(query: Tensor, key: Tensor, side: int) -> Tensor:
         distance = (query - key).abs()
@@ -141,7 +115,7 @@ def block_mask(
         query, key = query // tokens, key // tokens
         dy = offset(query // width, key // width, height)
         dx = offset(query % width, key % width, width)
-        return dy * dy + dx * dx <= radius * radius if shape == "disc" else torch.maximum(dy, dx) <= radius
+        return is_near(dy, dx, radius, shape)
 
     size = height * width * tokens
     start = torch.arange(0, size, BLOCK, device=device)
@@ -160,7 +134,7 @@ def block_mask(
 
 
 def _gaps(low: Tensor, high: Tensor, side: int, circular: bool) -> Tensor:
-    """How many positions lie from each range low..high to each other, at least: (ranges, ranges)."""
+    """The fewest positions between each two of the ranges low..high: (ranges, ranges)."""
     after = low[None, :] - high[:, None]
     gaps = after.maximum(after.T)
     if circular:  # and the other way round

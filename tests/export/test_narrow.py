@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gcsa.export import export
 from gcsa.export.images import MOST, read_images
-from gcsa.export.narrow import quantized, without_irreps
+from gcsa.export.narrow import quantized
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.folding import fold
 
@@ -92,9 +92,9 @@ def test_the_classifier_and_the_attention_stay_wide() -> None:
 def test_wide_layers_leave_the_irrep_basis() -> None:
     conv = SteerableConv2d(96, 96, kernel_size=1, group="c4")
     assert conv.in_irreps
-    assert not without_irreps(conv).in_irreps
-    with pytest.raises(ValueError, match="is folded: export the one that it was folded from"):
-        without_irreps(fold(conv))
+    assert not fold(conv, "direct").in_irreps
+    with pytest.raises(ValueError, match="is folded already"):
+        fold(fold(conv), "direct")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_folded_layer_is_the_same_function(arguments: dict[str, Any], shape: tup
 def test_folded_transposed_convolution_is_the_same_function() -> None:
     """Wide enough for an expansion, which a transposed convolution does not use."""
     conv = randomize(SteerableConvTranspose2d(40, 40, "d4"))
-    assert conv.conv.shares
+    assert conv.conv.plan.use_shared_expansion
     x = torch.randn(1, 3, 3, 8, 40)
     assert torch.equal(fold(conv)(x), conv(x))
 

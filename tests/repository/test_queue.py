@@ -54,7 +54,9 @@ def test_every_run_of_a_list_has_a_config_and_a_model(name: str, tmp_path: Path)
     for run in {run.name: run for run in runs}.values():  # seeds differ in nothing else
         config = plain(composed(tmp_path, *run.overrides), "output")
         # The runs of these are compared, or published, as they are.
-        assert config["test"] is run.folder.startswith(("performers/", "learning/nuclei", "learning/ocr_prints", "learning/ocr_french"))
+        assert config["test"] is run.folder.startswith(
+            ("performers/", "learning/nuclei", "learning/ocr_prints", "learning/ocr_french")
+        )
         assert run.folder.endswith(f"/seed{config['seed']}")
         options = {key: value for key, value in config["model"].items() if value not in ("auto", None)}
         if config["data"]["name"] == "lines":
