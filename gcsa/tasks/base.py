@@ -21,27 +21,25 @@ class Predictor(ABC):
     Attributes:
         kind: the name of the task.
         network: the module, in eval mode: for training, export and folding.
+        preprocess: a function from an image to the input of `network`.
     """
 
     kind: ClassVar[str]
     network: Any
+    preprocess: Any
 
-    def __init__(self, network: nn.Module) -> None:
-        self.network = network.eval()
+    def __init__(self, network: nn.Module, preprocess: Any) -> None:
+        self.network, self.preprocess = network.eval(), preprocess
 
     @property
     def group(self) -> Group:
         """The group of the network; c1 for a network without one."""
-        return make_group(str(getattr(self.network, "group", "c1")))
+        return make_group(getattr(self.network, "group", "c1"))
 
     def to(self, device: Any) -> Predictor:
         """Moves the network; returns this predictor."""
         self.network.to(device)
         return self
-
-    @abstractmethod
-    def preprocess(self, image: Any) -> Any:
-        """The input of `network` for one image. Raises ValueError for an image that cannot be read, naming it."""
 
     @abstractmethod
     def predict(self, images: Any, **options: Any) -> Any:

@@ -82,6 +82,7 @@ def _read_checkpoint(path: Path) -> Weights:
         options = dict(hyper["model"])
         content = {"task": hyper["task"], "architecture": options.pop("name"), "characters": hyper.get("characters")}
         options |= {key: hyper[key] for key in ("num_classes", "in_chans") if key in hyper}
+        content |= {"model_args": options, "pretrained_cfg": hyper.get("preprocessing") or {}}
         tensors = {
             name.removeprefix("model."): tensor
             for name, tensor in stored["state_dict"].items()
@@ -92,7 +93,7 @@ def _read_checkpoint(path: Path) -> Weights:
     if hyper.get("adapter"):
         merged = path.resolve().parent.parent / "weights"
         raise UserError(f"{path} has an adapter: give local-dir:{merged}, the weights folder of its run, merged")
-    return check_weights(str(path), {**content, "model_args": options}, tensors)
+    return check_weights(str(path), content, tensors)
 
 
 def _read_folder(folder: Path, source: str) -> Weights:
@@ -131,7 +132,9 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
             raise UserError(f"its characters must be a text of at most {MOST_NAMES} characters")
         options = {"num_classes": config.get("num_classes"), **options}
         options = {key: value for key, value in options.items() if value is not None}
-        preprocessing = _check_preprocessing({**cfg, **{key: config.get(key) for key in ("label_names", "pad")}})
+        preprocessing = _check_preprocessing(
+            {**cfg, **{key: config[key] for key in ("label_names", "pad") if key in config}}
+        )
     except ValueError as error:
         raise UserError(f"{source} cannot be read: {error}") from error
     for name, tensor in tensors.items():
@@ -157,7 +160,7 @@ def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
         value = values.get(key)
         if value is None:
             continue
-        if not isinstance(value, list) or not check(value):
+        if not isinstance(value, list | tuple) or not check(value):
             raise UserError(f"its {key} is {_shown(value)}")
         checked[key] = tuple(value)
     if (pad := values.get("pad")) is not None:

@@ -24,7 +24,7 @@ class ClassificationPredictor(Predictor):
     kind = "classification"
 
     def __init__(self, network: Any, weights: Weights) -> None:
-        super().__init__(network)
+        super().__init__(network, self._prepared)
         self.weights = weights
         self.label_names = weights.preprocessing.get("label_names") or tuple(map(str, range(network.num_classes)))
 
@@ -46,7 +46,7 @@ class ClassificationPredictor(Predictor):
             )
         return Prepare(height, mean, std, told.get("pad"))
 
-    def preprocess(self, image: Any) -> Tensor:
+    def _prepared(self, image: Any) -> Tensor:
         """A path, a PIL image, an array (H, W) or (H, W, C), uint8, or a tensor (C, H, W), uint8, to float32 (C, size, size)."""
         prepare = self.prepare
         if isinstance(image, str | Path):

@@ -22,7 +22,10 @@ class RecognitionPredictor(Predictor):
 
     kind = "recognition"
 
-    def preprocess(self, image: Any) -> Tensor:
+    def __init__(self, network: CTCRecognizer) -> None:
+        super().__init__(network, self._ink)
+
+    def _ink(self, image: Any) -> Tensor:
         """A path, a PIL image, an array (H, W) or (H, W, C), uint8, or a tensor (C, H, W), uint8, to ink (1, height, W)."""
         if isinstance(image, Tensor):
             image = image.permute(1, 2, 0).squeeze(2).cpu().numpy()

@@ -22,7 +22,10 @@ class SegmentationPredictor(Predictor):
 
     kind = "segmentation"
 
-    def preprocess(self, image: Any) -> ArrayImage:
+    def __init__(self, network: Segmenter) -> None:
+        super().__init__(network, self._source)
+
+    def _source(self, image: Any) -> ArrayImage:
         """A path, a PIL image, an array (H, W) or (H, W, C) or a tensor (C, H, W) of any bit depth, as a source of windows."""
         channels = self.network.in_chans
         if isinstance(image, str | Path):
