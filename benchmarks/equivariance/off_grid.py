@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from gcsa.tasks.classification.sample import draw_sample
 from PIL import Image
 from torch import Tensor
 
@@ -29,7 +30,6 @@ from gcsa.groups import group
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.augment import gaussian_blur
 from gcsa.tasks.classification.data.colour import stained
-from gcsa.tasks.classification.sample import draw_sample
 from gcsa.training.results import git_commit, machine, write_json
 
 Change = Callable[[Tensor], Tensor]

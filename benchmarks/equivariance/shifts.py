@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from gcsa.tasks.classification.load import load_model
+from gcsa.tasks.classification.sample import draw_sample
 from torch import Tensor
 
 from benchmarks.common import RESULTS, save
 from gcsa.evaluation.rotations import shift_curve
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.load import load_model
-from gcsa.tasks.classification.sample import draw_sample
 
 CLASS, MARGIN = 1, 8
 

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from gcsa.tasks.classification.sample import draw_sample
 from torch import Tensor
 
 import gcsa
@@ -23,7 +24,6 @@ from gcsa.evaluation.metrics import predict, reliability, score
 from gcsa.evaluation.rotations import rotate, rotation_curve
 from gcsa.models.folding import fold
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.sample import draw_sample
 from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, write_json
 

@@ -1,21 +1,24 @@
-"""What makes a picture ready for a classifier.
+"""An image becomes the input of a classifier: in training, in evaluate.py, in embed.py and in `predict`.
 
-Invariance is that of the whole way from the pixels, so images are cropped and resized without preferring a side: margins on
-opposite sides are equal, and the resizing is in float64, for Pillow's rounds to 8 bits between its two passes.
+The input of a rotated or reflected image is the rotated or reflected input, exactly. So margins on opposite sides are
+equal, and values are resized in float64 and rounded once: Pillow rounds to 8 bits between its two passes.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa.images.reader import decode, read_image
 
 PADS = (None, "white", "black")
 """Colours of the border that makes an image a square; None: it is cropped at its centre."""
@@ -23,39 +26,84 @@ PADS = (None, "white", "black")
 
 @dataclass(frozen=True)
 class Prepare:
-    """Makes a picture ready for a model: cropped at the centre to a square, or with `pad`, "white" or "black", filled up to one;
-    resized to `size` pixels a side, and normalised by the `mean` and `std` of each channel on the 0..1 scale."""
+    """Makes an image a normalised square.
+
+    Args:
+        size: pixels a side.
+        mean, std: of each channel, on the 0..1 scale; three channels are colour, one is grey.
+        pad: "white" or "black" fills the image up to a square; None crops it at its centre.
+    """
 
     size: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     pad: str | None = None
 
-    def __call__(self, image: Image.Image | np.ndarray[Any, Any]) -> Tensor:
-        """A picture of mode RGB or L, or its pixels uint8 (H, W, C), to float32 (C, size, size). Raises ValueError for others,
-        which `gcsa.images.reader.read_image` makes such a picture of."""
-        if isinstance(image, Image.Image):
-            if image.mode not in ("RGB", "L"):
-                raise UserError(
-                    f"a picture must be of mode RGB or L, not {image.mode}: read it by gcsa.images.reader.read_image"
-                )
-            image = np.asarray(image.convert("RGB" if len(self.mean) == 3 else "L"))
-            image = image.reshape(*image.shape[:2], -1)
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != len(self.mean):
+    @classmethod
+    def from_weights(cls, source: str, preprocessing: Mapping[str, Any]) -> Prepare:
+        """From `Weights.preprocessing`. Raises UserError, naming `source`, where that is incomplete or contradicts itself."""
+        if missing := [key for key in ("input_size", "mean", "std") if key not in preprocessing]:
             raise UserError(
-                f"pixels must be uint8 of shape (height, width, {len(self.mean)}), not {image.dtype} of {image.shape}"
+                f"{source} does not say how images are made ready (no {', '.join(missing)}): name the folder of weights "
+                "that train.py wrote"
             )
-        pixels = _square(torch.tensor(image).permute(2, 0, 1), self.pad).double()
-        if pixels.shape[1:] != (self.size, self.size):
-            sides = (self.size, self.size)
-            pixels = F.interpolate(pixels[None], sides, mode="bicubic", antialias=True)[0].clamp(0, 255)
+        (channels, height, width), mean, std = (preprocessing[key] for key in ("input_size", "mean", "std"))
+        if height != width:
+            raise UserError(f"{source} is for images of {height} x {width}: name weights for square images")
+        if not channels == len(mean) == len(std):
+            raise UserError(
+                f"{source} has {channels} channels, but {len(mean)} means and {len(std)} standard deviations"
+            )
+        return cls(height, tuple(mean), tuple(std), preprocessing.get("pad"))
+
+    def __call__(self, image: Any) -> Tensor:
+        """An image, as `to_image` takes it, to float32 (C, size, size)."""
         mean, std = (torch.tensor(values)[:, None, None] for values in (self.mean, self.std))
-        return (pixels.float() / 255 - mean) / std
+        return (self.square(image).float() / 255 - mean) / std
+
+    def square(self, image: Any) -> Tensor:
+        """An image, as `to_image` takes it, to uint8 (C, size, size), not normalised."""
+        pixels = np.asarray(to_image(image, len(self.mean)))
+        square = _square(torch.tensor(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1), self.pad)
+        if square.shape[1:] == (self.size, self.size):
+            return square
+        values = F.interpolate(square[None].double(), (self.size, self.size), mode="bicubic", antialias=True)[0]
+        # The passes of a rotated image run in another order, so its halves may differ by 1e-13: all are rounded up.
+        return (values + (0.5 + 1e-6)).floor().clamp(0, 255).byte()
+
+
+def to_image(image: Any, channels: int) -> Image.Image:
+    """An image of mode RGB (`channels` 3) or L (1).
+
+    Args:
+        image: a path, a PIL image of any mode, an array uint8 (H, W) or (H, W, C), or a tensor (C, H, W), uint8 or
+            floating point in 0..1; C is 1 or 3.
+
+    Raises:
+        UserError: a file that cannot be read, naming it, and other arrays and tensors.
+    """
+    if isinstance(image, str | os.PathLike):
+        return read_image(image, channels)
+    if isinstance(image, Tensor):
+        if image.is_floating_point():
+            if not (image.min() >= 0 and image.max() <= 1):
+                raise UserError(f"a tensor of floats must lie in 0..1, not in {image.min():g}..{image.max():g}")
+            image = (image * 255).round().byte()
+        image = (image.movedim(0, -1) if image.ndim == 3 else image).cpu().numpy()
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3)):
+            raise UserError(f"pixels must be uint8 (H, W), (H, W, 1) or (H, W, 3), not {image.dtype} {image.shape}")
+        image = Image.fromarray(image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image)
+    if not isinstance(image, Image.Image):
+        raise UserError(f"an image must be a path, an array, a PIL image or a tensor, not {type(image).__name__}")
+    image = decode(ImageOps.exif_transpose(image))
+    if image.mode == "F":
+        image = Image.fromarray(np.asarray(image).round().astype(np.uint8))
+    return image.convert("RGB" if channels == 3 else "L")
 
 
 def _square(pixels: Tensor, pad: str | None) -> Tensor:
-    """The centre of (C, H, W), or with `pad` all of it. Where margins cannot be equal, there is one pixel more, and the square is
-    stretched by it."""
+    """The centre of (C, H, W), or with `pad` all of it. Where margins cannot be equal, one side is longer by one pixel."""
     height, width = pixels.shape[1:]
     if pad is not None:
         rows, columns = -(-max(width - height, 0) // 2), -(-max(height - width, 0) // 2)

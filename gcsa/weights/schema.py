@@ -82,7 +82,9 @@ def _read_checkpoint(path: Path) -> Weights:
         options = dict(hyper["model"])
         content = {"task": hyper["task"], "architecture": options.pop("name"), "characters": hyper.get("characters")}
         options |= {key: hyper[key] for key in ("num_classes", "in_chans") if key in hyper}
-        content |= {"model_args": options, "pretrained_cfg": hyper.get("preprocessing") or {}}
+        preprocessing = dict(hyper.get("preprocessing") or {})
+        content |= {key: preprocessing.pop(key, None) for key in ("label_names", "pad")}
+        content |= {"model_args": options, "pretrained_cfg": preprocessing}
         tensors = {
             name.removeprefix("model."): tensor
             for name, tensor in stored["state_dict"].items()

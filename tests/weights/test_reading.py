@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from gcsa.tasks.classification.load import load_model
 from safetensors.torch import load_file, save_file
 
 import gcsa
@@ -17,7 +18,6 @@ from gcsa import adapters, weights as checkpoints
 from gcsa.cli import export, transcribe
 from gcsa.models.create import create_model
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.load import load_model
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.training.adapt import load_base

@@ -1,77 +1,152 @@
-"""Class probabilities of images: a classifier with the preprocessing that its weights name."""
+"""A trained classifier as `gcsa.load` gives it: class scores and features of images."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int
+from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
-from gcsa.images.reader import read_image
 from gcsa.models.create import create_model
+from gcsa.models.folding import fold
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.weights import Weights, fill
 from gcsa.weights.files import BORDER
 
 
+@dataclass(frozen=True)
+class Classification:
+    """The most probable class, its probability, and the probability of every class by its name."""
+
+    label: str
+    confidence: float
+    scores: dict[str, float]
+
+
+class PreLogits(nn.Module):
+    """A timm classifier without its last layer: normalised images (B, C, H, W) to features (B, D).
+
+    Raises UserError for a network that gives a map instead of a row of features.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.network.forward_head(self.network.forward_features(images), pre_logits=True)  # type: ignore[operator]
+        if features.ndim != 2:
+            raise UserError(f"the network gives a map of {tuple(features.shape[1:])}, not a row of features: pool it")
+        return features
+
+
 class ClassificationPredictor(Predictor):
-    """A timm model. `label_names` are those of its classes, "0", "1", ... where the weights have none."""
+    """A timm classifier with its preprocessing and the names of its classes.
+
+    Scores and features are those of the folded network. They do not change when an image rotates by an element of
+    `group` that maps the pixel grid onto itself.
+
+    Args:
+        network: a timm model; normalised images (B, C, size, size) to class scores (B, classes).
+        preprocess: makes an image an input of `network`.
+        class_names: by default "0", "1", ...
+
+    Raises:
+        UserError: a network that does not take the images that `preprocess` gives.
+    """
 
     kind = "classification"
+    preprocess: Prepare
 
-    def __init__(self, network: Any, weights: Weights) -> None:
-        super().__init__(network, self._prepared)
-        self.weights = weights
-        self.label_names = weights.preprocessing.get("label_names") or tuple(map(str, range(network.num_classes)))
+    def __init__(self, network: nn.Module, preprocess: Prepare, class_names: Sequence[str] | None = None) -> None:
+        super().__init__(network, preprocess)
+        channels = getattr(network, "in_chans", len(preprocess.mean))
+        if channels != len(preprocess.mean):
+            raise UserError(f"the network takes {channels} channels, but images of {len(preprocess.mean)} are prepared")
+        check_input_size = getattr(network, "check_input_size", None)
+        if callable(check_input_size):
+            check_input_size(preprocess.size, preprocess.size)
+        classes = int(network.num_classes)
+        self.class_names = tuple(class_names or map(str, range(classes)))
+        if len(self.class_names) != classes:
+            raise UserError(f"the network has {classes} classes, but {len(self.class_names)} class names are given")
+        self._folded: nn.Module | None = None
 
     @property
-    def prepare(self) -> Prepare:
-        """The preprocessing. Raises ValueError for weights that do not say how images are normalised, as an older .ckpt."""
-        told, source = self.weights.preprocessing, self.weights.source
-        if missing := [key for key in ("input_size", "mean", "std") if key not in told]:
-            raise UserError(
-                f"{source} does not say how images are made ready (no {', '.join(missing)}): name the folder of weights "
-                "that train.py wrote beside its checkpoints"
-            )
-        (channels, height, width), mean, std = told["input_size"], told["mean"], told["std"]
-        if height != width:
-            raise UserError(f"{source} is for images of {height} x {width}: name weights for square images")
-        if not channels == len(mean) == len(std):
-            raise UserError(
-                f"{source} has {channels} channels, but {len(mean)} means and {len(std)} deviations of them"
-            )
-        return Prepare(height, mean, std, told.get("pad"))
+    def folded(self) -> nn.Module:
+        """The folded network, on the device of `network` (see `gcsa.models.folding`)."""
+        if self._folded is None:
+            self._folded = fold(self.network)
+        return self._folded
 
-    def _prepared(self, image: Any) -> Tensor:
-        """A path, a PIL image, an array (H, W) or (H, W, C), uint8, or a tensor (C, H, W), uint8, to float32 (C, size, size)."""
-        prepare = self.prepare
-        if isinstance(image, str | Path):
-            image = read_image(image, len(prepare.mean))
-        if isinstance(image, Tensor):
-            image = image.permute(1, 2, 0).cpu().numpy()
-        if isinstance(image, np.ndarray) and image.ndim == 2:
-            image = image[..., None]
-        return prepare(image)
+    @property
+    def embedding(self) -> PreLogits:
+        """The folded network without its last layer: prepared images (B, C, size, size) to features (B, D)."""
+        return PreLogits(self.folded).eval()
 
-    @torch.inference_mode()
-    def predict(self, images: Any, **options: Any) -> Any:
-        """The probability of each class by its name, or a list of these for a list of images."""
-        if not isinstance(images, list | tuple):
-            return self.predict([images])[0]
-        batch = torch.stack([self.preprocess(image) for image in images])
-        probabilities = self.network(batch.to(next(self.network.parameters()))).softmax(-1)
-        return [dict(zip(self.label_names, row, strict=True)) for row in probabilities.tolist()]
+    def to(self, device: Any) -> ClassificationPredictor:
+        """Moves the network; returns this predictor."""
+        self._folded = None
+        self.network.to(device)
+        return self
+
+    def predict(self, images: Any, batch_size: int = 32) -> Any:
+        """The `Classification` of an image, or a list of them for several.
+
+        Args:
+            images: an image as `gcsa.images.prepare.to_image` takes it; or a list, an array or a tensor of several.
+            batch_size: images that the network sees at once.
+
+        Raises:
+            UserError: an image that cannot be read, naming it.
+        """
+        rows = self._run(self.folded, images, batch_size).softmax(-1).tolist()
+        return [self._classification(row) for row in rows] if _is_several(images) else self._classification(rows)
+
+    def features(self, images: Any, batch_size: int = 32) -> Tensor:
+        """The features of the images in front of the last layer: (D,) of one, (N, D) of several; as `predict`."""
+        return self._run(self.embedding, images, batch_size)
+
+    def _run(self, network: nn.Module, images: Any, batch_size: int) -> Tensor:
+        check_int("batch_size", batch_size, 1)
+        several = list(images) if _is_several(images) else [images]
+        if not several:
+            raise UserError("there are no images: give one or more")
+        rows = []
+        with evaluation_mode(network) as device:
+            for start in range(0, len(several), batch_size):
+                batch = torch.stack([self.preprocess(image) for image in several[start : start + batch_size]])
+                rows.append(network(batch.to(device)).float().cpu())
+        return torch.cat(rows) if _is_several(images) else rows[0][0]
+
+    def _classification(self, probabilities: list[float]) -> Classification:
+        scores = dict(zip(self.class_names, probabilities, strict=True))
+        label = max(scores, key=scores.__getitem__)
+        return Classification(label, scores[label], scores)
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> ClassificationPredictor:
-    """The classifier that `weights` describe. Raises ValueError for an unknown model or options that it does not take."""
+    """The classifier of `weights`, with `adapter` merged. Raises UserError for weights that do not say how images are
+    prepared, and for an adapter of another model."""
+    prepare = Prepare.from_weights(weights.source, weights.preprocessing)
     network: Any = fill(lambda: create_model(weights.architecture, **weights.options), weights)
-    preprocessing = dict(weights.preprocessing)
-    if preprocessing.pop("pad", None):
-        preprocessing |= BORDER
-    vars(network)["pretrained_cfg"] = {**vars(network).get("pretrained_cfg", {}), **preprocessing}
-    return ClassificationPredictor(network if adapter is None else merge_adapter(network, adapter), weights)
+    # timm's nearest way to a whole image in a square has a border in the mean colour.
+    border = BORDER if prepare.pad else {}
+    about = {key: value for key, value in weights.preprocessing.items() if key != "pad"}
+    vars(network)["pretrained_cfg"] = {**vars(network).get("pretrained_cfg", {}), **about, **border}
+    if adapter is not None:
+        network = merge_adapter(network, adapter)
+    return ClassificationPredictor(network, prepare, weights.preprocessing.get("label_names"))
+
+
+def _is_several(images: Any) -> bool:
+    """Whether these are several images: a list or tuple, or an array or tensor of four axes."""
+    return isinstance(images, list | tuple) or (isinstance(images, Tensor | np.ndarray) and images.ndim == 4)

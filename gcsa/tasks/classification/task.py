@@ -9,11 +9,10 @@ from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
 from gcsa.models.create import SEGMENTERS
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.evaluate import evaluate
+from gcsa.tasks.classification.evaluate import evaluate, summarize
 from gcsa.tasks.classification.module import Classifier
-from gcsa.tasks.classification.report import summarize
 from gcsa.training.task import data_options
-from gcsa.weights import save_classifier
+from gcsa.weights import read, save_classifier
 
 
 class Task:
@@ -29,7 +28,7 @@ class Task:
         if cfg["model"].get("name") in SEGMENTERS:
             raise UserError(f"model={cfg['model']['name']} segments images: choose data=nuclei or data=mask_folder")
         try:
-            data = create_datamodule(**data_options(cfg))
+            data = create_datamodule(**data_options(cfg), **normalisation(cfg))
         except TypeError as error:
             raise UserError(f"data={cfg['data']['name']} does not take these options: {error}") from error
         if data.num_classes < 2:
@@ -55,6 +54,7 @@ class Task:
             in_chans=data.in_chans,
             label_smoothing=cfg["label_smoothing"],
             compile=cfg["compile"],
+            preprocessing=data.preprocessing,
         )
         check_input_size = getattr(classifier.model, "check_input_size", None)
         if callable(check_input_size):
@@ -63,13 +63,8 @@ class Task:
 
     def export(self, classifier: Classifier, data: Any, folder: Path) -> str:
         """Writes the weights into `folder`; returns how timm names them."""
-        side = data.image_size
         about = {"data": data.name, "group": getattr(classifier.model, "group_name", "c1")}
-        preprocessing: dict[str, Any] = dict(
-            input_size=(data.in_chans, side, side), mean=tuple(data.mean), std=tuple(data.std)
-        )
-        preprocessing["pad"] = getattr(data, "pad", None)  # of image_folder
-        written = save_classifier(classifier.model, folder, about, label_names=data.class_names, **preprocessing)
+        written = save_classifier(classifier.model, folder, about, **data.preprocessing)
         return f"local-dir:{written}"
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
@@ -92,3 +87,11 @@ class Task:
             "figure": str(summary["figure"]),
         }
         return {"invariance_error": error}, lines
+
+
+def normalisation(cfg: dict[str, Any]) -> dict[str, Any]:
+    """The mean and standard deviation that the weights in `cfg["adapter"]["base"]` were trained with, where there are any."""
+    base = (cfg.get("adapter") or {}).get("base")
+    if not isinstance(base, str):
+        return {}
+    return {key: value for key, value in read(base).preprocessing.items() if key in ("mean", "std")}

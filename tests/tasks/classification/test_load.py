@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import timm
 import torch
+from gcsa.tasks.classification.load import load_model
 from PIL import Image
 
 import gcsa
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.load import load_model
 from gcsa.weights import save_classifier
 
 DIGITS = create_datamodule("digits")

@@ -2,11 +2,11 @@ import io
 
 import pytest
 import timm
+from gcsa.tasks.classification.report import measure, summarize, table
 from rich.console import Console
 
 from gcsa.tasks.classification import report as report_module
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.report import measure, summarize, table
 from gcsa.testing import randomize
 
 

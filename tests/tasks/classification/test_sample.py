@@ -1,8 +1,8 @@
 import pytest
 import torch
+from gcsa.tasks.classification.sample import draw_sample, first_images, pick
 
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.sample import draw_sample, first_images, pick
 
 
 def test_a_limited_sample_is_balanced_repeatable_and_in_batches():

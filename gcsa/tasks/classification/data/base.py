@@ -1,4 +1,4 @@
-"""What all data modules share: one root, checked arguments, splits read once, whole-batch loaders."""
+"""The base of all data modules: one root, checked arguments, splits that are read once, whole-batch loaders."""
 
 import os
 from abc import ABC, abstractmethod
@@ -42,23 +42,30 @@ class Split(NamedTuple):
         return self._replace(images=ConcatSource(self.images, other.images), labels=labels, rows=rows)
 
 
+DATAMODULES: dict[str, type["GCSADataModule"]] = {}
+"""All data modules by their `name`."""
+
+
 class GCSADataModule(pl.LightningDataModule, ABC):
     """A data set in three splits; batches are (images float32 (B, C, H, W), labels int64 (B,)).
+
+    A subclass with a `name` is known to `create_datamodule` by it.
 
     The validation split is never the test set, which is read only for `setup("test")` or `setup(None)`.
 
     Args:
-        root: folder of the data sets; default GCSA_DATA, else ./data. Written to only where `download` asks
-            for it.
+        root: folder of the data sets; default GCSA_DATA, else ./data. Only `download` writes to it.
         batch_size: images a batch and process.
         num_workers: processes that gather batches; 0 gathers in the training process.
         seed: of the order of the training images, their augmentation and `limit_train`.
-        download: fetch what is missing into `root`.
-        augment: arguments of `gcsa.tasks.classification.data.augment.RandomAffine` and `gcsa.tasks.classification.data.colour.RandomColour`, for training batches.
+        download: fetch missing files into `root`.
+        augment: options of `RandomAffine`, `RandomBlur` and `RandomColour` in this folder, for training batches.
         limit_train: train on a class-balanced subset: a fraction (float in (0, 1]) or a count (int).
         drop_last: leave out the last training batch where it is smaller than the others.
-        train_on_val: train on the validation split too: for the last run of all, whose options are chosen. What is then measured
-            on that split says nothing, so `gcsa.training.train` keeps the last epoch and reports no such figure.
+        train_on_val: train on the validation split too, once all options are chosen. Scores on that split then say
+            nothing, so `gcsa.training.run.train` keeps the last epoch and reports none.
+        mean, std: of every channel on the 0..1 scale, for normalisation; default those of the data set. Trained weights
+            bring theirs.
 
     Raises:
         ValueError: a bad argument, at once; damaged or impossible data, in `prepare_data` or `setup`.
@@ -72,6 +79,8 @@ class GCSADataModule(pl.LightningDataModule, ABC):
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    pad: str | None = None
+    """Colour of the border that makes an image a square; None: it is cropped, or is one."""
     download_size = ""
 
     def __init__(
@@ -86,6 +95,8 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         limit_train: float | int | None = None,
         drop_last: bool = False,
         train_on_val: bool = False,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
         check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
@@ -97,7 +108,31 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         self.download, self.limit_train, self.drop_last = download, limit_train, drop_last
         self.train_on_val = train_on_val
         self.augment = None if augment is None else Augmentation.from_config(augment)
+        for key, values in (("mean", mean), ("std", std)):
+            if values is not None:
+                if len(values) != self.in_chans:
+                    raise UserError(
+                        f"{key}={list(values)} is for {len(values)} channels, but data={self.name} has {self.in_chans}: "
+                        "choose other data, or other weights"
+                    )
+                setattr(self, key, tuple(values))
         self._splits: dict[str, Split] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            DATAMODULES[cls.name] = cls
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        """How images are prepared, as weights and checkpoints store it: plain values, in timm's terms."""
+        return {
+            "input_size": [self.in_chans, self.image_size, self.image_size],
+            "mean": list(self.mean),
+            "std": list(self.std),
+            "pad": self.pad,
+            "label_names": list(self.class_names),
+        }
 
     def required_files(self) -> Sequence[Path]:
         """The files or folders without which this data set is not there."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from gcsa.images.prepare import Prepare
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 from gcsa.tasks.classification.data.image_folder import ImageFiles, class_files
 from gcsa.tasks.splits import hold_out
@@ -52,7 +53,9 @@ class CIFAR10(GCSADataModule):
             folder = self.root / "cifar10" / part
             log.info("cifar10: reading the images in %s", folder)
             files, labels = class_files(folder, self.class_names)
-            return Split.whole(ImageFiles(files, self.image_size, self.in_chans).read_all(), labels, folder)
+            return Split.whole(
+                ImageFiles(files, Prepare(self.image_size, self.mean, self.std)).read_all(), labels, folder
+            )
 
         from torchvision.datasets import CIFAR10 as Torchvision
 

@@ -5,17 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import ImageOps
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_float, check_int
 from gcsa.images.folders import SUFFIXES, is_visible, list_images
-from gcsa.images.prepare import PADS
-from gcsa.images.reader import image_size, read_image
+from gcsa.images.prepare import PADS, Prepare
+from gcsa.images.reader import image_size
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 from gcsa.tasks.splits import hold_out
 
@@ -40,10 +38,10 @@ class ImageFolder(GCSADataModule):
     """Images in `<path>/{train,val,test}/<class>/` or, to be split 8 : 1 : 1, in `<path>/<class>/`; for an evaluation
     `<path>/test/<class>/` is enough.
 
-    Split folders are found by any of the names in `SPLIT_FOLDERS`, in small or capital letters. Without one for `val`, a
-    tenth of the training images validates; splits are class-balanced and the same in every run. Images are read by
-    `gcsa.images.reader.read_image`, cropped at the centre to a square, or filled up to one, and resized. Hidden and
-    system folders (`gcsa.images.folders`) are no classes. A split larger than `max_memory_gb` is decoded a batch at a time instead of being held in memory: use `num_workers`.
+    Split folders have any of the names in `SPLIT_FOLDERS`, in small or capital letters. Without a folder for `val`, a
+    tenth of the training images validates; splits are class-balanced and the same in every run. Hidden and system folders
+    (`gcsa.images.folders`) are no classes. `gcsa.images.prepare.Prepare` makes images squares, here as in embed.py. A
+    split larger than `max_memory_gb` is not held in memory but decoded a batch at a time: use `num_workers`.
 
     Args:
         path: the folder of images; `root` is not used.
@@ -70,7 +68,6 @@ class ImageFolder(GCSADataModule):
         max_memory_gb: float = 8.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
         if path is None:
             raise UserError("data=image_folder needs data.path=<the folder of your images>")
         check_int("image_size", image_size, 1, MAX_SIDE)
@@ -82,6 +79,7 @@ class ImageFolder(GCSADataModule):
         self.path, self.image_size, self.in_chans, self.pad = expanded(path), image_size, in_chans, pad
         self.max_memory_gb = max_memory_gb
         self.mean, self.std = (IMAGENET_MEAN, IMAGENET_STD) if in_chans == 3 else (GREY_MEAN, GREY_STD)
+        super().__init__(**kwargs)
         self.class_names, self._files = list_splits(self.path)
         self.num_classes = len(self.class_names)
 
@@ -100,7 +98,7 @@ class ImageFolder(GCSADataModule):
         if part not in self._files:
             raise UserError(f"{self.path} holds a test split only: training needs a folder train beside it")
         files, labels = self._files[part]
-        images = ImageFiles(files, self.image_size, self.in_chans, self.pad)
+        images = ImageFiles(files, Prepare(self.image_size, self.mean, self.std, self.pad))
         source = f"the {part} split of {self.path}"
         if images.nbytes > self.max_memory_gb * 1e9:
             return Split.whole(images, labels, source)
@@ -108,28 +106,26 @@ class ImageFolder(GCSADataModule):
 
 
 class ImageFiles:
-    """Image files, each made a square and resized when a batch of rows is taken; an `ImageSource`."""
+    """Image files, each made a square by `prepare` when a batch of rows is taken; an `ImageSource`."""
 
-    def __init__(self, files: Sequence[Path], size: int, channels: int, pad: str | None = None) -> None:
-        self.files, self.size, self.channels, self.pad = files, size, channels, pad
-        self.nbytes = len(files) * channels * size**2
+    def __init__(self, files: Sequence[Path], prepare: Prepare) -> None:
+        self.files, self.prepare = files, prepare
+        self.nbytes = len(files) * len(prepare.mean) * prepare.size**2
 
     def __len__(self) -> int:
         return len(self.files)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         """uint8 (B, C, size, size). Raises ValueError naming the file that cannot be read."""
-        out = torch.empty(len(rows), self.channels, self.size, self.size, dtype=torch.uint8)
-        for place, row in enumerate(rows.tolist()):
-            image, side = read_image(self.files[row], self.channels), (self.size, self.size)
-            square = ImageOps.fit(image, side) if self.pad is None else ImageOps.pad(image, side, color=self.pad)
-            pixels = torch.from_numpy(np.array(square)).view(self.size, self.size, self.channels)
-            out[place] = pixels.permute(2, 0, 1)
-        return out
+        return torch.stack([self.prepare.square(self.files[row]) for row in rows.tolist()])
 
     def read_all(self) -> Tensor:
         """uint8 (N, C, size, size)."""
-        return self[torch.arange(len(self))]
+        size, channels = self.prepare.size, len(self.prepare.mean)
+        out = torch.empty(len(self), channels, size, size, dtype=torch.uint8)
+        for row, file in enumerate(self.files):
+            out[row] = self.prepare.square(file)
+        return out
 
 
 def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
