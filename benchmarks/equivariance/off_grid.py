@@ -30,6 +30,7 @@ from gcsa.groups import group
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.augment import gaussian_blur
 from gcsa.tasks.classification.data.colour import stained
+from gcsa.tasks.classification.evaluate import draw_sample
 from gcsa.training.results import git_commit, machine, write_json
 
 Change = Callable[[Tensor], Tensor]

@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from gcsa.tasks.classification.load import load_model
 from gcsa.tasks.classification.sample import draw_sample
 from torch import Tensor
 
 from benchmarks.common import RESULTS, save
 from gcsa.evaluation.rotations import shift_curve
 from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.evaluate import draw_sample, model_and_data
 
 CLASS, MARGIN = 1, 8
 
@@ -48,7 +48,7 @@ def main() -> None:
     for run in parser.parse_args().runs:
         result = json.loads((run / "results.json").read_text())
         data = result["data"]
-        model, _ = load_model(str(run / "checkpoints/best.ckpt"), create_datamodule(name=data))
+        model, _, _ = model_and_data(str(run / "checkpoints/best.ckpt"), {"name": data})
         curve = shift_curve(model.eval(), movable(data), "x")
         curves.setdefault(data, {})[run.name] = asdict(curve)
         commits[f"{data}/{run.name}"] = result["commit"]

@@ -28,11 +28,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-import gcsa
 from benchmarks.common import arguments
 from benchmarks.integrations.patches import PATCHES, RESULTS, Features, largest_changes, patches
 from gcsa._utils.arrays import Array
-from gcsa.integrations import load_embedder
+from gcsa.tasks import load
 from gcsa.testing import randomize
 from gcsa.training.results import git_commit, machine, write_json
 
@@ -66,11 +65,11 @@ def lightly_train() -> Sides:
 
     from gcsa.integrations.lightly_train import LightlyModel
 
-    prepare = load_embedder(WEIGHTS).prepare
+    prepare = load(WEIGHTS).preprocess
     own = get_package("timm").get_model_wrapper
-    models = {"ours": gcsa.load(WEIGHTS).network, "ours, regular fields": regular()}
+    models = {"ours": load(WEIGHTS).network, "ours, regular fields": regular()}
     sides = {name: get_wrapped_model(LightlyModel(model), 3) for name, model in models.items()}
-    sides["default"] = own(gcsa.load(WEIGHTS).network)
+    sides["default"] = own(load(WEIGHTS).network)
     sides["default, regular fields"] = own(regular())
     return {name: batched(EmbeddingModel(wrapped).eval(), prepare) for name, wrapped in sides.items()}
 
@@ -80,10 +79,10 @@ def torchgeo() -> Sides:
     from torchgeo.trainers import ClassificationTask, SimCLRTask
     from torchgeo.trainers.byol import BYOL
 
-    prepare = load_embedder(WEIGHTS).prepare
+    prepare = load(WEIGHTS).preprocess
     classifier = ClassificationTask(model=NAME, weights=True, in_channels=3, num_classes=2).eval().model
     simclr = SimCLRTask(model=NAME, weights=True, in_channels=3, size=96).eval()
-    byol = BYOL(gcsa.load(WEIGHTS).network, in_channels=3, image_size=(96, 96)).eval().backbone
+    byol = BYOL(load(WEIGHTS).network, in_channels=3, image_size=(96, 96)).eval().backbone
     runs: dict[str, Callable[[Tensor], Tensor]] = {
         "ours, classification": lambda x: classifier.forward_head(classifier.forward_features(x), pre_logits=True),
         "ours, SimCLR": lambda x: simclr(x)[1],
@@ -96,7 +95,7 @@ def smp() -> Sides:
     """Means over positions of the coarsest maps of an encoder with random weights, for none are published."""
     import segmentation_models_pytorch
 
-    prepare = load_embedder(WEIGHTS).prepare
+    prepare = load(WEIGHTS).preprocess
     sides = {}
     for name, options in {"ours": {"feature_maps": "invariant"}, "default": {}}.items():
         torch.manual_seed(0)

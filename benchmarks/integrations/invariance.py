@@ -20,7 +20,8 @@ from benchmarks.common import arguments
 from benchmarks.integrations.embeddings import WEIGHTS, batched
 from benchmarks.integrations.patches import RESULTS, Features, elements, patches
 from gcsa._utils.arrays import Array
-from gcsa.integrations import Embedder, load_embedder
+from gcsa.tasks import load
+from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.testing import randomize
 from gcsa.training.results import git_commit, machine, write_json
 
@@ -53,17 +54,17 @@ def changes(features: Features, pictures: Array) -> dict[str, float]:
 def main() -> None:
     args = arguments(__doc__, lambda parser: parser.add_argument("--patches", type=int, default=100))
     pictures = patches(args.patches)
-    trained = load_embedder(WEIGHTS)
-    embedders = {WEIGHTS: trained}
+    trained = load(WEIGHTS)
+    predictors = {WEIGHTS: trained}
     for name in (*OURS, *TIMM):
         torch.manual_seed(0)
         model = timm.create_model(name, num_classes=2, **TIMM.get(name, {}))
-        embedders[name] = Embedder(randomize(model) if name in OURS else model, trained.prepare)
+        predictors[name] = ClassificationPredictor(randomize(model) if name in OURS else model, trained.preprocess)
     content: dict[str, Any] = {"patches": len(pictures), "size": SIZE, "seed": 0, "models": {}}
-    for name, embedder in embedders.items():
+    for name, predictor in predictors.items():
         content["models"][name] = {
             "weights": "trained" if name == WEIGHTS else "random",
-            **changes(batched(embedder, embedder.prepare), pictures),
+            **changes(batched(predictor.embedding, predictor.preprocess), pictures),
         }
         print(name, content["models"][name], flush=True)
     print(write_json(RESULTS / "invariance.json", {**content, "commit": git_commit(), "machine": machine()}))

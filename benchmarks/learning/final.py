@@ -24,6 +24,7 @@ from gcsa.evaluation.metrics import predict, reliability, score
 from gcsa.evaluation.rotations import rotate, rotation_curve
 from gcsa.models.folding import fold
 from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.evaluate import draw_sample
 from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, write_json
 

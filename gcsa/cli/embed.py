@@ -1,11 +1,12 @@
 """Embed images: `embed.py gcsa_pooled_small.pcam patches/ --output features.h5`.
 
-Weights are a folder of weights or the name of published ones. The output has one row for each image, with its name beside it:
-the numbers in front of the classifier, which are the same for every turn and mirror image that the model's group has and that maps
-the pixel grid onto itself (see `gcsa.integrations`). An .h5 file has the datasets `features` (N, D) and `files`, with the
-weights' name and the normalisation as attributes; a .parquet file has the columns `file` and `features`, and the same as metadata.
-Exit codes: 0, all images; 1, something could not be read, listed on stderr, everything else is in the file (no file where
-nothing could be read); 2, wrong arguments, before anything is read; 130, interrupted, with no file.
+The output has one row of features for each image, with its name. They stay the same when an image rotates or reflects by an
+element of the model's group that maps the pixel grid onto itself. An .h5 file has the datasets `features` (N, D) and
+`files`, with the weights' name and the normalisation as attributes; a .parquet file has the columns `file` and `features`,
+and the same as metadata.
+
+Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the file (no
+file if there are none); 2, wrong arguments, before anything is read; 130, interrupted, with no file.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from gcsa.cli.arguments import count, device, find_images
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.evaluation.evaluation_mode import evaluation_mode
-from gcsa.images.reader import read_image
-from gcsa.integrations import Embedder, load_embedder
+from gcsa.integrations import load_classifier
+from gcsa.tasks.classification.predict import ClassificationPredictor
 
 FORMATS = (".parquet", ".h5")
 
@@ -41,10 +42,12 @@ FORMATS = (".parquet", ".h5")
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog=program("embed"),
-        description="Turns images into features that stay as they are when the images turn.",
-        epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is embedded.",
+        description="Computes features of images that stay the same when the images rotate.",
+        epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are embedded.",
     )
-    parser.add_argument("model", metavar="WEIGHTS", help="folder of weights, or the name of published ones")
+    parser.add_argument(
+        "model", metavar="WEIGHTS", help="published weights, a folder of weights, or a .ckpt of train.py"
+    )
     parser.add_argument(
         "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
     )
@@ -75,16 +78,20 @@ def _check_output(name: str, images: Sequence[Path]) -> None:
         raise UserError(f"--output {name} is one of the images, and would be overwritten: name another file")
 
 
-def _embedded(embedder: Embedder, images: Sequence[Path], size: int) -> tuple[Array, list[str], list[str]]:
-    """Features (N, D) of the images that can be read, their names, and a sentence for each other one. The bar is shown on a
-    terminal alone."""
-    channels = len(embedder.prepare.mean)
-    rows, names, failed = [np.empty((0, embedder.features), np.float32)], [], []
+def _embed(
+    predictor: ClassificationPredictor, images: Sequence[Path], size: int
+) -> tuple[list[Array], list[str], list[str]]:
+    """Features (n, D) of batches of the images that can be read, the names of these, and a sentence for each other image.
+
+    The bar is shown on a terminal only.
+    """
+    rows, names, failed = [], [], []
+    embedding = predictor.embedding
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with (
         Progress(*columns, console=console, disable=not console.is_terminal) as progress,
-        evaluation_mode(embedder) as where,
+        evaluation_mode(embedding) as where,
     ):
         task = progress.add_task("images", total=len(images))
         for start in range(0, len(images), size):
@@ -92,7 +99,7 @@ def _embedded(embedder: Embedder, images: Sequence[Path], size: int) -> tuple[Ar
             for path in images[start : start + size]:
                 try:
                     str(path).encode()
-                    batch.append(embedder.prepare(read_image(path, channels)))
+                    batch.append(predictor.preprocess(path))
                     names.append(str(path))
                 except UnicodeEncodeError:
                     failed.append(f"{str(path)!a} has a name that is not UTF-8: rename it")
@@ -102,8 +109,8 @@ def _embedded(embedder: Embedder, images: Sequence[Path], size: int) -> tuple[Ar
                     failed.append(f"{path}: not enough memory: cut the image")
                 progress.advance(task)
             if batch:
-                rows.append(embedder(torch.stack(batch).to(where)).cpu().numpy())
-    return np.concatenate(rows), names, failed
+                rows.append(embedding(torch.stack(batch).to(where)).cpu().numpy())
+    return rows, names, failed
 
 
 def _write(path: Path, features: Array, names: Sequence[str], about: dict[str, Any]) -> None:
@@ -131,15 +138,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = find_images(args.inputs, recursive=True)
         _check_output(args.output, images)
         chosen = device(args.device)
-        embedder = load_embedder(args.model).to(chosen)
-        group = getattr(embedder.model, "group", None)
-        if group is None or len(group.exact_elements) == 1:
-            print(f"{args.model} has no group of turns: its features change with an image that turns", file=sys.stderr)
+        predictor = load_classifier(args.model).to(chosen)
+        if len(predictor.group.exact_elements) == 1:
+            print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
-        features, names, failed = _embedded(embedder, images, args.batch_size)
+        rows, names, failed = _embed(predictor, images, args.batch_size)
         if names:
-            prepare = embedder.prepare
+            features, prepare = np.concatenate(rows), predictor.preprocess
             about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
             with replacing(args.output) as part:
                 _write(part, features, names, about)

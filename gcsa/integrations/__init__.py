@@ -1,11 +1,20 @@
-"""Features of our classifiers in other people's frameworks, one small file for each.
+"""Features of our classifiers in other people's frameworks, a file for each.
 
-What all of them take is the `Embedder`: the numbers in front of the classifier, which are the same for every turn and mirror image
-in the model's group that maps the pixel grid onto itself. A framework is imported in its own file alone, and is no dependency
-of gcsa; docs/integrations.md shows the lines that a user writes.
+The features in front of the classifier stay the same when an image rotates or reflects by an element of the model's group
+that maps the pixel grid onto itself (`ClassificationPredictor.embedding`). Each framework is imported in its own file only,
+and gcsa does not depend on it. docs/integrations.md shows the lines that a user writes.
 """
 
-from gcsa.images.prepare import Prepare
-from gcsa.tasks.classification.embedding import Embedder, load_embedder
+from __future__ import annotations
 
-__all__ = ["Embedder", "Prepare", "load_embedder"]
+from pathlib import Path
+
+from gcsa.tasks import load
+from gcsa.tasks.classification.predict import ClassificationPredictor
+
+
+def load_classifier(source: str | Path) -> ClassificationPredictor:
+    """`gcsa.load(source)`, of classifiers only."""
+    predictor = load(source, task=ClassificationPredictor.kind)
+    assert isinstance(predictor, ClassificationPredictor)
+    return predictor

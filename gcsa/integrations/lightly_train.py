@@ -1,8 +1,8 @@
 """lightly-train: `lightly_train.pretrain(model=LightlyModel(model), ...)` trains ours without labels.
 
-Given our model's name, lightly-train wraps it with an average over positions, and then the channels of a turned image change places;
-given the model itself, it refuses the class. Its methods need a map and a row of equally many features, so here the map is what
-the head makes of each position by itself: scalar fields, which move with the image.
+With our model's name, lightly-train averages over positions, and the channels of a rotated image are permuted. With the
+model itself, it refuses the class. Its methods need a map and a row of equally many features, so this map is the head
+applied to each position: scalar fields, which move with the image.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gcsa.models.backbone import Backbone
 
 
 class Features(TypedDict, total=False):
-    """What lightly-train calls a ForwardFeaturesOutput: a map (B, D, h, w) and, beside it, the row (B, D)."""
+    """A ForwardFeaturesOutput of lightly-train: a map (B, D, h, w) and a row (B, D)."""
 
     features: Tensor
     cls_token: Tensor
 
 
 class LightlyModel(nn.Module):
-    """A model of ours as lightly-train's `ModelWrapper`, of which `get_model` is what it saves.
+    """A model of ours as lightly-train's `ModelWrapper`; it saves the model that `get_model` returns.
 
     Raises ValueError for a model that is not a `Backbone` of gcsa, or without a pooling.
     """
@@ -50,7 +50,7 @@ class LightlyModel(nn.Module):
         return {"features": head.norm(pooled).permute(0, 3, 1, 2), "cls_token": head(maps, pre_logits=True)}
 
     def forward_pool(self, x: Features) -> dict[str, Tensor]:
-        """What `forward_features` gave to the features (B, D, 1, 1)."""
+        """The result of `forward_features` to features (B, D, 1, 1)."""
         return {"pooled_features": x["cls_token"][..., None, None]}
 
     def get_model(self) -> Backbone:

@@ -1,7 +1,7 @@
 """TIAToolbox: `DeepFeatureExtractor(TIAToolboxModel("gcsa_pooled_small.pcam"))` embeds slides and patches.
 
-Its own way to models of timm is `Sequential(*children[:-1])`: for ours that leaves out the pooling together with the classifier,
-and what comes out, a map that turns with the image, is taken for an embedding without a word.
+TIAToolbox itself makes `Sequential(*children[:-1])` of a timm model. For ours that leaves out the pooling together with the
+classifier: it takes a map, which rotates with the image, for an embedding, and reports no error.
 """
 
 from __future__ import annotations
@@ -14,29 +14,30 @@ import torch
 from tiatoolbox.models.models_abc import ModelABC
 from torch import Tensor, nn
 
-from gcsa.tasks.classification.embedding import load_embedder
+from gcsa.integrations import load_classifier
 
 
 class TIAToolboxModel(ModelABC):
-    """The embedder of a folder of weights, or of the name of published ones, as TIAToolbox's engines run models.
+    """The features of a classifier, as TIAToolbox's engines run models.
 
-    Patches of any size are resized to the `size` of the weights; whether they show tissue as the weights know it depends on the
-    resolution at which the engine reads the slide. Raises what `load_embedder` does.
+    source: as for `gcsa.load`. Patches of any size are resized to the `size` of the weights. Choose the resolution at which
+    the engine reads the slide so that they show tissue at the scale of the weights. Raises what `load_classifier` does.
     """
 
     def __init__(self, source: str | Path) -> None:
         super().__init__()
-        self.embedder = load_embedder(source)
-        self.size = self.embedder.prepare.size
+        classifier = load_classifier(source)
+        self.embedding, self.preprocess = classifier.embedding, classifier.preprocess
+        self.size = self.preprocess.size
         self.preproc_func = self._prepared
 
     def _prepared(self, image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """uint8 (H, W, 3) to float32 (size, size, 3)."""
-        return self.embedder.prepare(image).permute(1, 2, 0).numpy()
+        return self.preprocess(image).permute(1, 2, 0).numpy()
 
     def forward(self, images: Tensor) -> Tensor:
         """Prepared images (B, 3, size, size) to features (B, D)."""
-        return self.embedder(images)
+        return self.embedding(images)
 
     @staticmethod
     def infer_batch(model: nn.Module, batch_data: Any, *, device: str = "cpu") -> list[np.ndarray[Any, Any]]:

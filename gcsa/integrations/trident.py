@@ -1,4 +1,4 @@
-"""TRIDENT (github.com/mahmoodlab/TRIDENT), which cuts slides into patches and embeds them:
+"""TRIDENT (github.com/mahmoodlab/TRIDENT) cuts slides into patches and embeds them:
 
     CustomInferenceEncoder("gcsa", *encoder("gcsa_pooled_small.pcam"))
 
@@ -12,13 +12,15 @@ from pathlib import Path
 import torch
 
 from gcsa.images.prepare import Prepare
-from gcsa.tasks.classification.embedding import Embedder, load_embedder
+from gcsa.integrations import load_classifier
+from gcsa.tasks.classification.predict import PreLogits
 
 
-def encoder(source: str | Path) -> tuple[Embedder, Prepare, torch.dtype]:
-    """What `CustomInferenceEncoder` takes behind a name: the model, what makes a patch ready, and the precision.
+def encoder(source: str | Path) -> tuple[PreLogits, Prepare, torch.dtype]:
+    """The arguments of `CustomInferenceEncoder` after the name: the model, its transforms, and its precision.
 
-    That is float32: in half precision, features of a turned patch differ in the third digit. Raises what `load_embedder` does.
+    The precision is float32: in half precision, the features of a rotated patch differ in the third digit. source: as for
+    `gcsa.load`. Raises what `load_classifier` does.
     """
-    embedder = load_embedder(source)
-    return embedder, embedder.prepare, torch.float32
+    classifier = load_classifier(source)
+    return classifier.embedding, classifier.preprocess, torch.float32

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gcsa.integrations import Prepare
+from gcsa.images.prepare import Prepare
 
 FILE = Path(os.environ.get("GCSA_DATA", "data")) / "pcam/camelyonpatch_level_2_split_valid_x.h5"
 Array = np.ndarray[Any, Any]

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 from torch import nn
 
-import gcsa
-from gcsa.integrations import Prepare, load_embedder
+from gcsa.images.prepare import Prepare
 from gcsa.integrations.lightly_train import LightlyModel
+from gcsa.tasks import load
 from gcsa.testing import assert_equivariant, randomize
 from tests.integrations.pictures import largest_change, patches
 
@@ -34,12 +34,12 @@ def embedding(model: Any) -> nn.Module:
 
 
 def test_what_the_classifier_decides_by() -> None:
-    embedder = load_embedder(WEIGHTS)
-    found = embedding(LightlyModel(gcsa.load(WEIGHTS).network))
-    x = torch.stack([embedder.prepare(pixels) for pixels in patches(2)])
+    predictor = load(WEIGHTS)
+    found = embedding(LightlyModel(predictor.network))
+    x = torch.stack([predictor.preprocess(pixels) for pixels in patches(2)])
     with torch.no_grad():
-        assert torch.allclose(found(x), embedder(x)[..., None, None], atol=1e-5)
-    assert largest_change(found, embedder.prepare, patches(3)) < 1e-5
+        assert torch.allclose(found(x), predictor.embedding(x)[..., None, None], atol=1e-5)
+    assert largest_change(found, predictor.preprocess, patches(3)) < 1e-5
 
 
 @pytest.mark.parametrize("options", [dict(), dict(global_pool="avg"), dict(head_fields=12)])

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-import gcsa
-from gcsa.integrations import load_embedder
+import gcsa  # noqa: F401  (registers the models)
+from gcsa.tasks import load
 from tests.integrations.pictures import largest_change, patches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of torchgeo and of what it imports
@@ -14,12 +14,12 @@ NAME, WEIGHTS = "gcsa_pooled_small", "gcsa_pooled_small.pcam"
 def test_classification() -> None:
     """By a name in timm, with the published weights, and its probe trains the classifier alone."""
     trainers = pytest.importorskip("torchgeo.trainers")
-    embedder = load_embedder(WEIGHTS)
+    predictor = load(WEIGHTS)
     task = trainers.ClassificationTask(NAME, weights=True, in_channels=3, num_classes=2, freeze_backbone=True).eval()
-    x = torch.stack([embedder.prepare(pixels) for pixels in patches(2)])
+    x = torch.stack([predictor.preprocess(pixels) for pixels in patches(2)])
     with torch.no_grad():
-        assert torch.allclose(task(x), embedder.model(x), atol=1e-5)
-    assert largest_change(task, embedder.prepare, patches(2)) < 1e-4  # of two scores, which may be small
+        assert torch.allclose(task(x), predictor.network(x), atol=1e-5)
+    assert largest_change(task, predictor.preprocess, patches(2)) < 1e-4  # of two scores, which may be small
     trained = {name for name, parameter in task.model.named_parameters() if parameter.requires_grad}
     assert trained == {"head.fc.weight", "head.fc.bias"}
 
@@ -27,11 +27,11 @@ def test_classification() -> None:
 def test_simclr() -> None:
     """Its backbone gives the right features of scalar fields; of regular fields it expects a number for each channel."""
     trainers = pytest.importorskip("torchgeo.trainers")
-    embedder = load_embedder(WEIGHTS)
+    predictor = load(WEIGHTS)
     task = trainers.SimCLRTask(NAME, weights=True, in_channels=3, size=96).eval()
-    x = torch.stack([embedder.prepare(pixels) for pixels in patches(2)])
+    x = torch.stack([predictor.preprocess(pixels) for pixels in patches(2)])
     with torch.no_grad():
-        assert torch.allclose(task(x)[1], embedder(x), atol=1e-5)
+        assert torch.allclose(task(x)[1], predictor.embedding(x), atol=1e-5)
     regular = trainers.SimCLRTask("gcsa_pyramid_tiny", in_channels=3, size=96).eval()
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         regular(x)
@@ -40,6 +40,6 @@ def test_simclr() -> None:
 def test_byol_listens_to_a_map() -> None:
     """To the last layer but one, which here is the one before the pooling."""
     byol = pytest.importorskip("torchgeo.trainers.byol")
-    wrapped = byol.BYOL(gcsa.load(WEIGHTS).network, in_channels=3, image_size=(96, 96)).eval().backbone
+    wrapped = byol.BYOL(load(WEIGHTS).network, in_channels=3, image_size=(96, 96)).eval().backbone
     wrapped(torch.randn(1, 3, 96, 96))
     assert wrapped._embedding.shape == (1, 12 * 12 * 96)

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 import timm
 import torch
-from gcsa.tasks.classification.load import load_model
 from safetensors.torch import load_file, save_file
 
 import gcsa
 from gcsa import adapters, weights as checkpoints
 from gcsa.cli import export, transcribe
 from gcsa.models.create import create_model
-from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.evaluate import model_and_data
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.training.adapt import load_base
@@ -93,7 +92,7 @@ def as_checkpoint(folder: Path, change: dict[str, Any]) -> Path:
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "load": gcsa.load,
-    "evaluate": lambda source: load_model(named(source), create_datamodule("digits")),
+    "evaluate": lambda source: model_and_data(named(source), {"name": "digits"}),
     "export": lambda source: export.open_model(str(source)),
     "adapter.base": lambda source: load_base(create_model("gcsa_tiny", **TINY), named(source), {}),
 }

@@ -25,7 +25,7 @@ LARGEST = 512
 """Pixels a side of nuclei that are segmented while the slider moves; larger pictures are scaled down."""
 
 Scores = dict[str, float]
-classifier = lru_cache(lambda: load("gcsa_tiny.rotmnist").network)
+classifier = lru_cache(lambda: load("gcsa_tiny.rotmnist"))
 plain = lru_cache(plain_network)
 
 
@@ -73,13 +73,11 @@ def classify(picture: Image.Image | None, angle: float) -> tuple[Image.Image, Sc
         grey = Image.fromarray(255 - np.asarray(grey))
     shown = turned(grey, angle)
     image = torch.from_numpy(np.array(shown, np.float32) / 255)[None, None]
-    ours = classifier()
-    cfg: Any = ours.pretrained_cfg
     network, _ = plain()
     with torch.no_grad():
-        by_ours = ours((image - cfg["mean"][0]) / cfg["std"][0]).softmax(1)[0]
-        by_plain = network((image - 0.5) / 0.5).softmax(1)[0]
-    return shown.resize((10 * SIDE, 10 * SIDE), Image.Resampling.NEAREST), _scores(by_ours), _scores(by_plain)
+        by_plain = network((image - 0.5) / 0.5).softmax(1)[0].tolist()
+    enlarged = shown.resize((10 * SIDE, 10 * SIDE), Image.Resampling.NEAREST)
+    return enlarged, classifier().predict(shown).scores, {str(digit): value for digit, value in enumerate(by_plain)}
 
 
 def segment(picture: Image.Image | None, angle: float) -> tuple[NDArray[np.uint8], str]:
@@ -102,10 +100,6 @@ def read(picture: Image.Image | None, angle: float) -> tuple[Image.Image, str, s
     with torch.no_grad():
         reading = model.read(ink[None], "any")[0]
     return shown, reading.text, f"{reading.confidence:.0%}, turned by {reading.turn} degrees"
-
-
-def _scores(probabilities: torch.Tensor) -> Scores:
-    return {str(digit): probability for digit, probability in enumerate(probabilities.tolist())}
 
 
 def _given(picture: Image.Image | None) -> Image.Image:

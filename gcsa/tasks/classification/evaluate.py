@@ -40,7 +40,6 @@ from gcsa.models.create import check_name, create_model
 from gcsa.models.folding import fold
 from gcsa.tasks import load
 from gcsa.tasks.classification.data import GCSADataModule, create_datamodule
-from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.tasks.evaluating import check_config, chosen_device
 from gcsa.tasks.loading import BatchIndices, ImageSet
 from gcsa.tasks.splits import stratified_order
@@ -249,9 +248,7 @@ def model_and_data(
             raise UserError(f"adapter={adapter} needs trained weights, but {source} is random: name them by model=")
         data = create_datamodule(**options)
         return random_model(source, data), data, False
-    predictor = load(source, adapter)
-    if not isinstance(predictor, ClassificationPredictor):
-        raise UserError(f"{source} is for {predictor.kind}: choose data of that task, or name a classifier of images")
+    predictor: Any = load(source, adapter, task="classification")
     prepare, names = predictor.preprocess, predictor.class_names
     # Of images of any shape, the weights also say how they become squares.
     pad = {"pad": prepare.pad} if "pad" in options else {}

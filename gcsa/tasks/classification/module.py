@@ -43,8 +43,15 @@ def build_metrics(num_classes: int) -> dict[str, Metric]:
 class Classifier(TaskModule):
     """Trains `model` on batches of images (B, C, H, W), float32, and labels (B,), int64.
 
-    model: `name` and keyword arguments for `create_model`; optimizer, schedule, adapter: of `TaskModule`;
-    preprocessing: that of the data module, which a checkpoint then says. Logs {val,test}/loss, accuracy, calibration_error and, for two classes, auroc. Raises UserError for arguments that cannot work.
+    Logs {val,test}/loss, accuracy, calibration_error and, for two classes, auroc.
+
+    Args:
+        model: `name` and keyword arguments for `create_model`.
+        optimizer, schedule, adapter: of `TaskModule`.
+        preprocessing: that of the data module; a checkpoint takes it along for `gcsa.load`.
+
+    Raises:
+        UserError: arguments that cannot work.
     """
 
     task = "classification"

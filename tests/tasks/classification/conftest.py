@@ -5,21 +5,22 @@ from pathlib import Path
 import pytest
 import timm
 import torch
-from timm.models import save_for_hf
 
-import gcsa  # noqa: F401  (registers gcsa_* with timm)
+from gcsa.weights import save_classifier
 
-MODEL = {"name": "gcsa_tiny_c4", "depth": 1, "fields": 4, "drop_path_rate": 0.0, "kernel_size": None}
+MODEL = {"name": "gcsa_tiny", "group": "c4", "depth": 1, "fields": 4, "drop_path_rate": 0.0, "kernel_size": None}
+PREPROCESSING = {"input_size": [1, 28, 28], "mean": [0.157], "std": [0.277], "label_names": list("0123456789")}
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with best.ckpt and weights/, for 10 classes of 1 x 28 x 28 images."""
+    """A folder with best.ckpt and weights/, for the digits."""
     folder = tmp_path_factory.mktemp("trained")
     torch.manual_seed(1)
-    model = timm.create_model(MODEL["name"], num_classes=10, in_chans=1, **{k: MODEL[k] for k in ("depth", "fields")})
+    options = {key: MODEL[key] for key in ("group", "depth", "fields")}
+    model = timm.create_model(MODEL["name"], num_classes=10, in_chans=1, **options)
     state = {f"model.{key}": value for key, value in model.state_dict().items()} | {"metrics.seen": torch.zeros(1)}
-    options = {"task": "classification", "model": MODEL, "num_classes": 10, "in_chans": 1, "label_smoothing": 0.1}
-    torch.save({"state_dict": state, "hyper_parameters": options}, folder / "best.ckpt")
-    save_for_hf(model, str(folder / "weights"), safe_serialization=True)
+    hyper = {"task": "classification", "model": MODEL, "num_classes": 10, "in_chans": 1, "preprocessing": PREPROCESSING}
+    torch.save({"state_dict": state, "hyper_parameters": hyper}, folder / "best.ckpt")
+    save_classifier(model, folder / "weights", **PREPROCESSING)
     return folder
