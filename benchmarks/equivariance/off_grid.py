@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from gcsa.tasks.classification.sample import draw_sample
 from PIL import Image
 from torch import Tensor
 

@@ -15,7 +15,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from gcsa.tasks.classification.sample import draw_sample
 from torch import Tensor
 
 import gcsa

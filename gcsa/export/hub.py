@@ -72,10 +72,6 @@ def _save(model: Any, weights: Weights, folder: Path, terms: Any) -> Path:
         return save_segmenter(model, folder, weights.about)
     if weights.task == "recognition":
         return save_recognizer(model, folder, weights.about)
-    if not {"mean", "std", "input_size"} <= weights.preprocessing.keys():
-        raise UserError(
-            f"{weights.source} does not hold how its images are normalised: name the weights folder that train.py wrote"
-        )
     # What the model's class says there is the licence of the code, not of what somebody trained.
     vars(model)["pretrained_cfg"] = {**model.pretrained_cfg, "license": terms if isinstance(terms, str) else None}
     return save_classifier(model, folder, weights.about, **weights.preprocessing)
