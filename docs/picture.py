@@ -11,7 +11,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import gcsa  # registers the models
-from gcsa.images.microscopy import read_picture
+from gcsa.images.reader import read_picture
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

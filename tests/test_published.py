@@ -15,7 +15,7 @@ from torch import Tensor
 
 import gcsa
 from gcsa._utils.published import list_published, list_weights, published
-from gcsa.images.microscopy import read_picture
+from gcsa.images.reader import read_picture
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule

@@ -20,7 +20,7 @@ import torch
 
 import gcsa
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
-from gcsa.images.microscopy import read_picture
+from gcsa.images.reader import read_picture
 from gcsa.images.windows import WindowedImage, open_window_source
 from gcsa.models.folding import fold
 from gcsa.tasks.segmentation import Segmenter

@@ -1,127 +1,193 @@
-"""The one reader of pictures: data sets, text lines and pages all come through here.
+"""The one reader of pictures: data sets, text lines, pages, microscopy pictures and their masks all come through here.
 
-A picture is the first frame of a PNG, JPEG, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in. Other formats
-of Pillow are refused, since some run programs (EPS). The size in the header is bounded before anything is decoded.
+A picture is the only one of a PNG, JPEG, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in. Other formats of Pillow are
+refused, since some run programs (EPS), and so are files of several pages, planes or frames. The size in the header is bounded before
+anything is decoded. `gcsa.images.tiff` reads TIFF, torchvision PNG in colour of 16 bits, and Pillow all else.
 """
 
-import os
-import warnings
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader, FileIO
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+import torch
+from PIL import Image, UnidentifiedImageError
+from torchvision.io import ImageReadMode, decode_png
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError
+from gcsa.images.pixels import (
+    Pixels,
+    Refused,
+    check_pixels,
+    from_pillow,
+    naming,
+    to_image,
+    to_levels,
+    to_picture,
+    with_alpha,
+)
+from gcsa.images.tiff import ORIENTATION, STARTS, Tiff
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM")
-DEEP = ("I", "F")
-"""How the names of Pillow's modes of more than 8 bits start."""
-MAX_PIXELS = 150_000_000
-"""Of a picture: a sheet of A2 scanned at 600 dpi has 139 million. Colour takes up to 20 bytes for each while it is read."""
-MAX_DEEP_PIXELS = MAX_PIXELS // 2
-"""Of a picture of more than 8 bits."""
-
-GREY = (0.299, 0.587, 0.114)
-"""Shares of red, green and blue in grey (luma of ITU-R BT.601), as Pillow converts."""
+LOSSY = ("JPEG", "MPO", "WEBP")
+MAX_BYTES = 2**31
+"""Of a file that is read whole."""
+MAX_LABEL = 2**31 - 1
 
 
-def read_image(path: str | os.PathLike[str], channels: int, *, upright: bool = True) -> Image.Image:
-    """A picture in colour (`channels` 3, mode RGB) or grey (1, mode L), 8 bits, as `decode` defines them.
+def read_image(path: str | PathLike[str], channels: int, *, upright: bool = True) -> Image.Image:
+    """A picture in colour (`channels` 3, mode RGB) or grey (1, mode L), of 8 bits, scaled as `gcsa.images.pixels.brightness` defines.
 
-    It stands as its camera held it (EXIF orientation), or without `upright` as it is stored.
+    It stands as its camera held it (EXIF or TIFF orientation), or without `upright` as it is stored.
 
     Raises:
-        ValueError: naming the file: it cannot be opened or decoded, is of another format or has too many pixels.
+        ValueError: naming the file: it cannot be decoded, is of another format, holds several pictures or too many pixels.
     """
-    image = _read(Path(path), upright=upright)
-    if image.mode == "F":
-        image = Image.fromarray(np.asarray(image).round().astype(np.uint8))
-    return image.convert("RGB" if channels == 3 else "L")
+    with naming(path):
+        return to_image(_decode(Path(path), upright=upright), channels)
 
 
-def read_levels(path: str | os.PathLike[str], *, upright: bool = True) -> Array:
-    """Grey levels (H, W) of a picture, as `levels` gives them; with `upright` turned as its EXIF orientation says.
+def read_levels(path: str | PathLike[str], *, upright: bool = True) -> Array:
+    """Grey levels (H, W) from 0, black, to 255: uint8, or float32 where the picture has more than 8 bits.
 
-    Raises ValueError as `read_image` does.
+    Scaling, `upright` and errors are those of `read_image`.
     """
-    return levels(_read(Path(path), upright=upright))
+    with naming(path):
+        return to_levels(_decode(Path(path), upright=upright))
 
 
-def image_size(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """Width and height as they are stored, from the header alone. Raises ValueError as `read_image` does."""
-    return _read(Path(path), upright=False, decoded=False).size
+def read_picture(path: str | PathLike[str], channels: int) -> Array:
+    """A picture (H, W, channels) in uint8, uint16 or float32, its values as the file stores them, upright.
+
+    With `channels` 3, grey is repeated; with 1, colours become grey (luma, rounded in whole numbers). Alpha is dropped.
+
+    Raises:
+        ValueError: naming the file: as `read_image`, or values that none of the three types holds.
+    """
+    with naming(path):
+        return to_picture(_decode(Path(path)), channels)
+
+
+def read_labels(path: str | PathLike[str]) -> Array:
+    """A label map (H, W) in int32, 0 where there is no object; of a palette, the indices.
+
+    Raises:
+        ValueError: naming the file: as `read_image`, or colours, fractions, negative or too large labels, white as zero, which
+            leaves open what is background, or a format whose compression changes labels.
+    """
+    with naming(path):
+        values = _decode(Path(path), labels=True).values
+        if values.ndim != 2:
+            raise Refused("is in colour: a mask must be a label map of one channel, 0 for background")
+        if values.dtype.kind not in "bui":
+            raise Refused(f"holds {values.dtype} values: a mask must hold whole numbers, 0 for background")
+        if values.min() < 0 or values.max() > MAX_LABEL:
+            raise Refused(
+                f"holds labels in {values.min()}..{values.max()}: they must lie in 0..{MAX_LABEL}, 0 for background"
+            )
+        return values.astype(np.int32)
+
+
+def image_size(path: str | PathLike[str], *, upright: bool = False) -> tuple[int, int]:
+    """Width and height as they are stored, from the header, or with `upright` as `read_picture` gives them.
+
+    An orientation that a PNG file holds behind its pixels is not seen. Raises ValueError as `read_image` does.
+    """
+    with naming(path), opened(Path(path)) as source:
+        if isinstance(source, Tiff):
+            height, width = source.shape
+            check_pixels(height, width, source.is_deep)
+            sideways = source.orientation >= 5
+        else:
+            width, height = source.size
+            known = (
+                source.format != "PNG" or "exif" in source.info
+            )  # else Pillow decodes the pixels to look behind them
+            sideways = upright and known and int(source.getexif().get(ORIENTATION, 1)) >= 5
+        return (height, width) if upright and sideways else (width, height)
 
 
 def levels(image: Image.Image) -> Array:
-    """Grey levels (H, W) from 0, black, to 255: uint8, or float32 where the picture has more than 8 bits."""
-    image = decode(image)
-    return np.asarray(image if image.mode == "F" else image.convert("L"))
+    """`read_levels` of an image of Pillow, as it is. Raises ValueError for what that refuses."""
+    with naming("the image"):
+        return to_levels(from_pillow(image))
 
 
-def decode(image: Image.Image) -> Image.Image:
-    """The same picture in mode L or RGB, 8 bits, or in mode F, grey levels from 0 to 255 with fractions.
-
-    Transparency is laid on white, palettes and CMYK become RGB. Of 16-bit grey, white is 65535, so that what a 12-bit
-    camera stored unscaled is dark. For 32 bits, of which files do not state the range: white is 1 where no value
-    is above 1 (floats only), else 255 where none is above 255 (floats only), else 65535 or the largest value.
-
-    Raises:
-        ValueError: values that are not finite or negative, or colours that Pillow does not convert (LAB).
-    """
-    if image.mode.startswith(DEEP):  # Pillow itself would clip these at 255
-        values = np.asarray(image).astype(np.float32, copy=False)
-        top = float(values.max())
-        if not np.isfinite(values).all() or values.min() < 0:
-            raise UserError(f"its values lie in {values.min():g}..{top:g}, not between 0 and a finite number")
-        whites = (1, 255, 65535, top) if image.mode.startswith("F") else (65535, top)
-        return Image.fromarray(values * np.float32(255 / next(white for white in whites if top <= white)))
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-    return image if image.mode in ("L", "RGB") else image.convert("L" if image.mode == "1" else "RGB")
+def check_pair(image: str | PathLike[str], mask: str | PathLike[str]) -> None:
+    """Raises ValueError, from the headers alone, where image and mask differ in size or one cannot be read."""
+    check_sizes(image, image_size(image, upright=True)[::-1], mask, image_size(mask, upright=True)[::-1])
 
 
-def _read(path: Path, *, upright: bool, decoded: bool = True) -> Image.Image:
-    try:
-        if path.exists() and not path.is_file():  # reading a pipe or a device would not end
-            raise UserError("not a regular file")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Pillow, about size and metadata, without the name of the file
-            with _Bounded(path) as file, Image.open(file, formats=FORMATS) as image:
-                width, height = image.size
-                most = MAX_DEEP_PIXELS if image.mode.startswith(DEEP) else MAX_PIXELS
-                if width * height > most:
-                    raise UserError(f"{width} x {height} pixels, above {most:,}")
-                if not decoded:
-                    return image
-                if upright:
-                    ImageOps.exif_transpose(image, in_place=True)
-                image.load()
-                return decode(image)
-    except MemoryError:
-        raise
-    except Exception as error:  # Pillow's decoders raise what they stumble over: KeyError, struct.error, zlib.error ...
-        raise UserError(f"{path} cannot be read as an image ({_reason(error)}): remove or replace it") from error
+def check_sizes(
+    image: str | PathLike[str], size: tuple[int, ...], mask: str | PathLike[str], mask_size: tuple[int, ...]
+) -> None:
+    """Raises ValueError where the sizes, height and width, of image and mask differ."""
+    if size != mask_size:
+        here, there = (" x ".join(map(str, pair)) for pair in (size, mask_size))
+        raise UserError(f"{image} is {here} pixels and its mask {mask} {there}: both must have one height and width")
 
 
-class _Bounded(BufferedReader):
-    """A file opened for reading. Python allocates what is asked for before it reads, and a damaged file may make its
-    decoder ask for 4 GiB: no more is asked for than there is."""
+def _decode(path: Path, *, upright: bool = True, labels: bool = False) -> Pixels:
+    with opened(path, labels=labels) as source:
+        if isinstance(source, Tiff):
+            return source.read(upright=upright)
+        if labels and source.format in LOSSY:
+            raise Refused(f"is {source.format}, which does not keep labels exactly: save them as PNG or TIFF")
+        source.load()
+        pixels = _deep_png(path) if source.format == "PNG" else None
+        if pixels is None:
+            pixels = from_pillow(source, labels=labels)
+        return pixels.upright(int(source.getexif().get(ORIENTATION, 1)) if upright else 1)
+
+
+@contextmanager
+def opened(path: Path, *, labels: bool = False, max_bytes: int | None = MAX_BYTES) -> Iterator[Tiff | Image.Image]:
+    """The header of a picture in an open file. Raises ValueError, without the name of the file, as `read_image` does."""
+    if path.exists() and not path.is_file():  # reading a pipe or a device would not end
+        raise ValueError("not a regular file")
+    with BoundedFile(path) as file:
+        if max_bytes is not None and file.length > max_bytes:
+            raise Refused(f"is larger than {max_bytes:,} bytes: cut it into tiles")
+        if file.peek(4)[:4] in STARTS:
+            yield Tiff(file, labels=labels)
+            return
+        try:
+            image = Image.open(file, formats=[name for name in FORMATS if name != "TIFF"])
+        except UnidentifiedImageError as error:  # whose message names the file a second time
+            raise ValueError(f"cannot identify it as {', '.join(FORMATS)}") from error
+        with image:
+            check_pixels(image.height, image.width, image.mode.startswith(("I", "F")))
+            if image.format != "MPO" and getattr(
+                image, "is_animated", False
+            ):  # of a camera's MPO, the first is the picture
+                raise Refused("holds several pictures: save one a file")
+            yield image
+
+
+def _deep_png(path: Path) -> Pixels | None:
+    """PNG of 16 bits and more than one channel, which Pillow would cut to 8 bits."""
+    with path.open("rb") as file:
+        header = file.read(26)
+        if header[24] != 16 or header[25] not in (2, 4, 6):
+            return None
+        data = header + file.read()
+    values = decode_png(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.UNCHANGED).movedim(0, -1)
+    return with_alpha(values.numpy(), 65535) if values.shape[-1] in (2, 4) else Pixels(values.numpy(), 65535)
+
+
+class BoundedFile(BufferedReader):
+    """A file opened for reading. Python allocates what is asked for before it reads, and a damaged file may make its decoder ask
+    for 4 GiB: no more is asked for than there is."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(FileIO(path))
         self.length = path.stat().st_size
 
     def read(self, size: int | None = -1) -> bytes:
-        there = max(0, self.length - self.tell())
-        return super().read(there if size is None or size < 0 else min(size, there))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):  # its message names the file a second time
-        return f"cannot identify it as {', '.join(FORMATS)}"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return one_line(error)
+        rest = max(0, self.length - self.tell())
+        return super().read(rest if size is None or size < 0 else min(size, rest))

@@ -14,7 +14,7 @@ import tifffile
 import torch
 from PIL import Image
 
-from gcsa.images.microscopy import read_labels, read_picture
+from gcsa.images.reader import read_labels, read_picture
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.testing import randomize
 from gcsa.weights import save_segmenter

@@ -108,9 +108,7 @@ def good(kind: str) -> bytes:
         "tiff": lambda: encoded(grey, "TIFF", exif=exif),
         "tiff16": lambda: encoded(deep, "TIFF", compression="tiff_lzw"),
         "tiff float": lambda: encoded(Image.fromarray(picture().astype(np.float32) / 255), "TIFF"),
-        "tiff packed": lambda: encoded(
-            colour, "TIFF", compression="tiff_deflate", save_all=True, append_images=[colour]
-        ),
+        "tiff packed": lambda: encoded(colour, "TIFF", compression="tiff_deflate"),
         "tiff fax": lambda: encoded(grey.convert("1"), "TIFF", compression="group4"),
         "jpeg": lambda: encoded(grey.convert("RGB"), "JPEG", exif=exif),
         "webp": lambda: encoded(colour, "WEBP"),
@@ -278,7 +276,7 @@ def test_a_tiff_of_100_million_floats_in_6_kb(tmp_path: Path) -> None:
     tall = struct.pack("<HHLL", 257, 4, 1, 2_097_184)
     (tmp_path / "1.tif").write_bytes(data.replace(height, tall).replace(short, tall))
     with (
-        pytest.raises(ValueError, match=r"1\.tif cannot be read as an image \(48 x 2097184 pixels, above 75,000,000\)"),
+        pytest.raises(ValueError, match=r"1\.tif holds 2097184 x 48 pixels, above 75,000,000"),
         sealed(tmp_path, memory=1 << 28),
     ):
         read_levels(tmp_path / "1.tif")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gcsa.images import reader as images
-from gcsa.images.reader import image_size, levels, read_image, read_levels
+from gcsa._utils.errors import UserError
+from gcsa.images.reader import check_pair, image_size, levels, read_image, read_labels, read_levels, read_picture
 from tests.fuzzing import sealed
 
 GREY = np.arange(12 * 20, dtype=np.uint8).reshape(12, 20)  # from black to nearly white
@@ -24,6 +24,20 @@ def png_header(width: int, height: int, depth: int = 8) -> bytes:
         struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in (header, data)
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def save_png16(path: Path, values: np.ndarray) -> None:
+    """A PNG of 16 bits in colour, which Pillow does not write; of 2 to 4 channels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, channels = values.shape
+    header = struct.pack(">IIBBBBB", width, height, 16, {2: 4, 3: 2, 4: 6}[channels], 0, 0, 0)
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    )
 
 
 def pictures() -> dict[str, tuple[Image.Image, str]]:
@@ -89,7 +103,7 @@ def test_more_than_8_bits_keep_their_fractions() -> None:
 @pytest.mark.parametrize("values", [[np.nan, 1], [np.inf, 1], [-1.0, 1]])
 def test_values_that_are_no_brightness_are_refused(values: list[float], tmp_path: Path) -> None:
     Image.fromarray(np.array([values], np.float32)).save(tmp_path / "1.tif")
-    with pytest.raises(ValueError, match=r"1\.tif cannot be read as an image \(its values lie in"):
+    with pytest.raises(ValueError, match=r"1\.tif holds values in"):
         read_levels(tmp_path / "1.tif")
 
 
@@ -106,20 +120,28 @@ def test_pictures_stand_as_the_camera_was_held(orientation: int, tmp_path: Path)
         8: np.rot90(GREY, -1),
     }[orientation]
     exif = Image.Exif()
-    exif[0x0112] = orientation
-    path = tmp_path / "1.png"
-    Image.fromarray(stored.copy()).save(path, exif=exif)
-    assert np.array_equal(np.asarray(read_image(path, 1)), GREY)
-    assert np.array_equal(read_levels(path), GREY)
-    assert np.array_equal(read_levels(path, upright=False), stored)
-    assert image_size(path) == stored.shape[::-1]
+    exif[274] = orientation
+    image = Image.fromarray(stored.copy())
+    image.save(tmp_path / "1.png", exif=exif)
+    image.save(tmp_path / "1.tif", compression="tiff_lzw", tiffinfo={274: orientation})
+    for path in (tmp_path / "1.png", tmp_path / "1.tif"):
+        assert np.array_equal(np.asarray(read_image(path, 1)), GREY)
+        assert np.array_equal(read_levels(path), GREY)
+        assert np.array_equal(read_picture(path, 1)[..., 0], GREY)
+        assert np.array_equal(read_labels(path), GREY)
+        assert np.array_equal(read_levels(path, upright=False), stored)
+        assert image_size(path) == stored.shape[::-1]
+        assert image_size(path, upright=True) == GREY.shape[::-1]
 
 
 @pytest.mark.parametrize("suffix", [".tif", ".gif", ".webp", ".png"])
-def test_of_many_frames_the_first_is_read(suffix: str, tmp_path: Path) -> None:
+def test_several_frames_are_refused(suffix: str, tmp_path: Path) -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ((200, 0, 0), (0, 200, 0))]
-    frames[0].save(tmp_path / f"1{suffix}", save_all=True, append_images=frames[1:])
-    assert read_image(tmp_path / f"1{suffix}", 3).getpixel((3, 3))[0] >= 190
+    path = tmp_path / f"1{suffix}"
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+    for read in (lambda: read_image(path, 3), lambda: read_picture(path, 3), lambda: image_size(path)):
+        with pytest.raises(UserError, match=rf"1\{suffix} holds .* save one"):
+            read()
 
 
 @pytest.mark.parametrize(
@@ -130,7 +152,7 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(width: int, height:
     path.write_bytes(png_header(width, height))
     for read in (lambda: read_image(path, 3), lambda: read_levels(path), lambda: image_size(path)):
         with (
-            pytest.raises(ValueError, match=r"1\.png cannot be read as an image \(.*pixels") as error,
+            pytest.raises(ValueError, match=r"1\.png (holds|cannot be read as an image \().*pixels") as error,
             sealed(tmp_path, memory=1 << 27),
         ):
             read()
@@ -139,12 +161,14 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(width: int, height:
 
 def test_the_bound_is_ours_whatever_pillow_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Image.fromarray(GREY).save(tmp_path / "1.png")
+    Image.fromarray(GREY).save(tmp_path / "1.tif")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
-    monkeypatch.setattr(images, "MAX_PIXELS", 200)
-    with pytest.raises(ValueError, match="20 x 12 pixels, above 200"):
-        read_image(tmp_path / "1.png", 3)
-    monkeypatch.setattr(images, "MAX_PIXELS", 240)
-    assert read_image(tmp_path / "1.png", 3).size == (20, 12)
+    for name in ("1.png", "1.tif"):
+        monkeypatch.setattr("gcsa.images.pixels.MAX_PIXELS", 200)
+        with pytest.raises(UserError, match=rf"{name} holds 12 x 20 pixels, above 200: cut it into tiles"):
+            read_image(tmp_path / name, 3)
+        monkeypatch.setattr("gcsa.images.pixels.MAX_PIXELS", 240)
+        assert read_image(tmp_path / name, 3).size == (20, 12)
 
 
 def test_a_picture_is_what_it_holds_and_postscript_is_none(tmp_path: Path) -> None:
@@ -176,3 +200,62 @@ def test_truncated_files_are_named(suffix: str, keep: float, tmp_path: Path) -> 
     path.write_bytes(data[: keep if isinstance(keep, int) else int(keep * len(data))])
     with pytest.raises(ValueError, match=rf"1\{suffix} cannot be read as an image"):
         read_image(path, 3)
+
+
+def test_deep_png(tmp_path: Path) -> None:
+    """16 bits a channel, which Pillow cuts to 8: with alpha and without, as a picture and as brightness."""
+    colour = np.random.default_rng(0).integers(0, 65536, (7, 9, 3), np.uint16)
+    opaque, glass = np.full((7, 9, 1), 65535, np.uint16), colour[..., :1]
+    for values in (colour, np.concatenate([colour, opaque], 2), np.concatenate([colour[..., 1:2], opaque], 2)):
+        save_png16(tmp_path / "1.png", values)
+        picture = colour if values.shape[2] > 2 else np.repeat(colour[..., 1:2], 3, 2)
+        assert np.array_equal(read_picture(tmp_path / "1.png", 3), picture)
+        assert np.array_equal(np.asarray(read_image(tmp_path / "1.png", 3)), (picture / 257).round())
+        assert np.abs(read_levels(tmp_path / "1.png") - picture @ [0.299, 0.587, 0.114] / 257).max() < 1e-3
+        assert np.abs(read_picture(tmp_path / "1.png", 1)[..., 0] - picture @ [0.299, 0.587, 0.114]).max() <= 0.5001
+    save_png16(tmp_path / "1.png", np.concatenate([colour, glass], 2))
+    share = glass / 65535
+    assert (
+        np.abs(np.asarray(read_image(tmp_path / "1.png", 3)) - (colour / 257 * share + 255 * (1 - share))).max() <= 0.51
+    )
+    assert np.array_equal(read_picture(tmp_path / "1.png", 3), colour), "alpha is dropped"
+
+
+def test_pictures_keep_their_values(tmp_path: Path) -> None:
+    colour = np.random.default_rng(0).integers(0, 256, (7, 9, 3), np.uint8)
+    alpha = Image.fromarray(colour)
+    alpha.putalpha(Image.fromarray(colour[..., 0]))
+    alpha.save(tmp_path / "alpha.png")
+    assert np.array_equal(read_picture(tmp_path / "alpha.png", 3), colour)
+    Image.fromarray(GREY).convert("P").save(tmp_path / "palette.png")
+    assert np.array_equal(read_picture(tmp_path / "palette.png", 1)[..., 0], GREY)
+    Image.fromarray(GREY.astype(np.uint16) * 17).save(tmp_path / "deep.png")
+    assert np.array_equal(read_picture(tmp_path / "deep.png", 3)[..., 2], GREY.astype(np.uint16) * 17)
+
+
+def test_labels(tmp_path: Path) -> None:
+    for dtype in (np.uint8, np.uint16):
+        labels = GREY.astype(dtype) * dtype(np.iinfo(dtype).max // 255)
+        Image.fromarray(labels).save(tmp_path / "1.png")
+        assert read_labels(tmp_path / "1.png").dtype == np.int32
+        assert np.array_equal(read_labels(tmp_path / "1.png"), labels)
+    palette = Image.fromarray(GREY % 5).convert("P")
+    palette.putpalette([0, 0, 0, 9, 9, 9, 9, 200, 9, 9, 9, 200, 3, 3, 3])
+    palette.save(tmp_path / "1.png", transparency=0)
+    assert np.array_equal(read_labels(tmp_path / "1.png"), GREY % 5)
+    Image.fromarray(GREY).convert("RGB").save(tmp_path / "1.png")
+    Image.fromarray(GREY).save(tmp_path / "1.jpg")
+    for name, message in (("1.png", "is in colour"), ("1.jpg", "is JPEG, which does not keep labels exactly")):
+        with pytest.raises(UserError, match=rf"{name} {message}"):
+            read_labels(tmp_path / name)
+
+
+def test_pairs_have_one_size(tmp_path: Path) -> None:
+    """From the headers: the pixels of the mask are damaged."""
+    Image.fromarray(GREY).save(tmp_path / "image.png")
+    Image.fromarray(GREY).save(tmp_path / "mask.png")
+    (tmp_path / "mask.png").write_bytes((tmp_path / "mask.png").read_bytes()[:-20])
+    check_pair(tmp_path / "image.png", tmp_path / "mask.png")
+    Image.fromarray(GREY[1:]).save(tmp_path / "mask.png")
+    with pytest.raises(UserError, match=r"image\.png is 12 x 20 pixels and its mask .*mask\.png 11 x 20"):
+        check_pair(tmp_path / "image.png", tmp_path / "mask.png")

@@ -155,7 +155,7 @@ class Segmenter(nn.Module):
 
         if picture.ndim != 3 or picture.shape[2] != self.in_chans or not picture.size:
             raise UserError(
-                f"a picture of shape {picture.shape} must be (H, W, {self.in_chans}), as gcsa.images.microscopy.read_picture "
+                f"a picture of shape {picture.shape} must be (H, W, {self.in_chans}), as gcsa.images.reader.read_picture "
                 "gives it"
             )
         return segment(self, ArrayImage(picture)).labels

@@ -10,7 +10,7 @@ import tifffile
 from PIL import Image
 
 from gcsa._utils.arrays import Array
-from gcsa.images.microscopy import read_labels
+from gcsa.images.reader import read_labels
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation.stars import Objects, draw
 from gcsa.tasks.segmentation.tiles import Segmented

@@ -14,7 +14,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_float, check_int, check_loading
 from gcsa.images.intensity import percentiles as percentiles_of
-from gcsa.images.microscopy import check_pair, check_sizes, read_labels, read_picture
+from gcsa.images.reader import check_pair, check_sizes, read_labels, read_picture
 from gcsa.tasks.loading import BatchLoader, EpochSampler
 from gcsa.tasks.segmentation.data.augment import DenseAugment
 from gcsa.tasks.segmentation.data.crops import Batch, Crops, Example, Targets, Whole

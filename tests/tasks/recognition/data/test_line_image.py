@@ -132,7 +132,7 @@ def test_a_polygon_is_cut_out(tmp_path: Path) -> None:
         (page(40, 20000), r"is 20000 x 40 pixels, 20000 long at height 40, above 8192: .* at most 8192$"),
         (page(8000, 8000), r"is 8000 x 8000 pixels, above 33,554,432: cut the lines from the page first"),
         (page(20000, 80), r"is 80 x 20000 pixels, 10000 long at height 40, above 8192: .* at most 16384$"),
-        (np.full((40, 40), np.nan, np.float32), r"cannot be read as an image \(its values lie in nan"),
+        (np.full((40, 40), np.nan, np.float32), "holds values in nan"),
     ],
 )
 def test_impossible_lines_are_named(tmp_path: Path, levels: np.ndarray, message: str) -> None:

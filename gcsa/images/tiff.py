@@ -1,0 +1,273 @@
+"""The one picture of a TIFF file: a window at a time, or whole.
+
+tifffile reads the structure (pages, series, tags, BigTIFF, byte order). Strips and tiles are decoded here, as tifffile itself would
+need the package imagecodecs for LZW, PackBits, JPEG, fax and packed bits, and does not bound what a damaged strip expands to.
+zlib decodes Deflate; libtiff, within Pillow, decodes the rest, a strip or tile at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import zlib
+from io import BytesIO
+from typing import Any, BinaryIO
+
+import numpy as np
+import tifffile
+from PIL import Image
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+from gcsa._utils.arrays import Array
+from gcsa.images.pixels import Pixels, Refused, check_pixels, cmyk_to_rgb, from_pillow, with_alpha
+
+STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+ORIENTATION = 274
+"""Number of the tag, in EXIF as in TIFF."""
+MAX_SEGMENT = 16_000_000
+"""Pixels of the largest compressed strip or tile that is decoded for a window."""
+DEFLATE, JPEG, FAX = (8, 32946), 7, (2, 3, 4)
+OF_BYTES = (5, 32773, 34925, 50000)
+"""Compressions of bytes that libtiff decodes: LZW, PackBits, LZMA, Zstandard."""
+CODEC_TAGS = (292, 293, 347, 530)
+"""What JPEG and fax need beside the size: options of fax, tables and subsampling of JPEG."""
+REVERSED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what it logs of damaged files is not for stderr
+
+
+class Tiff:
+    """The picture in an open TIFF file.
+
+    shape: height and width as they are stored; dtype: of the stored values; labels: palettes are not looked up.
+
+    Raises:
+        ValueError: stacks and several pictures, channels or colours that are neither grey, RGB, CMYK nor a palette, with or
+            without alpha, a compression that is not read, labels whose polarity is ambiguous.
+    """
+
+    def __init__(self, file: BinaryIO, *, labels: bool = False) -> None:
+        self.file, self.labels = file, labels
+        content = tifffile.TiffFile(file)
+        series = [one for one in content.series if not one.keyframe.is_reduced]  # thumbnails are no pictures
+        if len(series) != 1:
+            raise Refused(f"holds {len(series)} pictures: save one a file" if series else "holds no picture")
+        self.page: Any = series[0].keyframe
+        page = self.page
+        self.shape = (page.imagelength, page.imagewidth)
+        self.dtype: Any = page.dtype
+        self.bits, self.samples = page.bitspersample, page.samplesperpixel
+        pages: list[Any] = list(series[0].pages)
+        _check_axes(series[0], self.samples * len(pages))
+        separate = len(pages) > 1 or page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
+        self.size = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, self.shape[1])
+        down, across = (-(-side // part) for side, part in zip(self.shape, self.size, strict=True))
+        self.across = across
+        self.parts = [(one, i * down * across) for one in pages for i in range(self.samples if separate else 1)]
+        self.in_part = 1 if separate else self.samples
+        self.samples *= len(pages)
+        self.byteorder = content.byteorder
+        self._check_coding()
+        self._check_colours()
+
+    @property
+    def orientation(self) -> int:
+        tag = self.page.tags.get(ORIENTATION)
+        return 1 if tag is None else int(tag.value)
+
+    @property
+    def is_deep(self) -> bool:
+        return self.bits > 8
+
+    @property
+    def rows_are_plain(self) -> bool:
+        """Whether any row can be read by itself: strips that are not compressed."""
+        page = self.page
+        return (
+            not page.is_tiled and page.compression == 1 and page.predictor == page.fillorder == 1 and not self.bits % 8
+        )
+
+    def _check_coding(self) -> None:
+        page = self.page
+        compression = tifffile.COMPRESSION(page.compression)
+        known = (1, *DEFLATE, *OF_BYTES, *(() if self.bits != 8 else (JPEG,)), *(() if self.bits != 1 else FAX))
+        if compression not in known:
+            raise Refused(
+                f"is compressed by {compression.name}, which is not read here: save it by LZW, Deflate or not at all"
+            )
+        if not isinstance(self.bits, int) or self.dtype is None or page.sampleformat == 5:
+            raise Refused(
+                f"holds samples of {page.bitspersample} bits, which are not read here: save it in 8 or 16 bits"
+            )
+        if self.bits != 8 * self.dtype.itemsize and (self.dtype.kind not in "ub" or self.bits > 16):
+            raise Refused(f"holds samples of {self.bits} bits, which are not read here: save it in 8 or 16 bits")
+        if page.predictor not in (1, 2, 3) or (page.predictor > 1 and self.bits % 8):
+            raise Refused(f"uses the predictor {page.predictor}, which is not read here: save it without one")
+
+    def _check_colours(self) -> None:
+        """Which colours the samples are, and which is alpha."""
+        page, samples = self.page, self.samples
+        self.kind = tifffile.PHOTOMETRIC(page.photometric).name
+        self.white = (1 << self.bits) - 1 if self.dtype.kind in "ub" and self.bits <= 16 else None
+        self.alpha = samples in (2, 4) and tuple(page.extrasamples)[-1:] in ((1,), (2,))
+        if self.kind == "YCBCR" and page.compression == JPEG:
+            self.kind = "RGB"  # which libtiff returns
+        counts = {
+            "MINISBLACK": (1, 3, 4),
+            "MINISWHITE": (1,),
+            "PALETTE": (1,),
+            "RGB": (3, 4),
+            "SEPARATED": (4,),
+            "YCBCR": (3,),
+        }
+        if self.kind not in counts:
+            raise Refused(f"stores its colours as {self.kind}: save it in grey or RGB")
+        if samples not in counts[self.kind] and not (samples == 2 and self.alpha and 1 in counts[self.kind]):
+            raise Refused(f"holds {samples} channels: save those to be used as 1, 3 (RGB) or 4 (RGB and alpha)")
+        if self.kind == "MINISWHITE" and self.labels:
+            raise Refused(
+                "stores white as zero (MINISWHITE), so that background may be 0 or not: save it with black as zero"
+            )
+        if self.kind in ("MINISWHITE", "SEPARATED") and self.white is None:
+            raise Refused(
+                f"stores {self.kind} as {self.dtype}, which does not state its range: save it with black as zero, or as RGB"
+            )
+        if self.kind == "SEPARATED" and (self.alpha or page.tags.valueof(332, default=1) != 1):
+            raise Refused("stores inks that are not cyan, magenta, yellow and black: save it as RGB")
+        if self.kind == "YCBCR" and (self.bits != 8 or page.is_subsampled):
+            raise Refused("stores its colours as YCBCR, subsampled or not of 8 bits: save it as RGB")
+
+    def read(self, *, upright: bool = True) -> Pixels:
+        """The whole picture, as it should be seen or without `upright` as it is stored."""
+        height, width = self.shape
+        check_pixels(height, width, self.is_deep)
+        if not self.rows_are_plain and math.prod(self.size) > max(MAX_SEGMENT, height * width):
+            raise Refused(f"is stored in parts of {self.size[0]} x {self.size[1]} pixels, larger than the picture")
+        return self.window(0, 0, height, width).upright(self.orientation if upright else 1)
+
+    def window(self, top: int, left: int, bottom: int, right: int) -> Pixels:
+        """Rows `top` to `bottom` and columns `left` to `right`, as they are stored."""
+        values = np.empty((bottom - top, right - left, self.samples), self.dtype)
+        for i, (page, first) in enumerate(self.parts):
+            part = values[..., i * self.in_part : (i + 1) * self.in_part]
+            (self._copy_rows if self.rows_are_plain else self._copy_segments)(part, page, first, top, left)
+        return self._pixels(values)
+
+    def _pixels(self, values: Array) -> Pixels:
+        if self.kind == "MINISWHITE":
+            values[..., 0] = ~values[..., 0] if self.dtype == np.bool_ else self.white - values[..., 0]
+        if self.alpha:
+            return with_alpha(values, self.white, premultiplied=self.page.extrasamples[-1] == 1)
+        if self.kind == "SEPARATED":
+            assert self.white is not None
+            return Pixels(cmyk_to_rgb(values, self.white), self.white)
+        if self.kind == "YCBCR":
+            return from_pillow(Image.fromarray(values, "YCbCr"))
+        if self.kind == "PALETTE" and not self.labels:
+            colours = np.asarray(self.page.colormap).T  # of 16 bits, though some programs write 8
+            return Pixels((colours >> 8 if colours.max() > 255 else colours).astype(np.uint8)[values[..., 0]], 255)
+        return Pixels(values[..., 0] if self.samples == 1 else values[..., :3], self.white)
+
+    def _copy_rows(self, out: Array, page: Any, first: int, top: int, left: int) -> None:
+        """Reads the pixels of `out` (h, w, samples) and no others."""
+        stored = self.dtype.newbyteorder(self.byteorder)
+        step = out.shape[2] * stored.itemsize
+        for i, row in enumerate(range(top, top + len(out))):
+            strip, within = divmod(row, self.size[0])
+            offset, count = page.dataoffsets[first + strip], page.databytecounts[first + strip]
+            if not count:  # which the file leaves out
+                out[i] = 0
+                continue
+            self.file.seek(offset + (within * self.shape[1] + left) * step)
+            out[i] = np.frombuffer(self.file.read(out.shape[1] * step), stored).reshape(out.shape[1:])
+
+    def _copy_segments(self, out: Array, page: Any, first: int, top: int, left: int) -> None:
+        """Decodes the strips or tiles that hold pixels of `out` (h, w, samples)."""
+        (rows, columns), bottom, right = self.size, top + out.shape[0], left + out.shape[1]
+        for i in range(top // rows, -(-bottom // rows)):
+            for j in range(left // columns, -(-right // columns)):
+                y, x = i * rows, j * columns
+                height = rows if self.page.is_tiled else min(rows, self.shape[0] - y)
+                segment = self._segment(page, first + i * self.across + j, height)
+                high, low = max(top, y), min(bottom, y + height)
+                near, far = max(left, x), min(right, x + columns)
+                out[high - top : low - top, near - left : far - left] = segment[high - y : low - y, near - x : far - x]
+
+    def _segment(self, page: Any, index: int, height: int) -> Array:
+        """The strip or tile of this number, (height, columns, samples)."""
+        shape = (height, self.size[1], self.in_part)
+        count = page.databytecounts[index]
+        if not count:  # which the file leaves out
+            return np.zeros(shape, self.dtype)
+        self.file.seek(page.dataoffsets[index])
+        data, compression = self.file.read(count), self.page.compression
+        if self.page.fillorder == 2:
+            data = data.translate(REVERSED_BITS)
+        if compression == JPEG or compression in FAX:
+            return self._by_codec(data, shape)
+        length = height * -(-shape[1] * shape[2] * self.bits // 8)
+        if compression in DEFLATE:
+            data = zlib.decompressobj().decompress(data, length)
+        elif compression in OF_BYTES:
+            data = np.asarray(_by_libtiff(data, length, 1, compression)).tobytes()
+        return self._numbers(data[:length], shape)
+
+    def _by_codec(self, data: bytes, shape: tuple[int, int, int]) -> Array:
+        """A strip or tile that is compressed as an image. Grey is what it holds, whatever the numbers mean."""
+        kind = int(self.page.photometric) if shape[2] > 1 else 1
+        tags = {code: self.page.tags[code].value for code in CODEC_TAGS if code in self.page.tags}
+        image = _by_libtiff(data, shape[1], shape[0], self.page.compression, self.bits, shape[2], kind, tags)
+        return np.asarray(image).reshape(shape)
+
+    def _numbers(self, data: bytes, shape: tuple[int, int, int]) -> Array:
+        """Decompressed bytes as numbers, without the predictor."""
+        rows, columns, samples = shape
+        if self.bits % 8:
+            row = np.frombuffer(data, np.uint8).reshape(rows, -1)
+            bits = np.unpackbits(row, axis=1, count=columns * samples * self.bits)
+            if self.bits == 1:
+                return bits.reshape(shape).astype(self.dtype)
+            return bits.reshape(*shape, self.bits) @ (1 << np.arange(self.bits)[::-1]).astype(self.dtype)
+        if self.page.predictor == 3:  # bytes of each row by significance, and the differences of neighbours
+            steps = np.frombuffer(data, np.uint8).reshape(rows, -1, samples).cumsum(1, np.uint8)
+            planes = steps.reshape(rows, self.dtype.itemsize, -1).transpose(0, 2, 1)
+            return np.ascontiguousarray(planes).view(self.dtype.newbyteorder(">")).reshape(shape)
+        values = np.frombuffer(data, self.dtype.newbyteorder(self.byteorder)).reshape(shape)
+        return values.cumsum(1, self.dtype) if self.page.predictor == 2 else values
+
+
+def _by_libtiff(
+    data: bytes,
+    width: int,
+    height: int,
+    compression: int,
+    bits: int = 8,
+    samples: int = 1,
+    photometric: int = 1,
+    tags: dict[int, Any] | None = None,
+) -> Image.Image:
+    """Compressed data as the only strip of a file in memory, decoded by the libtiff of Pillow."""
+    directory = ImageFileDirectory_v2()
+    fixed = {256: width, 257: height, 258: (bits,) * samples, 259: compression, 262: photometric, 273: 0, 277: samples}
+    for code, value in {**fixed, 278: height, 279: len(data), **(tags or {})}.items():
+        directory[code] = value
+    with Image.open(BytesIO(b"II*\0\x08\0\0\0" + directory.tobytes(8) + data), formats=("TIFF",)) as image:
+        image.load()
+        return image
+
+
+def _check_axes(series: tifffile.TiffPageSeries, channels: int) -> None:
+    """Raises ValueError for more than one plane, and for channels that are no colours."""
+    sizes = list(zip(series.axes, series.shape, strict=True))
+    as_stored = f"{' x '.join(map(str, series.shape))} as {series.axes}"
+    planes = math.prod(count for axis, count in sizes if axis not in "YXSC")
+    if planes != 1:
+        raise Refused(
+            f"holds {planes} pages, planes or channels ({as_stored}): save one plane a file, with 1, 3 (RGB) or 4 (RGB and alpha) "
+            "channels"
+        )
+    samples, colours = (math.prod(count for axis, count in sizes if axis == letter) for letter in "SC")
+    if (samples, colours) not in ((1, 1), (2, 1), (3, 1), (4, 1), (1, 3)) or samples * colours != channels:
+        raise Refused(
+            f"holds {samples * colours} channels ({as_stored}): save those to be used as 1, 3 (RGB) or 4 (RGB and alpha)"
+        )

@@ -1,0 +1,381 @@
+"""Every kind of TIFF is read as tifffile reads it, whole and by windows, in 8 bits and in its own depth."""
+
+import itertools
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from gcsa._utils.arrays import Array
+from gcsa._utils.errors import UserError
+from gcsa.images.intensity import percentiles
+from gcsa.images.reader import BoundedFile, image_size, read_image, read_labels, read_levels, read_picture
+from gcsa.images.windows import ArrayImage, TiffImage, open_window_source
+from tests.fuzzing import sealed
+
+HEIGHT, WIDTH = 21, 37
+COMPRESSIONS = {"none": 1, "deflate": 8, "lzw": 5, "packbits": 32773}
+COLOURS = {  # name: photometric, samples, planar configuration, extra samples
+    "grey": ("minisblack", 1, None, ()),
+    "white is 0": ("miniswhite", 1, None, ()),
+    "rgb": ("rgb", 3, "contig", ()),
+    "rgb planar": ("rgb", 3, "separate", ()),
+    "rgba": ("rgb", 4, "contig", ("unassalpha",)),
+    "rgba planar": ("rgb", 4, "separate", ("unassalpha",)),
+    "rgba premultiplied": ("rgb", 4, "contig", ("assocalpha",)),
+    "palette": ("palette", 1, None, ()),
+    "cmyk": ("separated", 4, "contig", ()),
+}
+DTYPES = {"1": np.bool_, "8": np.uint8, "16": np.uint16, "32f": np.float32}
+BY_COLOUR = {"32f": ("grey", "rgb", "rgb planar", "rgba", "rgba planar"), "1": ("grey", "white is 0")}
+LAYOUTS = [(depth, colour) for depth in DTYPES for colour in BY_COLOUR.get(depth, COLOURS)]
+RNG = np.random.default_rng(0)
+
+
+def lzw(data: bytes) -> bytes:
+    """LZW without a single string: a clear code after every 250 bytes keeps all codes at 9 bits."""
+    codes = [code for i in range(0, len(data), 250) for code in (256, *data[i : i + 250])] + [257]
+    bits = "".join(f"{code:09b}" for code in codes)
+    return int(bits.ljust(-(-len(bits) // 8) * 8, "0"), 2).to_bytes(-(-len(bits) // 8), "big")
+
+
+def packbits(data: bytes) -> bytes:
+    parts = [data[i : i + 128] for i in range(0, len(data), 128)]
+    return b"".join(bytes([len(part) - 1]) + part for part in parts)
+
+
+def compress(path: Path, compression: str) -> None:
+    """Replaces each strip of an uncompressed file, as tifffile writes neither LZW nor PackBits by itself. The strips stand last."""
+    code = {"lzw": lzw, "packbits": packbits}[compression]
+    with tifffile.TiffFile(path, mode="r+") as file:
+        page = file.pages.first
+        strips = []
+        for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
+            file.filehandle.seek(offset)
+            strips.append(code(file.filehandle.read(count)))
+        offsets = [file.filehandle.size + sum(map(len, strips[:i])) for i in range(len(strips))]
+        page.tags[259].overwrite(COMPRESSIONS[compression])
+        page.tags[273].overwrite(offsets)
+        page.tags[279].overwrite([len(strip) for strip in strips])
+        file.filehandle.seek(0, 2)
+        for strip in strips:
+            file.filehandle.write(strip)
+
+
+def write(path: Path, depth: str, colour: str, **options: Any) -> tuple[Array, Array | None]:
+    """Writes a TIFF and returns what tifffile reads from it, (H, W, samples), and its colour map."""
+    photometric, samples, planar, extra = COLOURS[colour]
+    values = RNG.random((HEIGHT, WIDTH, samples))
+    values = values > 0.5 if depth == "1" else values if depth == "32f" else values * np.iinfo(DTYPES[depth]).max
+    values = values.astype(DTYPES[depth])
+    if extra == ("assocalpha",):
+        values[..., :3] = values[..., :3] * (values[..., 3:] / np.iinfo(values.dtype).max)
+    colours = (
+        RNG.integers(0, 65536, (3, 256 if depth == "8" else 65536), np.uint16) if photometric == "palette" else None
+    )
+    stored = values[..., 0] if samples == 1 else np.moveaxis(values, 2, 0) if planar == "separate" else values
+    compression = options.pop("compression", "none")
+    tifffile.imwrite(
+        path, stored, photometric=photometric, planarconfig=planar, extrasamples=extra, colormap=colours,
+        compression="zlib" if compression == "deflate" else None, **options,
+    )  # fmt: skip
+    with tifffile.TiffFile(path) as file:
+        read = file.asarray()
+    assert np.array_equal(read, stored)
+    if compression in ("lzw", "packbits"):
+        compress(path, compression)
+    return values, colours
+
+
+def expected(values: Array, colours: Array | None, depth: str, colour: str) -> tuple[Array, Array]:
+    """Of values as tifffile reads them: the picture at full depth (H, W, 1 or 3), and its brightness on 0..255 in float64."""
+    white = 1 if depth in ("1", "32f") else np.iinfo(values.dtype).max
+    if colour == "white is 0":
+        values = ~values if depth == "1" else white - values
+    if colours is not None:
+        values, white = (colours.T[values[..., 0]] >> 8).astype(np.uint8), 255
+    if colour == "cmyk":
+        paper = white - values.astype(float)
+        values = (paper[..., :3] * paper[..., 3:] / white).round().astype(values.dtype)
+    picture, level = values[..., :3], values[..., :3] * (255 / white)
+    if colour.startswith("rgba"):
+        share = values[..., 3:] / white
+        level = (level if colour == "rgba premultiplied" else level * share) + 255 * (1 - share)
+    return (picture.astype(np.uint8) if depth == "1" else picture), level
+
+
+@pytest.mark.parametrize(("depth", "colour"), LAYOUTS, ids=str)
+def test_every_combination_is_what_tifffile_reads(depth: str, colour: str, tmp_path: Path) -> None:
+    """Files of every: bit depth, photometric, planar configuration, alpha, compression, byte order and BigTIFF."""
+    path = tmp_path / "x.tif"
+    for compression, byteorder, big in itertools.product(COMPRESSIONS, "<>", (False, True)):
+        case = (compression, byteorder, big)
+        options = {"compression": compression, "byteorder": byteorder, "bigtiff": big, "rowsperstrip": 8}
+        stored, colours = write(path, depth, colour, **options)
+        picture, level = expected(stored, colours, depth, colour)
+        grey = level[..., 0] if level.shape[2] == 1 else level @ [0.299, 0.587, 0.114]
+        rounded = np.repeat(level, 4 - level.shape[2], 2)[..., :3].round()
+        assert image_size(path) == (WIDTH, HEIGHT), case
+        full = read_picture(path, 3)
+        assert full.dtype == picture.dtype, case
+        assert np.array_equal(full, np.broadcast_to(picture, full.shape)), case
+        assert np.abs(read_picture(path, 1)[..., 0] - (picture @ [0.299, 0.587, 0.114] if picture.shape[2] > 1 else picture[..., 0])).max() <= 0.5001, case  # fmt: skip
+        assert np.abs(np.asarray(read_image(path, 3)) - rounded).max() <= (
+            1 if "rgba" in colour or depth == "32f" else 0
+        ), case
+        assert np.abs(np.asarray(read_image(path, 1)) - grey).max() <= 1.5, case
+        assert np.abs(read_levels(path) - grey).max() <= (
+            1e-3 if depth in ("16", "32f") and colours is None else 1.5
+        ), case
+        if depth != "32f":
+            with open_window_source(path, 3, in_memory=1) as source:
+                assert isinstance(source, TiffImage)
+                assert np.array_equal(source.window(5, 3, 18, 20), full[5:18, 3:20]), case
+        if colour in ("grey", "palette") and depth != "32f":
+            assert np.array_equal(read_labels(path), stored[..., 0]), case
+
+
+def test_combinations_are_many() -> None:
+    assert len(LAYOUTS) * len(COMPRESSIONS) * 2 * 2 >= 288
+
+
+@pytest.mark.parametrize("bits", [2, 4, 12])
+def test_packed_bits(bits: int, tmp_path: Path) -> None:
+    """Written byte by byte, since tifffile packs no bits by itself."""
+    values = RNG.integers(0, 1 << bits, (8, 10), np.uint16)
+    rows = np.packbits((values[..., None] >> np.arange(bits)[::-1] & 1).astype(np.uint8).reshape(8, -1), axis=1)
+    tifffile.imwrite(tmp_path / "x.tif", rows, photometric="minisblack")
+    with tifffile.TiffFile(tmp_path / "x.tif", mode="r+") as file:
+        file.pages.first.tags[256].overwrite(10)
+        file.pages.first.tags[258].overwrite(bits)
+    assert np.array_equal(read_labels(tmp_path / "x.tif"), values)
+    assert np.abs(read_levels(tmp_path / "x.tif") - values * (255 / ((1 << bits) - 1))).max() < 1e-3
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "group3", "group4", "tiff_lzw"])
+def test_what_libtiff_writes(kind: str, tmp_path: Path) -> None:
+    """Compressions of images, with the predictor of floats: as Pillow reads the whole file."""
+    levels = Image.fromarray(np.indices((80, 90)).sum(0).astype(np.uint8))
+    image = {"jpeg": levels.convert("RGB"), "tiff_lzw": Image.fromarray(np.asarray(levels) / np.float32(7))}.get(
+        kind, levels.convert("1")
+    )
+    image.save(tmp_path / "x.tif", compression=kind, tiffinfo={317: 3} if kind == "tiff_lzw" else {})
+    with Image.open(tmp_path / "x.tif") as whole:
+        assert np.array_equal(
+            read_picture(tmp_path / "x.tif", 3), np.asarray(whole).reshape(80, 90, -1) * np.ones(3, np.uint8)
+        )
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
+    [
+        ((5, 64, 62), {}, r"holds 5 pages, planes or channels \(5 x 64 x 62 as QYX\): save one plane"),
+        ((5, 64, 62), {"truncate": True}, "holds 5 pages"),
+        ((2, 3, 64, 62), {"photometric": "minisblack"}, "holds 6 pages"),
+        ((4, 64, 62), {"imagej": True, "metadata": {"axes": "CYX"}}, r"holds 4 channels \(4 x 64 x 62 as CYX\)"),
+        ((2, 64, 62), {"ome": True, "metadata": {"axes": "CYX"}}, "holds 2 channels"),
+        ((64, 62, 5), {"photometric": "minisblack", "planarconfig": "contig"}, "holds 5 channels"),
+        ((64, 62, 2), {"photometric": "minisblack", "planarconfig": "contig"}, "holds 2 channels"),
+        ((64, 62, 3), {"photometric": "cielab"}, "stores its colours as CIELAB"),
+    ],
+    ids=str,
+)
+def test_stacks_and_channels_are_refused(shape: tuple[int, ...], options: Any, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.tif"
+    tifffile.imwrite(path, np.ones(shape, np.uint16), **options)
+    for read in (
+        lambda: read_picture(path, 3),
+        lambda: read_image(path, 3),
+        lambda: image_size(path),
+        lambda: read_levels(path),
+    ):
+        with pytest.raises(UserError, match=rf"x\.tif {message}"):
+            read()
+    with pytest.raises(UserError, match=rf"x\.tif {message}"), open_window_source(path, 3, in_memory=1):
+        pass
+
+
+def test_pages_thumbnails_and_channels_first(tmp_path: Path) -> None:
+    """Two pages are refused, unless one says that it is a thumbnail; three channels are colours wherever they stand."""
+    values = RNG.integers(0, 4096, (HEIGHT, WIDTH, 3), np.uint16)
+    for subfile, name in ((0, "pages.tif"), (1, "thumbnail.tif")):
+        with tifffile.TiffWriter(tmp_path / name) as file:
+            file.write(values, photometric="rgb")
+            file.write(values[::2, ::2], photometric="rgb", subfiletype=subfile)
+    with pytest.raises(UserError, match=r"pages\.tif holds 2 pictures: save one a file"):
+        read_picture(tmp_path / "pages.tif", 3)
+    tifffile.imwrite(tmp_path / "imagej.tif", np.moveaxis(values, 2, 0), imagej=True, metadata={"axes": "CYX"})
+    tifffile.imwrite(tmp_path / "ome.tif", np.moveaxis(values, 2, 0), ome=True, metadata={"axes": "CYX"})
+    for name in ("thumbnail.tif", "imagej.tif", "ome.tif"):
+        assert np.array_equal(read_picture(tmp_path / name, 3), values), name
+        with open_window_source(tmp_path / name, 3, in_memory=1) as source:
+            assert np.array_equal(source.window(3, 4, 9, 11), values[3:9, 4:11]), name
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.array([[1, np.nan]], np.float32), "holds values that are not finite"),
+        (np.array([[1, -1]], np.int16), r"holds int16 values beyond 0\.\.65535"),
+        (np.array([[1, 70000]], np.uint32), r"holds uint32 values beyond 0\.\.65535"),
+        (np.ones((2, 2), np.complex64), "holds complex64 values beyond"),
+    ],
+)
+def test_values_without_a_type(values: Array, message: str, tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "x.tif", values)
+    with pytest.raises(UserError, match=rf"x\.tif {message}"):
+        read_picture(tmp_path / "x.tif", 1)
+
+
+def test_other_widths_of_numbers(tmp_path: Path) -> None:
+    values = RNG.integers(0, 4096, (7, 9))
+    for dtype in (np.int32, np.uint32, np.int64, np.float16, np.float64):
+        tifffile.imwrite(tmp_path / "x.tif", values.astype(dtype))
+        read = read_picture(tmp_path / "x.tif", 1)
+        assert read.dtype == (np.float32 if np.dtype(dtype).kind == "f" else np.uint16)
+        assert np.array_equal(read[..., 0], values.astype(dtype))
+        if np.dtype(dtype).kind != "f":
+            assert np.array_equal(read_labels(tmp_path / "x.tif"), values)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "message"),
+    [
+        (np.ones((7, 9, 3), np.uint8), {"photometric": "rgb"}, "is in colour"),
+        (np.ones((7, 9), np.float32), {}, "holds float32 values: a mask must hold whole numbers"),
+        (np.full((7, 9), -5, np.int16), {}, r"holds labels in -5\.\.-5: they must lie in 0\.\.2147483647"),
+        (np.full((7, 9), 2**31, np.uint32), {}, r"holds labels in 2147483648\.\."),
+        (np.ones((7, 9), np.bool_), {"photometric": "miniswhite"}, "stores white as zero"),
+        (np.ones((7, 9), np.uint8), {"photometric": "miniswhite"}, "stores white as zero"),
+    ],
+)
+def test_no_label_maps(values: Array, options: Any, message: str, tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "x.tif", values, **options)
+    with pytest.raises(UserError, match=rf"x\.tif {message}"):
+        read_labels(tmp_path / "x.tif")
+
+
+def test_white_as_zero_without_a_range_is_refused(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "x.tif", np.ones((7, 9), np.float32), photometric="miniswhite")
+    with pytest.raises(UserError, match="stores MINISWHITE as float32"):
+        read_image(tmp_path / "x.tif", 1)
+
+
+WINDOWS = ((0, 0, 70, 90), (15, 17, 16, 18), (16, 16, 32, 48), (60, 80, 70, 90), (5, 0, 69, 90))
+TILED: list[dict[str, Any]] = [
+    {}, {"rowsperstrip": 16}, {"tile": (16, 32)}, {"tile": (32, 16), "compression": "zlib"},
+    {"compression": "zlib", "predictor": 2}, {"byteorder": ">", "bigtiff": True, "tile": (16, 16), "predictor": 2, "compression": "zlib"},
+]  # fmt: skip
+
+
+def large(channels: int, dtype: Any = np.uint8) -> Array:
+    return RNG.integers(0, np.iinfo(dtype).max, (70, 90, channels), dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("options", TILED, ids=str)
+def test_windows_are_parts_of_the_whole(dtype: Any, channels: int, options: dict[str, Any], tmp_path: Path) -> None:
+    path, values = tmp_path / "x.tif", large(channels, dtype)
+    tifffile.imwrite(path, values.squeeze(), photometric="rgb" if channels == 3 else "minisblack", **options)
+    for taken in (1, 3):
+        with open_window_source(path, taken) as whole, open_window_source(path, taken, in_memory=70 * 90 - 1) as parts:
+            assert isinstance(whole, ArrayImage)
+            assert isinstance(parts, TiffImage)
+            assert parts.shape == whole.shape == (70, 90)
+            for window in WINDOWS:
+                assert np.array_equal(parts.window(*window), whole.window(*window)), window
+                assert parts.window(*window).dtype == dtype
+            for shares in ((1.0, 99.8), (0.0, 100.0), (50.0, 50.1)):
+                assert parts.percentiles(*shares) == whole.percentiles(*shares)
+        if taken == 3:
+            assert np.array_equal(whole.window(0, 0, 70, 90), np.broadcast_to(values, (70, 90, 3)))
+
+
+def test_percentiles_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gcsa.images.windows.COUNTED", 1000)
+    values = np.zeros((70, 90, 1), np.uint8)
+    values[0, 0] = 9
+    tifffile.imwrite(tmp_path / "x.tif", values[..., 0])
+    with open_window_source(tmp_path / "x.tif", 1, in_memory=1) as source:
+        assert source.percentiles(1.0, 99.8) == (0, 9) == ArrayImage(values).percentiles(1.0, 99.8)
+    fractions = large(3) / np.float32(7)
+    assert ArrayImage(fractions).percentiles(1.0, 99.8) == percentiles(fractions)
+
+
+@pytest.mark.parametrize("side", [70, 16])
+def test_a_window_reads_its_own_pixels(side: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However large the strip is that holds it: many programs write one."""
+    path = tmp_path / "x.tif"
+    tifffile.imwrite(path, large(3), photometric="rgb", rowsperstrip=side)
+    with open_window_source(path, 3, in_memory=1) as source:
+        sizes, read = [], BoundedFile.read
+        monkeypatch.setattr(BoundedFile, "read", lambda file, size=-1: sizes.append(size) or read(file, size))
+        source.window(5, 7, 9, 17)
+    assert sizes == [30] * 4
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options", "message"),
+    [
+        (np.float32, {}, "holds float32 values, and is too large for more than 16 bits"),
+        (np.uint8, {"extratags": [(274, "H", 1, 6, True)]}, r"is stored rotated or reflected \(orientation 6\)"),
+        (np.uint8, {"compression": "zlib", "rowsperstrip": 70}, "is compressed in parts of 70 x 90 pixels"),
+    ],
+)
+def test_large_files_that_are_refused(
+    dtype: Any, options: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gcsa.images.windows.MAX_SEGMENT", 70 * 90 - 1)
+    tifffile.imwrite(tmp_path / "x.tif", np.ones((70, 90), dtype), **options)
+    with pytest.raises(UserError, match=rf"x\.tif {message}"), open_window_source(tmp_path / "x.tif", 3, in_memory=1):
+        pass
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+def test_tiles_that_a_file_leaves_out_are_black(compression: str | None, tmp_path: Path) -> None:
+    values = large(1)[:64, :80]
+    values[16:32, 32:48] = 0
+    tiles = [values[y : y + 16, x : x + 16] for y in range(0, 64, 16) for x in range(0, 80, 16)]
+    options: Any = dict(shape=values.shape, dtype=np.uint8, tile=(16, 16), compression=compression)
+    tifffile.imwrite(tmp_path / "x.tif", (tile if tile.any() else None for tile in tiles), **options)
+    with open_window_source(tmp_path / "x.tif", 1, in_memory=1) as source:
+        assert np.array_equal(source.window(0, 0, 64, 80), values)
+
+
+@pytest.mark.parametrize("compression", ["none", "deflate", "lzw", "packbits"])
+@pytest.mark.parametrize("damage", ["cut off", "overwritten"])
+def test_damaged_pixels_are_a_sentence(compression: str, damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.tif"
+    write(path, "8", "rgb", compression=compression, rowsperstrip=8)
+    with tifffile.TiffFile(path) as file:
+        offset = file.pages.first.dataoffsets[1]
+    data = path.read_bytes()
+    path.write_bytes(
+        data[: offset + 5] if damage == "cut off" else data[:offset] + 500 * b"\xff" + data[offset + 500 :]
+    )
+    with open_window_source(path, 3, in_memory=1) as source:
+        if compression in ("none", "packbits") and damage == "overwritten":  # pixels like others
+            source.window(0, 0, HEIGHT, WIDTH)
+            return
+        with pytest.raises(UserError, match=r"x\.tif cannot be read as an image \(.*\): remove or replace it"):
+            source.window(0, 0, HEIGHT, WIDTH)
+
+
+def test_a_strip_that_expands_without_end(tmp_path: Path) -> None:
+    """1 GB of zeros in 1 MB of Deflate: no more is decompressed than the strip holds."""
+    packer = zlib.compressobj()
+    data = b"".join(packer.compress(bytes(1 << 24)) for _ in range(64)) + packer.flush()
+    tifffile.imwrite(tmp_path / "x.tif", np.ones((8, 8), np.uint8), compression="zlib")
+    with tifffile.TiffFile(tmp_path / "x.tif", mode="r+") as file:
+        page, end = file.pages.first, file.filehandle.size
+        page.tags[273].overwrite(end)
+        page.tags[279].overwrite(len(data))
+        file.filehandle.seek(end)
+        file.filehandle.write(data)
+    with sealed(tmp_path, memory=1 << 28):
+        assert not read_picture(tmp_path / "x.tif", 1).any()
