@@ -10,12 +10,8 @@ import tifffile
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-<<<<<<< HEAD
 import gcsa
-from gcsa.images.microscopy import read_picture
-=======
 from gcsa.images.reader import read_picture
->>>>>>> 9a619e2 (One reader of pictures: TIFF decoded here, whole and by windows; stacks and several pictures are refused by all tasks)
 from gcsa.tasks import get_task
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.images.microscopy import read_picture
+from gcsa.images.reader import read_picture
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation.segmenter import Segmenter

@@ -11,13 +11,8 @@ import torch
 from omegaconf import OmegaConf
 from PIL import Image
 
-<<<<<<< HEAD
 import gcsa
-from gcsa.images.microscopy import read_labels, read_picture
-=======
 from gcsa.images.reader import read_labels, read_picture
-from gcsa.tasks.segmentation import load_segmenter
->>>>>>> 9a619e2 (One reader of pictures: TIFF decoded here, whole and by windows; stacks and several pictures are refused by all tasks)
 from gcsa.tasks.segmentation.metrics import InstanceScores
 from gcsa.tasks.segmentation.module import Segmentation
 from gcsa.tasks.segmentation.task import Task as SegmentationTask

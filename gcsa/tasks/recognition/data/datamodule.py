@@ -15,6 +15,7 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import check_bool, check_int, check_loading
+from gcsa.images.reader import image_size
 from gcsa.tasks.loading import BatchLoader
 from gcsa.tasks.recognition.data.augment import LineAugment
 from gcsa.tasks.recognition.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
@@ -122,11 +123,7 @@ class LinesDataModule(pl.LightningDataModule):
         """Opens the transcriptions and, as far as their headers, the images of the test split, so that a long training
         does not end on a damaged one. Raises as `setup`."""
         for image in {line.image for line in self.listed("test")}:
-            try:
-                with Image.open(image):
-                    pass
-            except (OSError, SyntaxError, ValueError) as error:
-                raise UserError(f"{image} cannot be read as an image ({error}): remove or replace it") from error
+            image_size(image)
 
     def listed(self, *splits: str) -> list[Line]:
         """The lines of `splits` with their texts; reads no image. Raises as `setup`."""
