@@ -1,6 +1,6 @@
 """Train a model: `python train.py model=gcsa_small data=pcam`; every option is in conf/."""
 
-from gcsa.cli.train import main
+from gcsa_commands import train
 
 if __name__ == "__main__":
-    main()
+    train()

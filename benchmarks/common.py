@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gcsa._utils.atomic import write_json
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.results import git_commit, machine
 
 RESULTS = Path(__file__).parent / "results"
 CPU = torch.device("cpu")

@@ -3,10 +3,29 @@
 `gcsa.load(source).predict(images)` uses trained weights of any kind; `gcsa.list_weights()` names those that come along.
 """
 
-from gcsa import models
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from gcsa._utils.published import list_weights
-from gcsa.groups import Group, group
-from gcsa.tasks import load
+
+if TYPE_CHECKING:
+    from gcsa import models
+    from gcsa.groups import Group, group
+    from gcsa.tasks import load
 
 __version__ = "0.1.0"
 __all__ = ["Group", "group", "list_weights", "load", "models"]
+
+_MODULES = {"Group": "gcsa.groups", "group": "gcsa.groups", "load": "gcsa.tasks", "models": "gcsa.models"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'gcsa' has no attribute {name!r}")
+    module = import_module(_MODULES[name])
+    return module if name == "models" else getattr(module, name)
+
+
+if "gcsa_commands" not in sys.modules:  # the commands print their help without torch, and import models when they run
+    import_module("gcsa.models")

@@ -33,7 +33,7 @@ from benchmarks.integrations.patches import PATCHES, RESULTS, Features, largest_
 from gcsa._utils.arrays import Array
 from gcsa.tasks import load
 from gcsa.testing import randomize
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.results import git_commit, machine
 
 WEIGHTS = "gcsa_pooled_small.pcam"
 NAME = WEIGHTS.partition(".")[0]

@@ -23,7 +23,7 @@ from gcsa._utils.arrays import Array
 from gcsa.tasks import load
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.testing import randomize
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.results import git_commit, machine
 
 SIZE = 96
 TIMM: dict[str, dict[str, Any]] = {

@@ -22,6 +22,7 @@ from skimage.segmentation import mark_boundaries
 
 import gcsa
 from benchmarks.learning.queue import ROOT
+from gcsa._utils.atomic import write_json
 from gcsa._utils.published import list_published, list_weights, published
 from gcsa.evaluation.figures import save
 from gcsa.groups import group
@@ -34,7 +35,7 @@ from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_turned
 from gcsa.tasks.segmentation.pose import turned
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.results import git_commit, machine
 from gcsa.weights import read
 
 RESULTS = ROOT / "docs/results/published"

@@ -28,7 +28,8 @@ from statistics import mean
 
 import yaml
 
-from gcsa.training.results import git_commit, write_json
+from gcsa._utils.atomic import write_json
+from gcsa.training.results import git_commit
 
 ROOT = Path(__file__).parents[2]
 LISTS = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.yaml"))}

@@ -34,11 +34,12 @@ from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import CPU, RESULTS, alternate, arguments, save
+from gcsa._utils.atomic import write_json
 from gcsa.export import export
 from gcsa.export.formats import TOLERANCE, parity_error
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.results import git_commit, machine
 
 FAMILIES = "gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*", "linformer_tiny", "routing_transformer_tiny"
 BASELINES = "alexnet_small", "vgg16_small"

@@ -29,7 +29,7 @@ from gcsa.tasks.recognition.read_lines import read_lines
 from gcsa.tasks.recognition.reading import Reading
 from gcsa.tasks.recognition.transcribe import find_lines, transcribe
 from gcsa.tasks.storage import data_root
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.results import git_commit, machine
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ("fr17_roman_print", "de19_fraktur_print")

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import gcsa
 from benchmarks.common import CPU, alternate, save
+from gcsa._utils.atomic import write_json
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.groups import group
 from gcsa.models.folding import fold
@@ -31,7 +32,7 @@ from gcsa.tasks.recognition.metrics import text_scores
 from gcsa.tasks.recognition.read_lines import read_lines
 from gcsa.tasks.recognition.reading import Reading, frames
 from gcsa.tasks.storage import data_root
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.results import git_commit, machine
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "fr17_roman_print"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gcsa._utils.errors import UserError
 
@@ -46,6 +48,16 @@ def replacing(path: str | Path) -> Iterator[Path]:
             raise OSError(error.errno, error.strerror, str(path)) from error
         give_usual_mode(part)
         os.replace(part, target)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`.
+
+    Raises as `replacing`.
+    """
+    with replacing(path) as part:
+        part.write_text(json.dumps(content, indent=2) + "\n")
+    return path
 
 
 def give_usual_mode(file: Path) -> None:

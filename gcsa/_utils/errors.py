@@ -14,6 +14,6 @@ class MissingExtraError(UserError, ImportError):
     """A package that an extra of this distribution brings is not installed."""
 
 
-def one_line(error: BaseException | str, limit: int = 200) -> str:
+def one_line(error: BaseException | str, limit: int | None = 200) -> str:
     """The message of an error on one line, at most `limit` characters of it; its type where it has none."""
     return " ".join(str(error).split())[:limit] or type(error).__name__

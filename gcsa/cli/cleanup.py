@@ -1,4 +1,4 @@
-"""A refused run leaves its output folder as it was: Hydra makes it, and writes into it, before any check of ours."""
+"""Restores the output folder of a run that is refused: Hydra creates it, and writes into it, before any check of ours."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ BY_HYDRA = {".hydra", "train.log", "multirun.yaml"}
 
 
 @dataclass(frozen=True)
-class Before:
-    """What was there before Hydra began: the names in `folder`, of a run or of all runs of `-m`, and which of `folder` and
-    its parents existed."""
+class DirectorySnapshot:
+    """The output folder before Hydra began.
+
+    Attributes:
+        folder: of a run, or of all runs of `-m`.
+        names: of the entries of `folder`.
+        existing: which of `folder` and its parents existed.
+    """
 
     folder: Path
     names: frozenset[str]
     existing: frozenset[Path]
 
 
-_before: Before | None = None
+_before: DirectorySnapshot | None = None
 
 
-class Leftovers(Callback):
-    """Tells `remove_leftovers` what was there before the run; conf/train.yaml and conf/evaluate.yaml name it."""
+class OutputCleanup(Callback):
+    """Takes the snapshot that `remove_leftovers` restores; conf/train.yaml and conf/evaluate.yaml name it."""
 
     def on_run_start(self, config: DictConfig, **_: Any) -> None:
         remember(Path(config.hydra.run.dir))
@@ -39,11 +44,11 @@ class Leftovers(Callback):
 
 
 def remember(folder: Path) -> None:
-    """Takes note of what `folder` holds."""
+    """Takes the snapshot of `folder`."""
     global _before
     folder = folder.absolute()
     names = frozenset(os.listdir(folder)) if folder.is_dir() else frozenset()
-    _before = Before(folder, names, frozenset(path for path in (folder, *folder.parents) if path.exists()))
+    _before = DirectorySnapshot(folder, names, frozenset(path for path in (folder, *folder.parents) if path.exists()))
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -69,7 +74,7 @@ def remove_leftovers(folder: Path) -> None:
         return
 
 
-def _was_there(path: Path, before: Before) -> bool:
+def _was_there(path: Path, before: DirectorySnapshot) -> bool:
     if before.folder in path.parents:  # the folder of one run of several
         return path.relative_to(before.folder).parts[0] in before.names
     return path in before.existing

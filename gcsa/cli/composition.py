@@ -9,20 +9,22 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
+from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import shipped
+from gcsa._utils.validation import listed
 from gcsa.cli.cleanup import remove_leftovers
 from gcsa.cli.errors import FULL_ERROR, USERS, Parser, one_sentence, user_errors
 
 UNKNOWN_CHOICE = re.compile(r"Could not find '(\S+)/(\S+)' Available options in '\S+': (.*?)( Config search path.*)?$")
-HYDRA_USERS = (*USERS, HydraException, OmegaConfBaseException, MisconfigurationException)
+HYDRA_USERS = (*USERS, HydraException, OmegaConfBaseException)
 
 
 def conf_folder() -> Path:
@@ -33,9 +35,45 @@ def conf_folder() -> Path:
     return folder
 
 
+def check_keys(cfg: DictConfig, name: str) -> None:
+    """Raises UserError for a key of the composed conf/`name`.yaml that nothing reads, however it came there.
+
+    A group's options go to what they are for: the model, the data module, the optimizer and each `_target_` refuse those that
+    they do not take. What is left is checked here: keys beside the groups, and options of a callback or a logger without a
+    `_target_`, which an experiment may set for a choice that was replaced, but not the command line.
+    """
+    file = OmegaConf.load(conf_folder() / f"{name}.yaml")
+    groups = [
+        str(key).removeprefix("override ").strip("/") for entry in file.defaults if entry != "_self_" for key in entry
+    ]
+    known = {*groups, *map(str, file)} - {"defaults", "hydra", "experiment", "sweep"}
+    for key in cfg:
+        if key not in known:
+            raise UserError(
+                f"unknown key {key!r}: {_suggest(str(key), cfg) or f'choose one of {listed(sorted(known))}'}"
+            )
+    for key in cfg.get("monitor", {}):
+        if key not in file.monitor:
+            raise UserError(f"unknown key 'monitor.{key}': choose one of {listed(file.monitor)}")
+    overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    typed = {override.split("=")[0].lstrip("+~") for override in overrides}
+    for group in ("callbacks", "logger"):
+        for choice, options in cfg.get(group, {}).items():
+            if options is not None and "_target_" not in options and any(f"{group}.{choice}" in key for key in typed):
+                raise UserError(
+                    f"{group}.{choice} is not in use, and its options have no effect: choose it with {group}="
+                )
+
+
+def _suggest(key: str, cfg: DictConfig) -> str:
+    options: dict[str, Any] = OmegaConf.to_container(cfg)  # type: ignore[assignment]
+    close = [f"{group}.{key}" for group, values in options.items() if isinstance(values, dict) and key in values]
+    return f"did you mean {' or '.join(close)}?" if close else ""
+
+
 def explain(error: BaseException) -> str:
     """The message of `error` on one line; Hydra's errors are shortened to the bad key or choice and the good ones."""
-    message = " ".join(str(error).split())
+    message = one_line(error, limit=None)
     cause = error.__cause__
     if match := re.match(r"Could not override '([^']+)'", message):
         parent = cause.parent_node if isinstance(cause, OmegaConfBaseException) else None

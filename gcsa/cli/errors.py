@@ -1,13 +1,13 @@
 """Command-line errors as one sentence on stderr.
 
-Status 2: the user can mend it. Status 1: a fault of gcsa or of a library; the traceback is kept in a file that the
-sentence names. Status 130: interrupted. With HYDRA_FULL_ERROR=1 the error itself appears, with its traceback.
+The type of the error decides the status. 2: UserError and OSError, which the user can mend. 1: any other, a fault of gcsa or
+of a library; the sentence names the file that keeps the traceback. 130: interrupted. With HYDRA_FULL_ERROR=1 the error itself
+appears, with its traceback.
 """
 
 from __future__ import annotations
 
 import argparse
-import dis
 import os
 import sys
 import tempfile
@@ -17,22 +17,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from gcsa._utils.published import PACKAGE
+from gcsa._utils.errors import UserError, one_line
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 WISH = "GCSA_FULL_ERROR"
 """The user's HYDRA_FULL_ERROR, for this process and those that it starts: Hydra programs overwrite that variable."""
 os.environ.setdefault(WISH, os.environ.get(FULL_ERROR, "0"))
 TRACEBACK_WANTED = os.environ[WISH] == "1"
-USERS: tuple[type[Exception], ...] = (FloatingPointError, OSError)
-"""The user's whoever raises them; a ValueError or an ImportError only where gcsa raises it."""
+USERS: tuple[type[Exception], ...] = (UserError, OSError)
+"""Errors that the user can mend, whoever raises them."""
 
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong with the arguments in one sentence, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        print(f"error: {' '.join(message.split())}: {self.prog} --help lists what can be given", file=sys.stderr)
+        print(f"error: {one_line(message, limit=None)}: {self.prog} --help lists what can be given", file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -51,7 +51,7 @@ def one_sentence(error: BaseException) -> str:
     """The message of `error` on one line."""
     if isinstance(error, OSError) and error.filename:
         return f"cannot use {error.filename} ({error.strerror}): check that path, or name another"
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(error, limit=None)
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def user_errors(
             raise
         if isinstance(error, RunFailed):
             sentence, status = error.sentence, error.status
-        elif isinstance(error, users) or (isinstance(error, ValueError | ImportError) and _raised_by_gcsa(error)):
+        elif isinstance(error, users):
             sentence, status = explain(error), 2
             with suppress(OSError):
                 refused()
@@ -89,17 +89,6 @@ def user_errors(
             sentence, status = f"{type(error).__name__}: {explain(error)} (unexpected: please report {where})", 1
         print(f"error: {sentence}", file=sys.stderr)
         raise (RunFailed(sentence, status) if one_of_several else SystemExit(status)) from None
-
-
-def _raised_by_gcsa(error: BaseException) -> bool:
-    """Whether the error began at a `raise` in gcsa, and not in a library or as a failed operation of Python."""
-    last = error.__traceback__
-    if last is None:
-        return False
-    while last.tb_next is not None:
-        last = last.tb_next
-    code = last.tb_frame.f_code
-    return PACKAGE in Path(code.co_filename).parents and code.co_code[last.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 def _keep_traceback(error: Exception, folder: Path | None) -> str:

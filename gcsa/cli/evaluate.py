@@ -8,7 +8,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from gcsa.cli.composition import composition_errors, conf_folder, task_errors
+from gcsa.cli.composition import check_keys, composition_errors, conf_folder, task_errors
 from gcsa.cli.memory import keep_freed_memory
 
 
@@ -23,8 +23,10 @@ def offer_configs(folder: Path) -> None:
 def run(cfg: DictConfig) -> None:
     output_dir = Path(HydraConfig.get().runtime.output_dir)
     with task_errors(output_dir):
+        check_keys(cfg, "evaluate")
+        from gcsa._utils.atomic import write_json
         from gcsa.tasks import get_task
-        from gcsa.training.results import git_commit, machine, write_json
+        from gcsa.training.results import git_commit, machine
 
         config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         content = get_task(config["data"]["task"]).evaluate(config, output_dir)

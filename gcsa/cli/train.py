@@ -6,7 +6,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gcsa.cli.composition import composition_errors, conf_folder, task_errors
+from gcsa.cli.composition import check_keys, composition_errors, conf_folder, task_errors
 from gcsa.cli.memory import keep_freed_memory
 
 
@@ -14,6 +14,7 @@ from gcsa.cli.memory import keep_freed_memory
 def run(cfg: DictConfig) -> float:
     output_dir = Path(HydraConfig.get().runtime.output_dir)
     with task_errors(output_dir):
+        check_keys(cfg, "train")
         from gcsa.tasks import get_task
         from gcsa.training.run import train
 

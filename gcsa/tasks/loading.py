@@ -151,6 +151,20 @@ class EpochSampler(Sampler[BatchIndices]):
 Batch = TypeVar("Batch")
 
 
+class _ErrorsAsBatches(Dataset[Any]):
+    """`images`, with the errors that a user can mend in place of batches: a DataLoader raises those of its worker processes
+    with a traceback in their message."""
+
+    def __init__(self, images: Dataset[Any]) -> None:
+        self.images = images
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return self.images[index]
+        except (UserError, OSError) as error:
+            return error
+
+
 class BatchLoader(Generic[Batch]):
     """Batches of `images` through a `torch.utils.data.DataLoader`, resumable from any of them.
 
@@ -187,13 +201,15 @@ class BatchLoader(Generic[Batch]):
         epoch, first, draws = self.sampler.epoch, self.sampler.start, list(self.sampler)
         self.sampler.start = 0
         loader = DataLoader(
-            self.images,
+            self.images if self.num_workers == 0 else _ErrorsAsBatches(self.images),
             sampler=draws,
             batch_size=None,
             num_workers=self.num_workers,
             generator=torch.Generator(),  # or it would draw a number from the global one
         )
         for done, batch in enumerate(loader, first + 1):
+            if isinstance(batch, Exception):
+                raise batch
             self._position = epoch, done
             yield batch
 

@@ -18,11 +18,15 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import nn
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_float, check_int, check_rate, shown
+from gcsa._utils.validation import check_float, check_int, check_rate, listed, shown
 from gcsa.weights import check_tensors, load_tensors, read
 
 FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
 """Ends of the model options that may differ from the base's, or that the shapes of its tensors tell already."""
+
+
+KEYS = ("base", "rank", "alpha", "rslora", "dropout", "target_modules", "train_head")
+"""Of conf/adapter/lora.yaml."""
 
 
 def adapt(module: pl.LightningModule, adapter: Mapping[str, Any]) -> None:
@@ -155,6 +159,8 @@ def check_adapter(adapter: Mapping[str, Any]) -> None:
         )
     if adapter.keys() == {"base"}:
         return
+    if unknown := sorted(adapter.keys() - KEYS):
+        raise UserError(f"unknown key 'adapter.{unknown[0]}': choose one of {listed(KEYS)}")
     check_installed()
     check_int("adapter.rank", adapter["rank"])
     if adapter["alpha"] is not None:

@@ -14,6 +14,7 @@ from pytorch_lightning.callbacks import ProgressBar, RichProgressBar, Timer, Wei
 from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
+from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_rate
 
 
@@ -85,8 +86,12 @@ class StepSeed(pl.Callback):
         random.seed(int(words[1]))
 
 
+class NotFiniteError(UserError, FloatingPointError):
+    """A loss or a weight is NaN or infinite."""
+
+
 class StopOnNaN(pl.Callback):
-    """Ends the run with FloatingPointError when a training loss is not finite, naming batch, epoch and learning rate, or
+    """Ends the run with NotFiniteError when a training loss is not finite, naming batch, epoch and learning rate, or
     when weights are not that a checkpoint would hold: the one before it is kept.
 
     On a CPU every batch is checked at once; on a device every `every_n_steps` batches, at each epoch's end and before
@@ -126,19 +131,19 @@ class StopOnNaN(pl.Callback):
         values = torch.stack(losses).tolist()
         for value, (batch_idx, epoch, lr) in zip(values, steps, strict=True):
             if not np.isfinite(value):
-                raise FloatingPointError(
+                raise NotFiniteError(
                     f"the training loss is {value} at batch {batch_idx} of epoch {epoch}, where the learning rate is "
                     f"{lr:.3g}: lower optimizer.lr, clip gradients (trainer.gradient_clip_val) or look at that batch"
                 )
 
 
 def check_finite(state: Mapping[str, Tensor], step: int) -> None:
-    """Raises FloatingPointError, naming the first, where a tensor of `state` holds NaN or infinity."""
+    """Raises NotFiniteError, naming the first, where a tensor of `state` holds NaN or infinity."""
     numbers = {name: tensor for name, tensor in state.items() if tensor.is_floating_point()}
     finite = [tensor.isfinite().all() for tensor in numbers.values()]
     if finite and not torch.stack(finite).all():  # one wait for the device
         name = next(name for name, good in zip(numbers, finite, strict=True) if not good)
-        raise FloatingPointError(
+        raise NotFiniteError(
             f"the weights hold NaN or infinity after step {step}, first in {name}, so they are not saved: the earlier "
             "checkpoints are kept; lower optimizer.lr or clip gradients (trainer.gradient_clip_val)"
         )

@@ -85,7 +85,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         return stored
 
 
-def take_along(path: Path, folder: Path) -> Path:
+def copy_best_checkpoints(path: Path, folder: Path) -> Path:
     """The checkpoint to resume in place of `path`, from another folder than `folder`, that of the run: a copy there, called
     last.ckpt, beside copies of its best epochs, with which later ones are to be compared. `path` itself where it already
     is there, or where the best epochs are not beside it. The first of several processes copies."""

@@ -1,6 +1,5 @@
 """results.json: what a run reached, and everything needed to repeat it."""
 
-import json
 import os
 import platform
 import subprocess
@@ -11,7 +10,6 @@ import pytorch_lightning as pl
 import timm
 import torch
 
-from gcsa._utils.atomic import replacing
 from gcsa._utils.published import PACKAGE
 
 
@@ -46,13 +44,3 @@ def git_commit() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return run.stdout.strip() or None
-
-
-def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Writes `content` to `path` at once: readers see the old file or the whole new one. Returns `path`.
-
-    Raises as `gcsa._utils.atomic.replacing`.
-    """
-    with replacing(path) as part:
-        part.write_text(json.dumps(content, indent=2) + "\n")
-    return path

@@ -11,16 +11,24 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, ProgressBar, Timer
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from gcsa._utils.errors import UserError
+from gcsa._utils.atomic import write_json
+from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.threads import choose_threads
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit, ValidateLastEpoch, trained_seconds
-from gcsa.training.checkpoint_io import AtomicCheckpointIO, LastCheckpoint, RunConfig, check_same_run, take_along
+from gcsa.training.checkpoint_io import (
+    AtomicCheckpointIO,
+    LastCheckpoint,
+    RunConfig,
+    check_same_run,
+    copy_best_checkpoints,
+)
 from gcsa.training.checks import check_config, resolve_checkpoint
 from gcsa.training.distributed import leave_group
 from gcsa.training.interruption import Signals, first_process, interruptible, only_run_in, requeued_checkpoint
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa.training.results import git_commit, machine
 from gcsa.training.task import Task
 from gcsa.weights import annotate
 
@@ -108,7 +116,7 @@ def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
     With `data.train_on_val` the last validated step is the best, the number of its epoch, which is the same for all runs of
     one length, is the value, and no validation is reported.
     Returns the best value of the monitored validation metric, for sweeps. Raises ValueError or FileNotFoundError for a
-    configuration or a test set that cannot work, before anything is trained, FloatingPointError when a loss or a weight
+    configuration or a test set that cannot work, before anything is trained, NotFiniteError when a loss or a weight
     is not finite, OSError where it cannot write, and Interrupted on a signal.
     """
     cfg = cfg.copy()
@@ -119,7 +127,10 @@ def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
         cfg.monitor = {"metric": "step", "mode": "max"}
     config = plain(cfg, cfg.output_dir)
     with interruptible(output_dir) as signals, only_run_in(output_dir):
-        return fit_and_report(task, cfg, config, output_dir, signals)
+        try:
+            return fit_and_report(task, cfg, config, output_dir, signals)
+        except MisconfigurationException as error:  # Lightning's, of options that do not go together
+            raise UserError(one_line(error, limit=None)) from error
 
 
 def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_dir: Path, signals: Signals) -> float:
@@ -147,7 +158,7 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
         data.setup("fit")
 
     if ckpt_path is not None:
-        ckpt_path = take_along(ckpt_path, output_dir / "checkpoints")
+        ckpt_path = copy_best_checkpoints(ckpt_path, output_dir / "checkpoints")
     started = time.monotonic()
     signals.trainer = trainer
     trainer.fit(module, data, ckpt_path=ckpt_path, weights_only=True)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import t as student
 
-from gcsa.training.results import write_json
+from gcsa._utils.atomic import write_json
 
 OWN = ("seed", "output_dir")
 """What differs between the runs of one configuration."""

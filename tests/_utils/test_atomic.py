@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.atomic import check_writable, replacing, write_json
 from gcsa.evaluation.figures import save
-from gcsa.training.results import write_json
 
 matplotlib_figure = pytest.importorskip("matplotlib.figure").Figure
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from gcsa.cli import cleanup as leftovers
+from gcsa._utils.errors import UserError
+from gcsa.cli import cleanup
 from gcsa.cli.cleanup import remember, remove_leftovers
 from gcsa.cli.composition import conf_folder
 
@@ -19,7 +20,7 @@ REFUSED = "monitor.mode=most"
 def test_a_refused_run_leaves_nothing(folder: str, run: Run) -> None:
     code, out, err = run("train", REFUSED, f"output_dir={folder}")
     assert (code, out) == (2, "")
-    assert err.startswith("error: monitor.mode must be max for monitor.metric=val/accuracy, got 'most'")
+    assert err.startswith("error: monitor.mode=most must be max for monitor.metric=val/accuracy")
     assert os.listdir() == []
 
 
@@ -35,14 +36,14 @@ def test_a_folder_of_the_users_stays(run: Run) -> None:
 def test_a_refused_sweep_leaves_nothing(run: Run) -> None:
     code, _, err = run("train", "-m", "seed=0,1", REFUSED, "output_dir=sweep/one")
     assert code == 2
-    assert err.startswith("error: monitor.mode must be max for monitor.metric=val/accuracy, got 'most'")
+    assert err.startswith("error: monitor.mode=most must be max for monitor.metric=val/accuracy")
     assert os.listdir() == []
 
 
 def test_a_sweep_goes_on_after_a_run_that_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def train(task: object, cfg: DictConfig, output_dir: Path) -> float:
         if cfg.seed == 1:
-            raise {"data": FloatingPointError("the loss is nan"), "fault": KeyError("key")}[cfg.data.name]
+            raise {"data": UserError("the loss is nan"), "fault": KeyError("key")}[cfg.data.name]
         (output_dir / "results.json").touch()
         return 0.5
 
@@ -68,7 +69,7 @@ def test_a_sweep_goes_on_after_a_run_that_fails(run: Run, monkeypatch: pytest.Mo
 @pytest.mark.filterwarnings("ignore")  # of Optuna and its plugin, which use what others have deprecated
 def test_a_search_goes_on_after_a_trial_that_fails(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
-    rates = iter([FloatingPointError("the loss is nan"), 0.25, 0.75])
+    rates = iter([UserError("the loss is nan"), 0.25, 0.75])
 
     def train(*_: object) -> float:
         rate = next(rates)
@@ -85,7 +86,7 @@ def test_a_search_goes_on_after_a_trial_that_fails(run: Run, monkeypatch: pytest
 
 
 def test_runs_of_a_sweep_before_the_refused_one_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_before", None)
+    monkeypatch.setattr(cleanup, "_before", None)
     sweep = tmp_path / "sweep"
     remember(sweep)
     for number in "01":
@@ -100,7 +101,7 @@ def test_runs_of_a_sweep_before_the_refused_one_stay(tmp_path: Path, monkeypatch
 
 
 def test_a_run_of_another_process_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leftovers, "_before", None)
+    monkeypatch.setattr(cleanup, "_before", None)
     (tmp_path / "train.log").touch()
     remove_leftovers(tmp_path)
     assert os.listdir(tmp_path) == ["train.log"]

@@ -15,7 +15,8 @@ import torch
 from pytorch_lightning.callbacks import timer
 
 from gcsa.tasks.classification.module import Classifier
-from gcsa.training import EMA, callbacks, run
+from gcsa.training import callbacks, run
+from gcsa.training.callbacks import EMA
 from gcsa.training.checkpoint_io import AtomicCheckpointIO
 from tests.runs import TINY, composed, train
 

@@ -63,7 +63,7 @@ def resume(finished: Path, folder: Path, *overrides: str) -> float:
     [
         (["optimizer.lr=0.5"], ["optimizer.lr=0.5 (it was 0.002)"]),
         (["optimizer=sgd"], ["optimizer.momentum=0.9 (it was not given)", "optimizer.opt=sgd (it was adamw)"]),
-        (["callbacks=no_ema"], ["callbacks.ema._target_=not given (it was gcsa.training.EMA)"]),
+        (["callbacks=no_ema"], ["callbacks.ema._target_=not given (it was gcsa.training.callbacks.EMA)"]),
         (["data.batch_size=16", "seed=1"], ["data.batch_size=16 (it was 32)", "seed=1 (it was 0)"]),
         (["monitor.metric=val/loss", "monitor.mode=min"], ["monitor.mode=min (it was max)"]),
         (["model.drop_rate=0.3"], ["model.drop_rate=0.3 (it was 0.2)"]),
