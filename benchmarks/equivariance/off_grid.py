@@ -25,12 +25,14 @@ from torch import Tensor
 
 import gcsa
 from benchmarks.common import clock
+from gcsa._utils.atomic import write_json
 from gcsa.groups import group
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.augment import gaussian_blur
 from gcsa.tasks.classification.data.colour import stained
 from gcsa.tasks.classification.evaluate import draw_sample
-from gcsa.training.results import git_commit, machine, write_json
+from gcsa._utils.atomic import write_json
+from gcsa.training.results import git_commit, machine
 
 Change = Callable[[Tensor], Tensor]
 """Images (B, C, H, W) in 0..1 to images of the same shape."""

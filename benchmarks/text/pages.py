@@ -19,6 +19,7 @@ import torch
 from PIL import Image
 
 import gcsa
+from gcsa._utils.atomic import write_json
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import Line, read_line
