@@ -31,7 +31,6 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.augment import gaussian_blur
 from gcsa.tasks.classification.data.colour import stained
 from gcsa.tasks.classification.evaluate import draw_sample
-from gcsa._utils.atomic import write_json
 from gcsa.training.results import git_commit, machine
 
 Change = Callable[[Tensor], Tensor]

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from benchmarks.common import arguments
 from benchmarks.integrations.patches import PATCHES, RESULTS, Features, largest_changes, patches
 from gcsa._utils.arrays import Array
+from gcsa._utils.atomic import write_json
 from gcsa.tasks import load
 from gcsa.testing import randomize
 from gcsa.training.results import git_commit, machine

@@ -20,6 +20,7 @@ from benchmarks.common import arguments
 from benchmarks.integrations.embeddings import WEIGHTS, batched
 from benchmarks.integrations.patches import RESULTS, Features, elements, patches
 from gcsa._utils.arrays import Array
+from gcsa._utils.atomic import write_json
 from gcsa.tasks import load
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.testing import randomize
