@@ -1,6 +1,6 @@
 """The values of a picture as its file stores them, and the two views of them.
 
-One view has 8 bits, for classification and text (`to_image`, `to_levels`). The other has the depth of the file, for segmentation
+One view has 8 bits, for classification and text (`to_8_bits`, `to_levels`). The other has the depth of the file, for segmentation
 (`to_picture`). Both start from the same `Pixels`, so that no two tasks see one file differently.
 """
 
@@ -112,7 +112,7 @@ def cmyk_to_rgb(values: Array, white: int) -> Array:
     return out
 
 
-def to_image(pixels: Pixels, channels: int) -> Image.Image:
+def to_8_bits(pixels: Pixels, channels: int) -> Image.Image:
     """An image of mode RGB (`channels` 3) or L (1), scaled as `brightness` defines."""
     return Image.fromarray(brightness(pixels, np.uint8)).convert("RGB" if channels == 3 else "L")
 

@@ -18,7 +18,8 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import decode, read_image
+from gcsa.images.pixels import from_pillow, naming, to_8_bits
+from gcsa.images.reader import read_image
 
 PADS = (None, "white", "black")
 """Colours of the border that makes an image a square; None: it is cropped at its centre."""
@@ -96,10 +97,8 @@ def to_image(image: Any, channels: int) -> Image.Image:
         image = Image.fromarray(image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image)
     if not isinstance(image, Image.Image):
         raise UserError(f"an image must be a path, an array, a PIL image or a tensor, not {type(image).__name__}")
-    image = decode(ImageOps.exif_transpose(image))
-    if image.mode == "F":
-        image = Image.fromarray(np.asarray(image).round().astype(np.uint8))
-    return image.convert("RGB" if channels == 3 else "L")
+    with naming("the image"):
+        return to_8_bits(from_pillow(ImageOps.exif_transpose(image)), channels)
 
 
 def _square(pixels: Tensor, pad: str | None) -> Tensor:

@@ -26,7 +26,7 @@ from gcsa.images.pixels import (
     check_pixels,
     from_pillow,
     naming,
-    to_image,
+    to_8_bits,
     to_levels,
     to_picture,
     with_alpha,
@@ -49,7 +49,7 @@ def read_image(path: str | PathLike[str], channels: int, *, upright: bool = True
         ValueError: naming the file: it cannot be decoded, is of another format, holds several pictures or too many pixels.
     """
     with naming(path):
-        return to_image(_decode(Path(path), upright=upright), channels)
+        return to_8_bits(_decode(Path(path), upright=upright), channels)
 
 
 def read_levels(path: str | PathLike[str], *, upright: bool = True) -> Array:

@@ -7,7 +7,7 @@ from torch import Generator, Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_float
-from gcsa.images.reader import GREY
+from gcsa.images.pixels import GREY
 
 STAINS = ((0.65, 0.70, 0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78))
 """What haematoxylin, eosin and diaminobenzidine absorb of red, green and blue (Ruifrok & Johnston 2001, Quantification of
