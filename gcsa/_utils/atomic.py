@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and only where a regular file may be."""
+"""Files and folders that appear whole or not at all, and only where a regular file may be."""
 
 from __future__ import annotations
 
@@ -43,9 +43,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
         try:
             yield part
         except OSError as error:
-            if error.errno not in FULL:
-                raise
-            raise OSError(error.errno, error.strerror, str(path)) from error
+            raise _of_a_full_disk(error, path) from error
         give_usual_mode(part)
         os.replace(part, target)
 
@@ -60,6 +58,28 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
     return path
 
 
+@contextmanager
+def replacing_folder(path: str | Path) -> Iterator[Path]:
+    """Yields a new folder to write into; when the block ends, it replaces the folder `path`, whole.
+
+    After an exception in the block, `path` is what it was and nothing is left beside it. Raises as `replacing`.
+    """
+    target = _target(path, folder=True)
+    with _beside(target) as folder:
+        fresh, older = Path(folder) / target.name, Path(folder) / "older"
+        fresh.mkdir()
+        try:
+            yield fresh
+        except OSError as error:
+            raise _of_a_full_disk(error, path) from error
+        for file in fresh.rglob("*"):
+            if file.is_file():
+                give_usual_mode(file)
+        if target.exists():
+            os.replace(target, older)
+        os.replace(fresh, target)
+
+
 def give_usual_mode(file: Path) -> None:
     """The mode that the process gives every new file: safetensors closes its files to everybody else."""
     mask = os.umask(0)
@@ -67,15 +87,22 @@ def give_usual_mode(file: Path) -> None:
     file.chmod(0o666 & ~mask)
 
 
-def _target(path: str | Path) -> Path:
+def _of_a_full_disk(error: OSError, path: str | Path) -> OSError:
+    """`error`, or where the disk is full one that names `path`."""
+    return OSError(error.errno, error.strerror, str(path)) if error.errno in FULL else error
+
+
+def _target(path: str | Path, folder: bool = False) -> Path:
     try:
         target = Path(path).resolve()
-        is_folder, is_other = target.is_dir(), target.exists() and not target.is_file()
+        is_folder, is_other = target.is_dir(), target.exists() and not target.is_file() and not target.is_dir()
         has_folder = target.parent.is_dir()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name that is too long, a null byte
         raise UserError(f"{str(path)!r} cannot be the name of a file: {error}") from error
-    if is_folder:
+    if is_folder and not folder:
         raise UserError(f"{path} is a folder: name a file")
+    if folder and target.is_file():
+        raise UserError(f"{path} is a file: name a folder")
     if is_other:
         raise UserError(f"{path} is a device or a pipe, not a file: name a file")
     if not has_folder:

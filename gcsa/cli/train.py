@@ -15,9 +15,10 @@ def run(cfg: DictConfig) -> float:
     output_dir = Path(HydraConfig.get().runtime.output_dir)
     with task_errors(output_dir):
         check_keys(cfg, "train")
-        from gcsa.tasks import get_task
+        from gcsa.tasks import get_task, import_rooms
         from gcsa.training.run import train
 
+        import_rooms(cfg.imports)
         return train(get_task(cfg.data.task), cfg, output_dir)
 
 

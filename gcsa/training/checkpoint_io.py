@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pytorch_lightning.callbacks import Checkpoint
 
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError
+from gcsa._utils.nested import flatten
 from gcsa.training.interruption import Signals, first_process
 from gcsa.weights import read_checkpoint
 
@@ -44,23 +45,19 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     ) -> None:
         """Raises OSError, in one sentence, where it cannot write; an earlier file of that name is then kept."""
         target = Path(path)
-        part = target.with_name(f".{target.name}.part")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as file:
+            with replacing(target) as part, part.open("wb") as file:
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())  # some file systems say only here that they are full
-            os.replace(part, target)
-        except (OSError, RuntimeError) as error:  # torch's writer turns the first into the second
-            reason = getattr(error.__context__ if isinstance(error, RuntimeError) else error, "strerror", None)
+        except (OSError, RuntimeError, UserError) as error:  # torch's writer turns the first into the second
+            reasons = (getattr(at, "strerror", None) for at in (error, error.__cause__, error.__context__))
             kept = "the earlier one is kept" if target.exists() else "nothing was kept"
             raise OSError(
-                f"cannot write the checkpoint {target} ({reason or 'the disk may be full'}), {kept}: make room in "
-                f"{target.parent} or set another output_dir"
+                f"cannot write the checkpoint {target} ({next(filter(None, reasons), 'the disk may be full')}), {kept}: make "
+                f"room in {target.parent} or set another output_dir"
             ) from error
-        finally:
-            part.unlink(missing_ok=True)
 
     def load_checkpoint(self, path: str | os.PathLike[str], *_: Any, **__: Any) -> dict[str, Any]:
         """What is in `path`, read through the one door, in the folder where it is now.
@@ -167,7 +164,7 @@ def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
         raise UserError(
             f"{path} does not say with which configuration it was made, so it cannot be resumed: train again"
         )
-    before, now = dict(leaves(stored)), dict(leaves(config))
+    before, now = flatten(stored), flatten(config)
     changed = [
         f"{key}={show(now, key)} (it was {show(before, key)})"
         for key in sorted(before.keys() | now.keys())
@@ -179,15 +176,6 @@ def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
             f"{path} belongs to a run with other options than {', '.join(changed[:5])}{more}: resume it with its own "
             "(epochs, devices, loggers and the like may change), or start another run in another output_dir"
         )
-
-
-def leaves(node: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings with their dotted keys."""
-    if isinstance(node, Mapping):
-        for name, child in node.items():
-            yield from leaves(child, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, node
 
 
 def show(values: Mapping[str, Any], key: str) -> Any:

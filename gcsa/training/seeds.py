@@ -15,6 +15,7 @@ from rich.table import Table
 from scipy.stats import t as student
 
 from gcsa._utils.atomic import write_json
+from gcsa._utils.nested import flatten
 
 OWN = ("seed", "output_dir")
 """What differs between the runs of one configuration."""
@@ -35,7 +36,7 @@ def over_seeds(folder: Path) -> list[dict[str, Any]]:
     """Of each configuration in `folder`/*/results.json that ran with two seeds or more: what sets it apart from the others,
     its seeds, and for each metric mean, standard deviation and the 95 % interval of the mean (Student's t)."""
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*/results.json"))]
-    flat = [_flat(run["config"]) for run in runs]
+    flat = [flatten(run["config"]) for run in runs]
     varied = sorted(
         key
         for key in {key for config in flat for key in config}
@@ -62,13 +63,6 @@ def _metrics(runs: list[dict[str, Any]]) -> dict[str, dict[str, float | list[flo
         half = float(student.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))
         found[name] = {"mean": mean, "deviation": deviation, "interval": [mean - half, mean + half]}
     return found
-
-
-def _flat(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:

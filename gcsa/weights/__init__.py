@@ -1,12 +1,12 @@
-"""The one door for weights: checkpoints of train.py, folders of weights, and adapters are read and written here alone.
+"""Checkpoints of train.py, folders of weights and adapters: only this package reads and writes them.
 
-Weights are data (design section 7). What a file may say is a closed list, each entry with its type and range: the name of
-a registered model, options of `gcsa.models.create`, characters, classes, normalisation and numbers. It may not choose
-code, an address, or a path. Names, shapes and dtypes of the tensors are compared with the model on the meta device,
-which allocates nothing, before the model is made.
+Weights are data (design section 7). A file holds a closed list of entries, each with a type and a range: the name of a task
+and of a registered network, options of that network, characters, classes, normalisation and numbers. It cannot choose code,
+an address or a path. `fill` compares names, shapes and dtypes of the tensors with the network on the meta device, before any
+memory is allocated.
 
-A folder of weights holds config.json and model.safetensors. That of a classifier is as timm's `save_for_hf` writes it, so
-that `timm.create_model("local-dir:FOLDER", pretrained=True)` opens it too; timm trusts what stands in it, this module does not.
+A folder of weights holds config.json and model.safetensors. timm's `save_for_hf` writes the folder of a classifier, and
+`timm.create_model("local-dir:FOLDER", pretrained=True)` opens it too; timm trusts its content, this package does not.
 """
 
 from gcsa.weights.adapter import Adapter, read_adapter
@@ -14,7 +14,15 @@ from gcsa.weights.build import fill, load_tensors
 from gcsa.weights.files import read_checkpoint
 from gcsa.weights.schema import Weights, check_weights, read
 from gcsa.weights.tensors import check_finite, check_tensors
-from gcsa.weights.writer import annotate, recognizer_config, save_classifier, save_recognizer, save_segmenter
+from gcsa.weights.writer import (
+    annotate,
+    recognizer_weights,
+    save_classifier,
+    save_recognizer,
+    save_segmenter,
+    to_config,
+    write,
+)
 
 __all__ = [
     "Adapter",
@@ -28,8 +36,10 @@ __all__ = [
     "read",
     "read_adapter",
     "read_checkpoint",
-    "recognizer_config",
+    "recognizer_weights",
     "save_classifier",
     "save_recognizer",
     "save_segmenter",
+    "to_config",
+    "write",
 ]

@@ -1,13 +1,10 @@
-"""Weights as a folder that appears whole or not at all, and that this package and timm open."""
+"""Weights as a folder that appears whole or not at all, and that `gcsa.load` opens; timm opens those of classifiers."""
 
 from __future__ import annotations
 
 import copy
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +13,40 @@ from safetensors.torch import save_file
 from timm.models import save_for_hf
 from torch import nn
 
-from gcsa._utils.atomic import give_usual_mode
+from gcsa._utils.atomic import replacing, replacing_folder
 from gcsa.models.create import check_options
 from gcsa.weights.files import BORDER, CONFIG, TENSORS
+from gcsa.weights.schema import CLASSIFICATION, Weights
 from gcsa.weights.tensors import check_finite
+
+
+def to_config(weights: Weights) -> dict[str, Any]:
+    """The content of the config.json of `weights`."""
+    content: dict[str, Any] = {
+        "task": weights.task,
+        "architecture": weights.architecture,
+        "model_args": weights.options,
+    }
+    if weights.characters is not None:
+        content["characters"] = weights.characters
+    if weights.preprocessing:
+        content["pretrained_cfg"] = weights.preprocessing
+    return {**content, **weights.about}
+
+
+def write(weights: Weights, folder: str | Path) -> Path:
+    """Writes `weights` of any task into `folder`, for `read`. Returns it.
+
+    An older folder of that name is replaced. Raises ValueError for numbers that are not finite, and OSError if it cannot
+    write.
+    """
+    folder = Path(folder)
+    check_finite(f"{folder} was not written", weights.tensors)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_folder(folder) as fresh:
+        save_file({name: tensor.contiguous() for name, tensor in weights.tensors.items()}, fresh / TENSORS)
+        _write_json(fresh / CONFIG, to_config(weights))
+    return folder
 
 
 def save_classifier(
@@ -27,13 +54,13 @@ def save_classifier(
 ) -> Path:
     """Writes `model`, made by timm, into a folder that `gcsa.load` and timm's `local-dir:` open. Returns it.
 
-    The model's keyword arguments travel along; so does `preprocessing` in timm's terms (`input_size` (C, H, W) in pixels,
-    `mean` and `std` of each channel on the 0..1 scale, `label_names`) with `pad`, and `about`, see `Weights`. The folder appears
-    whole or not at all; an older one of that name is replaced. Raises ValueError for weights that are not finite and for
-    options that could not be read back, and OSError if it cannot write.
+    It holds the keyword arguments of the model, `preprocessing` and `about` of `Weights`. Raises as `write`, and ValueError
+    for keyword arguments that could not be read back.
     """
+    folder = Path(folder)
+    check_finite(f"{folder} was not written", model.state_dict())
     names, pad = (preprocessing.pop(key, None) for key in ("label_names", "pad"))
-    beside: dict[str, Any] = {"task": "classification"}
+    beside: dict[str, Any] = {"task": CLASSIFICATION, **(about or {})}
     if names is not None:
         beside["label_names"] = list(names)
     if pad is not None:
@@ -42,73 +69,39 @@ def save_classifier(
     # safetensors takes no other memory, such as that of channels_last.
     if not all(tensor.is_contiguous() for tensor in model.state_dict().values()):
         model = copy.deepcopy(model).to(memory_format=torch.contiguous_format)
-
-    def write(fresh: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_folder(folder) as fresh:
         save_for_hf(model, str(fresh), model_config=beside, safe_serialization=True, data_config=preprocessing)
         check_options(json.loads((fresh / CONFIG).read_text(encoding="utf-8")).get("model_args", {}))
-
-    return _write_folder(model, Path(folder), write, about)
+    return folder
 
 
 def save_recognizer(model: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
-    """Writes a `CTCRecognizer` into a folder that `gcsa.load` opens; as `save_classifier`."""
-
-    def write(fresh: Path) -> None:
-        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, fresh / TENSORS)
-        _write_json(fresh / CONFIG, recognizer_config(model))
-
-    return _write_folder(model, Path(folder), write, about)
+    """Writes a `CTCRecognizer`; as `write`."""
+    return write(recognizer_weights(model, about), folder)
 
 
-def recognizer_config(model: Any) -> dict[str, Any]:
-    """The content of the config.json of a `CTCRecognizer`."""
+def recognizer_weights(model: Any, about: Mapping[str, Any] | None = None) -> Weights:
+    """Those of a `CTCRecognizer`."""
     options = dict(model.options)
-    content = {"task": "recognition", "architecture": options.pop("encoder"), "model_args": options}
-    return {**content, "characters": model.charset.characters}
+    encoder, tensors = options.pop("encoder"), model.state_dict()
+    source, characters = type(model).__name__, model.charset.characters
+    return Weights(source, "recognition", encoder, options, tensors, about=dict(about or {}), characters=characters)
 
 
 def save_segmenter(model: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
-    """Writes a `Segmenter` into a folder that `gcsa.load` opens; as `save_classifier`."""
-
-    def write(fresh: Path) -> None:
-        save_file({name: tensor.contiguous() for name, tensor in model.state_dict().items()}, fresh / TENSORS)
-        content = {"task": "segmentation", "architecture": model.name, "model_args": model.options}
-        _write_json(fresh / CONFIG, content)
-
-    return _write_folder(model, Path(folder), write, about)
+    """Writes a `Segmenter`; as `write`."""
+    source, tensors = type(model).__name__, model.state_dict()
+    weights = Weights(source, "segmentation", model.name, model.options, tensors, about=dict(about or {}))
+    return write(weights, folder)
 
 
 def annotate(folder: str | Path, **about: Any) -> None:
     """Adds what became known later, such as `results`, to the config.json of a folder of weights."""
     config = Path(folder) / CONFIG
     content = json.loads(config.read_text(encoding="utf-8"))
-    part = config.with_name(f".{CONFIG}.part")
-    try:
+    with replacing(config) as part:
         _write_json(part, content | about)
-        os.replace(part, config)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _write_folder(
-    model: nn.Module, folder: Path, write: Callable[[Path], None], about: Mapping[str, Any] | None
-) -> Path:
-    check_finite(f"{folder} was not written", model.state_dict())
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        write(fresh)
-        if about:
-            annotate(fresh, **about)
-        for file in fresh.iterdir():
-            give_usual_mode(file)
-        fresh.chmod(0o755)  # temporary folders are closed to everybody else
-        if folder.exists():
-            shutil.rmtree(folder)
-        os.replace(fresh, folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    return folder
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
