@@ -119,7 +119,7 @@ def test_a_classifier_must_tell_how_images_are_normalised(tmp_path: Path) -> Non
     config = json.loads((own / "config.json").read_text())
     del config["pretrained_cfg"]["mean"]
     (own / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="does not say how images are made ready.*mean"):
+    with pytest.raises(ValueError, match=r"does not say how images are made ready.*mean"):
         write_hub(str(own), tmp_path / "out")
 
 
