@@ -18,10 +18,9 @@ from gcsa._utils.published import list_published, list_weights, published
 from gcsa.images.reader import read_picture
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.recognition.data.datamodule import LinesDataModule
 from gcsa.tasks.recognition.data.line_image import read_line
-from gcsa.tasks.recognition.measure import measure
-from gcsa.tasks.recognition.transcribe import find_lines, transcribe
+from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.evaluate import measure
 from gcsa.tasks.segmentation.tiles import segment
 from gcsa.testing import assert_invariant
 from gcsa.weights import read
@@ -149,17 +148,13 @@ def test_the_objects_of_a_clean_clone() -> None:
 
 @pytest.mark.parametrize("name", sorted(name for name in EXPECTED if name.startswith("gcsa_ocr")))
 def test_the_lines_of_a_clean_clone(name: str, tmp_path: Path) -> None:
-    model = gcsa.load(BASE, published(name)).network if name.startswith(f"{BASE}.") else gcsa.load(name).network
+    predictor = gcsa.load(BASE, name) if name.startswith(f"{BASE}.") else gcsa.load(name)
     for file, expected in EXPECTED[name].items():
         Image.open(IMAGES / file).rotate(90, expand=True).save(tmp_path / file)
-        upright, turned = (
-            item.reading for item in transcribe(model, find_lines([IMAGES / file, tmp_path / file]), "any")
-        )
-        assert upright is not None
-        assert turned is not None
-        assert (upright.text, turned.text) == (expected["text"],) * 2
+        upright, rotated = predictor.predict([IMAGES / file, tmp_path / file])
+        assert (upright.text, rotated.text) == (expected["text"],) * 2
         assert upright.confidence == pytest.approx(expected["confidence"], abs=2e-3)
-        assert (upright.turn, turned.turn) == (0, 90)
+        assert (upright.orientation, rotated.orientation) == (0, 90)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +181,8 @@ def test_validation_images(name: str, data_name: str, folder: str, least: float)
 def test_validation_lines(adapter: str | None, script: str, most: float) -> None:
     if not (DATA / "ocr_lines" / script).is_dir():
         pytest.skip(f"needs ocr_lines/{script} under GCSA_DATA")
-    model = gcsa.load(BASE, adapter and published(adapter)).network
-    data = LinesDataModule(root=DATA, script=script, charset=model.charset, limit_train=16)
-    data.setup("validate")
-    measured = measure(model, list(data.val_dataloader())[::8])
+    lines = list_lines(DATA / "ocr_lines" / script, ["val"])[::8]
+    measured = measure(gcsa.load(BASE, adapter), lines)
     assert measured["cer"] < most
-    assert measured["same_when_turned"] == 1.0
-    assert measured["turn_found"] > 0.9
+    assert measured["same_when_rotated"] == 1.0
+    assert measured["orientation_found"] > 0.9

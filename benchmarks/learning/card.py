@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,16 @@ from gcsa._utils.atomic import write_json
 from gcsa._utils.published import list_published, list_weights, published
 from gcsa.evaluation.figures import save
 from gcsa.groups import group
+from gcsa.tasks.base import Predictor
 from gcsa.tasks.classification.evaluate import evaluate
-from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.data.datamodule import LinesDataModule
-from gcsa.tasks.recognition.measure import measure
-from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.recognition.data.line_image import Line
+from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.evaluate import measure, text_scores
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_turned
 from gcsa.tasks.segmentation.pose import turned
+from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 from gcsa.weights import read
 
@@ -73,20 +75,19 @@ def recognizer(name: str, base: str, script: str) -> None:
     """Reads the test lines of a script with the recogniser called `base`, on which the adapter called `name` is put if it is
     another."""
     commit = git_commit()
-    model = gcsa.load(published(base), None if base == name else published(name)).network
-    data = LinesDataModule(script=script, charset=model.charset)
-    data.setup("test")
-    worst_lines(model, data, published(name) / "mistakes.png")
-    found = measure(model, data.test_dataloader())
-    keep(name, {"data": script, "split": "test", "lines": len(data.lines("test")), "results": found, "commit": commit})
+    predictor = gcsa.load(published(base), None if base == name else published(name))
+    lines = list_lines(data_root(None) / "ocr_lines" / script, ("test",))
+    worst_lines(predictor, lines, published(name) / "mistakes.png")
+    found = measure(predictor, lines)
+    keep(name, {"data": script, "split": "test", "lines": len(lines), "results": found, "commit": commit})
 
 
-def worst_lines(model: CTCRecognizer, data: LinesDataModule, file: Path) -> None:
+def worst_lines(predictor: Predictor, listed: Sequence[Line], file: Path) -> None:
     """Draws the test lines that the recogniser reads worst: their text, what was read, and the line."""
     lines = []
-    for batch in data.test_dataloader():
-        for image, text, reading in zip(batch.images, batch.texts, model.read(batch.images), strict=True):
-            lines.append((text_scores([reading.text], [text]).cer, image[0], text, reading.text))
+    for line, reading in zip(listed, predictor.predict([line.image for line in listed], "upright"), strict=True):
+        image = predictor.preprocess(line, upright=True)[0]
+        lines.append((text_scores([reading.text], [line.text]).cer, image, line.text, reading.text))
     worst = sorted(lines, key=lambda line: -line[0])[:WORST_LINES]
     figure = Figure(figsize=(9, 1.1 * len(worst)), dpi=80, layout="constrained")
     for panel, (rate, image, text, said) in zip(figure.subplots(len(worst), squeeze=False)[:, 0], worst, strict=True):

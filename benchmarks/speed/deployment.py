@@ -27,8 +27,7 @@ from gcsa.models.folding import fold
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.tasks.recognition.decoding import greedy
-from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.storage import data_root
 from gcsa.testing import act, randomize, relative_error
 
@@ -84,7 +83,7 @@ def recognizer() -> Case:
         return nn.functional.pad(image(line), (0, LINE))[..., :LINE]
 
     def quality(run: Run) -> dict[str, float]:
-        said = [model.text(greedy(run(image(line.image)[None])[0])[0]) for line in lines]
+        said = [model.reading(run(image(line.image)[None])[0]).text for line in lines]
         return {"cer": text_scores(said, [line.text for line in lines]).cer}
 
     train = list_lines(folder, ("train",))[:CALIBRATION]

@@ -15,8 +15,7 @@ import torch
 
 from benchmarks.common import CPU, alone, alternate, arguments, resident_peak, save
 from gcsa.adapters import lora_config
-from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.decoding import ctc_loss
+from gcsa.tasks.recognition.ctc import CTCRecognizer, ctc_loss
 
 CHARACTERS = "".join(chr(33 + i) for i in range(100))
 SIDES: dict[str, dict[str, Any] | None] = {

@@ -1,6 +1,6 @@
 """Lines a second from file to text: `python -m benchmarks.text.transcribe --threads 2 [--kraken /other/venv/bin/python]`.
 
-256 training lines of fr17_roman_print, read by `gcsa.tasks.recognition.transcribe` in batches of 16 with the published weights: images
+256 training lines of fr17_roman_print, read by `RecognitionPredictor.predict` in batches of 16 with the published weights: images
 decoded, resized, recognised, decoded greedily. The models are folded, as `transcribe.py` folds them, and batches are read
 side by side, but for the sides that say otherwise. For both precisions, error rates of the validation lines. Beside it, in a
 process of its own on the same files, kraken's default recogniser through kraken's own `predict`, also in batches of 16
@@ -30,8 +30,8 @@ from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.tasks.recognition.metrics import text_scores
-from gcsa.tasks.recognition.transcribe import MOST_WORKERS, find_lines, transcribe
+from gcsa.tasks.recognition.evaluate import text_scores
+from gcsa.tasks.recognition.predict import MOST_WORKERS, RecognitionPredictor
 from gcsa.tasks.storage import data_root
 
 SCRIPT, LINES, BATCH = "fr17_roman_print", 256, 16
@@ -48,28 +48,28 @@ class Side:
     workers: int = MOST_WORKERS
 
     def read(self, files: list[Path]) -> list[str]:
-        batches = patch("gcsa.tasks.recognition.transcribe.MOST_WORKERS", self.workers)
+        batches = patch("gcsa.tasks.recognition.predict.MOST_WORKERS", self.workers)
         with batches, torch.autocast("cpu", torch.bfloat16, enabled=self.half):
-            transcripts = list(transcribe(self.model, find_lines(files), self.orientation, batch_size=BATCH))
-        return [transcript.reading.text for transcript in transcripts if transcript.reading is not None]
+            readings = RecognitionPredictor(self.model).predict(files, self.orientation, batch_size=BATCH)
+        return [reading.text for reading in readings]
 
 
 def texts(model: CTCRecognizer, folder: Path) -> dict[str, float]:
-    """Of both precisions: character error rates, and the share of lines that read the same when they are turned; and the share
+    """Of both precisions: character error rates, and the share of lines that read the same upside down; and the share
     that reads the same in both."""
     lines = list_lines(folder, ("val",))
     files, meant = [line.image for line in lines], [line.text for line in lines]
     found: dict[str, float] = {"lines": len(lines)}
     read = []
     with TemporaryDirectory() as other:
-        turned = [Path(other) / f"{i:05d}.png" for i in range(len(files))]
-        for file, target in zip(files, turned, strict=True):
+        rotated = [Path(other) / f"{i:05d}.png" for i in range(len(files))]
+        for file, target in zip(files, rotated, strict=True):
             Image.open(file).rotate(180).save(target)
         for name, half in (("float32", False), ("bfloat16", True)):
             found[f"cer upright, {name}"] = text_scores(Side(model, "upright", half).read(files), meant).cer
             said = Side(model, "any", half).read(files)
             found[f"cer any, {name}"] = text_scores(said, meant).cer
-            upside_down = Side(model, "any", half).read(turned)
+            upside_down = Side(model, "any", half).read(rotated)
             found[f"same upside down, {name}"] = mean(a == b for a, b in zip(said, upside_down, strict=True))
             read.append(said)
     return {**found, "same in both": mean(a == b for a, b in zip(*read, strict=True))}

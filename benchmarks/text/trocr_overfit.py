@@ -2,7 +2,7 @@
 
 The first 64 training lines of fr17_roman_print that are at most 256 pixels wide at height 40; gcsa_ocr_tiny and a
 decoder of two layers from scratch, AdamW with one cycle of the rate. The error is counted in a fresh process that loads
-the saved folder and generates, upright and, with orientation "any", from lines turned by 0, 90, 180 and 270 degrees. Needs
+the saved folder and generates, upright and, with orientation "any", from lines rotated by 0, 90, 180 and 270 degrees. Needs
 GCSA_DATA.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.common import arguments, save
 from gcsa.tasks.recognition.data.charset import Charset
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.trocr import TrOCRRecognizer, create_trocr
 from gcsa.tasks.storage import data_root
 
@@ -83,18 +83,18 @@ def evaluate(folder: str, threads: int) -> dict[str, Any]:
         name: [reading.text for images, _ in data for reading in recognizer.read(images, orientation, beams)]
         for name, orientation, beams in (("greedy", "upright", 1), ("beams of 4", "upright", 4), ("any", "any", 1))
     }
-    turned = {
-        turn: [
+    rotated = {
+        degrees: [
             reading.text
             for images, _ in data
-            for reading in recognizer.read(torch.rot90(images, turn // 90, (2, 3)), "any")
+            for reading in recognizer.read(torch.rot90(images, degrees // 90, (2, 3)), "any")
         ]
-        for turn in (90, 180, 270)
+        for degrees in (90, 180, 270)
     }
     return {
         "cer": {name: text_scores(texts, expected).cer for name, texts in read.items()},
-        "turned_lines_that_read_the_same": {
-            turn: sum(a == b for a, b in zip(texts, read["any"], strict=True)) for turn, texts in turned.items()
+        "rotated_lines_that_read_the_same": {
+            degrees: sum(a == b for a, b in zip(texts, read["any"], strict=True)) for degrees, texts in rotated.items()
         },
     }
 

@@ -132,9 +132,9 @@ def of_recogniser(found: dict[str, Any]) -> dict[str, str]:
         f"character error rate, {found['lines']} upright lines": percent(results["cer"])
         + between(results["cer_interval"]),
         "word error rate": percent(results["wer"]) + between(results["wer_interval"]),
-        "character error rate, the turn unknown": percent(results["cer_any"]),
-        "turn found": percent(results["turn_found"]),
-        "same text from the turned line": percent(results["same_when_turned"]),
+        "character error rate, orientation unknown": percent(results["cer_any"]),
+        "orientation found": percent(results["orientation_found"]),
+        "same text from the rotated line": percent(results["same_when_rotated"]),
     }
 
 

@@ -28,7 +28,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.adapter_trials,
         text.adapter_step,
         text.transcription,
-        text.turns,
+        text.rotated_lines,
         text.pages,
         text.trocr,
     ),

@@ -31,14 +31,19 @@ def text() -> str:
         results = run["results"]
         cells = [f"`{name}`", thousands(run["parameters"]), f"{run['flops'] / 1e6:,.0f}M"]
         cells += [f"{100 * results['val/cer']:.2f}", error_rate(run, "cer"), error_rate(run, "wer")]
-        if "test/same_when_turned" in results:
-            cells += [f"{results[f'test/{key}']:.2%}" for key in ("same_when_turned", "turn_found")]
+        if "test/same_when_rotated" in results:
+            cells += [f"{results[f'test/{key}']:.2%}" for key in ("same_when_rotated", "orientation_found")]
             cells.append(f"{100 * results['test/cer_any']:.2f}")
         else:
             cells += ["no", "no", f"{100 * results['test/cer_upside_down']:.1f}"]
         rows.append([*cells, *budget_cells(run)])
     header = ["recogniser", "parameters", "FLOPs a line of 480 px", "validation CER %", "test CER % (95 %)"]
-    header += ["test WER % (95 %)", "same text at 0, 90, 180, 270 degrees", "turn found", "CER % of turned lines"]
+    header += [
+        "test WER % (95 %)",
+        "same text at 0, 90, 180, 270 degrees",
+        "orientation found",
+        "CER % of rotated lines",
+    ]
     return table([*header, *BUDGET], rows)
 
 
@@ -119,7 +124,7 @@ def transcription() -> str:
             sentences.append(
                 f"In bfloat16 (`--precision bf16`), {texts['same in both']:.1%} of {texts['lines']} validation lines read as in "
                 f"float32, and the character error rate is {texts['cer upright, bfloat16']:.2%} upright and "
-                f"{texts['cer any, bfloat16']:.2%} at any turn, instead of {texts['cer upright, float32']:.2%} and "
+                f"{texts['cer any, bfloat16']:.2%} in any orientation, instead of {texts['cer upright, float32']:.2%} and "
                 f"{texts['cer any, float32']:.2%}; {texts['same upside down, bfloat16']:.1%} of them read the same upside down, "
                 f"in float32 {texts['same upside down, float32']:.1%}."
             )
@@ -133,14 +138,14 @@ def trocr() -> str:
         f"TrOCR with our encoder, both from scratch, learns {results['lines']} lines by heart in {results['steps']} steps: "
         f"loss {results['loss']['first epoch']:.1f} to {results['loss']['last epoch']:.4f}, character error rate "
         f"{results['cer']['greedy']:.1%} by `generate` in a fresh process, the same text for "
-        f"{min(results['turned_lines_that_read_the_same'].values())} of the lines at every quarter turn."
+        f"{min(results['rotated_lines_that_read_the_same'].values())} of the lines in all four orientations."
     )
 
 
-def turns() -> str:
-    """Lines scanned at any quarter turn: an encoder with a group, and a plain recogniser in three ways."""
-    content = json.loads((ROOT / "docs/results/pages/turns.json").read_text())
-    timed = load_timings("turns", lambda results: -results["lines"])
+def rotated_lines() -> str:
+    """Lines scanned in any orientation: an encoder with a group, and a plain recogniser in two ways."""
+    content = json.loads((ROOT / "docs/results/pages/rotated_lines.json").read_text())
+    timed = load_timings("rotated_lines", lambda results: -results["lines"])
     rows = []
     for name, side in content["rows"].items():
         cells = [f"`{name}`", thousands(side["parameters"])]
@@ -148,29 +153,34 @@ def turns() -> str:
             errors = side[split]
             cells += [f"{100 * errors['cer']['0']:.2f}", f"{100 * errors['mean_cer']:.2f}"]
         speeds = [f"{results[name]['lines_per_second']:.0f}" for results in timed.values()]
-        rows.append([*cells, f"{side['test']['same_when_turned']:.1%}", *speeds])
-    header = ["recogniser", "parameters", "validation CER %, scanned upright", "mean over four turns"]
-    header += ["test CER %, scanned upright", "mean over four turns", "same text at all four"]
+        rows.append([*cells, f"{side['test']['same_when_rotated']:.1%}", *speeds])
+    header = ["recogniser", "parameters", "validation CER %, scanned upright", "mean over four orientations"]
+    header += ["test CER %, scanned upright", "mean over four orientations", "same text in all four"]
     header += [f"lines a second ({machine})" for machine in timed]
     return f"{table(header, rows)}\n\nCommit {content['commit'][:8]}, seed 0."
 
 
 def pages() -> str:
-    """A page at its four turns, and lines whose frame is unknown, one by one and as pages."""
+    """A page in its four orientations, and lines of unknown orientation, one by one and as pages."""
     results = json.loads((ROOT / "docs/results/pages/gcsa_ocr_tiny.print.json").read_text())
-    turns = results["page"]["turns"]
-    first = turns["0"]
+    scans = results["page"]["orientations"]
+    first = scans["0"]
     found = f"{first['lines']} lines, CER {100 * first['cer']:.1f} %"
     same = (
         "the same text at 0, 90, 180 and 270 degrees"
         if results["page"]["same_text"]
-        else "not the same text at every turn"
+        else "not the same text in every orientation"
     )
-    seconds = ", ".join(f"{turn['seconds']:.0f}" for turn in turns.values())
-    header = ["validation lines", "frame given", "each line by itself", f"pages of {results['lines_of_a_page']} lines"]
+    seconds = ", ".join(f"{scan['seconds']:.0f}" for scan in scans.values())
+    header = [
+        "validation lines",
+        "orientation given",
+        "each line by itself",
+        f"pages of {results['lines_of_a_page']} lines",
+    ]
     rows = [
         [f"{script}, {rates['lines']:.0f}", *(f"{100 * rates[way]:.2f}" for way in ("given", "each line", "each page"))]
-        for script, rates in results["frames"].items()
+        for script, rates in results["line_errors"].items()
     ]
     return (
         f"`{results['weights']}` on the page: {found}, {same}, in {seconds} s ({machine_title(results['machine'])}; commit "

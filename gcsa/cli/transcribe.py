@@ -1,10 +1,9 @@
 """Read text: `transcribe.py gcsa_ocr_tiny.fr17 page.jpg lines/ page.xml > text.txt`.
 
-A model is a .ckpt of train.py, a folder of weights or the name of published ones, an adapter the folder that PEFT wrote. Text comes without file
-names, as from kraken and tesseract, one line of output for every line of input, empty where that could not be read;
-JSON comes as one object a line, with "error" instead of "text" there. On the image of a page kraken finds the lines first; PAGE-XML
-and ALTO say where they and their characters are, one file a page. An XML file that says where the lines are comes back with the text
-in them. All output is UTF-8.
+Text is written without file names, as kraken and tesseract write it: a line of output for every line of input, empty where that
+could not be read. JSON is an object a line, with "error" instead of "text" there. PAGE-XML and ALTO also hold the positions of
+lines and characters, in one file a page; an XML file that is read comes back with the text in it. All output is UTF-8.
+
 Exit codes: 0, all read; 1, something could not be read, listed on stderr; 2, wrong arguments, before anything is read;
 130, interrupted.
 """
@@ -29,24 +28,18 @@ from rich.progress import MofNCompleteColumn, Progress
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.program import program
-from gcsa._utils.published import published
+from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import count, device
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
-from gcsa.images.reader import image_size
 from gcsa.models.folding import fold
 from gcsa.tasks import load
-from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import Line
-from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken, write
-from gcsa.tasks.recognition.pages.page_xml import format_of
-from gcsa.tasks.recognition.pages.text import write_text
-from gcsa.tasks.recognition.reading import ORIENTATIONS, Reading, check_orientation
-from gcsa.tasks.recognition.transcribe import ADAPTER, Transcript, find_lines, input_files, is_page, is_xml, transcribe
-
-CONFIDENT = 0.92
-"""Below this on average, four characters in ten were wrong in scripts that the French recogniser was not made for (Fraktur,
-minuscule, Arabic: 0.91 and below), and one in twenty above it (0.96)."""
+from gcsa.tasks.recognition.pages.inputs import Transcript, find_lines, input_files
+from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken
+from gcsa.tasks.recognition.pages.output import check_inputs_kept, check_pages, page_contents, target_of
+from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt
+from gcsa.tasks.recognition.reading import ORIENTATIONS, check_orientation
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -63,13 +56,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "inputs",
         nargs="+",
         metavar="IMAGES",
-        help=f"images of lines or pages, PAGE-XML or ALTO files, folders of them; before them may stand a folder with {ADAPTER}",
+        help=f"images of lines or pages, PAGE-XML or ALTO files, folders of them; before them may stand a folder with {ADAPTER_CONFIG}",
     )
     parser.add_argument("--adapter", metavar="FOLDER", help="the same by name")
     parser.add_argument(
         "--orientation",
         choices=ORIENTATIONS,
-        help="any: lines may lie on any side (default, where the encoder has quarter turns)",
+        help="any: rotated by any multiple of 90 degrees (default, if the group of the encoder has these rotations)",
     )
     parser.add_argument("--beams", type=count(1000), default=1, help="of a beam search (default 1: greedy, faster)")
     parser.add_argument(
@@ -79,7 +72,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--format",
         choices=("text", "json", *FORMATS),
         default="text",
-        help="json: an object a line, with confidence and turn; page, alto: XML of pages; such a file comes back with the text in it",
+        help="json: an object a line, with confidence and orientation; page, alto: XML of pages; such a file comes back with the text in it",
     )
     parser.add_argument(
         "--output",
@@ -102,7 +95,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     first = published(args.inputs[0]) or Path(args.inputs[0])
     if args.adapter is not None:
         args.adapter = published(args.adapter) or args.adapter
-    elif (first / ADAPTER).is_file():
+    elif (first / ADAPTER_CONFIG).is_file():
         args.adapter = first
         if not args.inputs[1:]:
             parser.error("nothing to read: give images behind the adapter")
@@ -118,96 +111,15 @@ def _formatted(transcript: Transcript, kind: str) -> str:
 
 @contextmanager
 def _progress(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
-    """What to call with the number of lines just read: a bar on stderr, where that is a terminal. It would tear the
-    text apart if that went to the same terminal, and is then not `shown`."""
+    """What to call with the number of lines just read, for a bar on stderr where that is a terminal.
+
+    The bar would mix with text on the same terminal, and is then not `shown`.
+    """
     console = Console(stderr=True)
     disable = not (console.is_terminal and (shown or not sys.stdout.isatty()))
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, disable=disable) as progress:
         task = progress.add_task("lines", total=total)
         yield lambda count: progress.advance(task, count)
-
-
-def _finder(model: CTCRecognizer, orientation: str) -> PageFinder | None:
-    """What finds lines on pages, and says so on a terminal, as it takes most of a minute."""
-    if not has_kraken():
-        return None
-    console = Console(stderr=True)
-
-    class Shown(PageFinder):
-        def __call__(self, file: Path) -> list[Line]:
-            with console.status(f"finding the lines of {file.name}"):
-                return super().__call__(file)
-
-    return Shown(model, orientation)
-
-
-def _doubt(counted: Sequence[tuple[int, float]]) -> str:
-    """A sentence where what was read, lines of (characters, confidence), is doubtful as a whole, else nothing."""
-    characters = sum(length for length, _ in counted)
-    confidence = sum(length * confidence for length, confidence in counted) / max(1, characters)
-    if not characters or confidence >= CONFIDENT:
-        return ""
-    return (
-        f"The text was read with a confidence of {confidence:.2f}, below {CONFIDENT}: expect many errors. Was the model "
-        "made for this script and type?"
-    )
-
-
-def _write_pages(transcripts: Sequence[Transcript], finder: PageFinder | None, kind: str, output: str) -> None:
-    """The pages among `transcripts` as XML, to stdout, a file, or a folder where there are several."""
-    pages: dict[Path, list[Reading | None]] = {}
-    for transcript in transcripts:
-        if transcript.source.line is not None:
-            pages.setdefault(transcript.source.file, []).append(transcript.reading)
-    for file, readings in pages.items():
-        if is_xml(file):
-            content = write_text(file, readings)
-        else:
-            assert finder is not None
-            content = write(finder.segmentations[file], readings, file, image_size(file), kind)
-        with _written(str(Path(output) / f"{file.stem}.xml") if Path(output).is_dir() else output) as target:
-            print(content, file=target)
-
-
-def _check_pages(args: argparse.Namespace) -> None:
-    """Raises ValueError, before anything is read, where inputs cannot be written as XML of pages."""
-    files = [file for name in args.inputs for file in input_files(name)]
-    for file in files:
-        if is_xml(file):
-            if (found := format_of(file)) != args.format:
-                raise UserError(f"{file} is written as it came: take --format {found}, not {args.format}")
-        elif not is_page(file):
-            raise UserError(f"--format {args.format} is for pages, and {file} is none: take --format text or json")
-        elif not has_kraken():
-            raise MissingExtraError(
-                f"--format {args.format} of images is written by kraken, which is not installed: pip install 'gcsa-vit[kraken]'"
-            )
-        elif args.beams > 1:
-            raise UserError(
-                "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
-            )
-    if len(files) > 1 and not Path(args.output).is_dir():
-        raise UserError(f"{len(files)} pages are written as a file each: make a folder, and name it with --output")
-    if len({file.stem for file in files}) < len(files):
-        raise UserError(
-            "two of the pages have one name, and would be written to one file: read them one after the other"
-        )
-
-
-def _check_kept(args: argparse.Namespace) -> None:
-    """Raises ValueError where an input would be overwritten by anything but itself with its text in it."""
-
-    def name(path: Path) -> str:
-        return str(path.resolve()).casefold()  # as some file systems compare names
-
-    files = [file for given in args.inputs for file in input_files(given)]
-    inputs = set(map(name, files))
-    into = Path(args.output)
-    for file in files:
-        target = into / f"{file.stem}.xml" if into.is_dir() else into
-        in_its_place = args.format in FORMATS and name(target) == name(file)
-        if name(target) in inputs and not in_its_place:
-            raise UserError(f"{target} is one of the inputs, and would be overwritten: name another --output")
 
 
 @contextmanager
@@ -239,49 +151,64 @@ def _check_inputs(inputs: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
+    as_pages = args.format in FORMATS
     keep_freed_memory()
     keep_compiled_kernels()
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)
-        if args.output != "-" and not (args.format in FORMATS and Path(args.output).is_dir()):
+        if args.output != "-" and not (as_pages and Path(args.output).is_dir()):
             check_writable(args.output)
         _check_inputs(args.inputs)
-        if args.format in FORMATS:
-            _check_pages(args)
-        if args.output != "-":
-            _check_kept(args)
+        if as_pages or args.output != "-":
+            files = [file for name in args.inputs for file in input_files(name)]
+            if as_pages:
+                check_pages(files, args.format, args.output, args.beams)
+            if args.output != "-":
+                check_inputs_kept(files, args.output, as_pages)
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)
-        model = fold(load(args.model, args.adapter, "recognition").network.to(chosen))
-        orientation = args.orientation or ("any" if model.group.rotations % 4 == 0 else "upright")
-        check_orientation(orientation, model.group)
-        finder = _finder(model, orientation)
-        sources = find_lines(args.inputs, args.any_image, finder)
-        as_pages = args.format in FORMATS
-        kept: list[Transcript] = []
-        counted: list[tuple[int, float]] = []
+        loaded = load(args.model, args.adapter, "recognition").to(chosen)
+        predictor = RecognitionPredictor(fold(loaded.network))
+        orientation = args.orientation or predictor.orientation
+        check_orientation(orientation, predictor.group)
+        finder = PageFinder(predictor.page_orientation if orientation == "any" else None) if has_kraken() else None
+
+        def find_on(file: Path) -> list[Line]:
+            assert finder is not None
+            with Console(stderr=True).status(f"finding the lines of {file.name}"):  # which takes most of a minute
+                return finder(file)
+
+        sources = find_lines(args.inputs, args.any_image, find_on if finder else None)
+        on_pages: list[Transcript] = []
+        read: list[tuple[int, float]] = []
         failed: list[str] = []
-        text_to = "-" if as_pages else args.output
         half = torch.autocast(chosen.type, torch.bfloat16, enabled=args.precision == "bf16")
         try:
-            with half, _written(text_to) as file, _progress(len(sources), file is not sys.stdout) as advance:
-                for transcript in transcribe(model, sources, orientation, args.beams, args.batch_size, advance):
+            with (
+                half,
+                _written("-" if as_pages else args.output) as file,
+                _progress(len(sources), file is not sys.stdout) as advance,
+            ):
+                for transcript in predictor.transcribe(sources, orientation, args.beams, args.batch_size, advance):
                     if as_pages:
-                        kept.append(transcript)
+                        on_pages.append(transcript)
                     else:
                         print(_formatted(transcript, args.format), file=file)
                     if transcript.reading is None:
                         failed.append(transcript.error)
                     else:
-                        counted.append((len(transcript.reading.text), transcript.reading.confidence))
+                        read.append((len(transcript.reading.text), transcript.reading.confidence))
             if as_pages:
-                _write_pages(kept, finder, args.format, args.output)
+                segmentations = finder.segmentations if finder else {}
+                for page, content in page_contents(on_pages, segmentations, args.format).items():
+                    with _written(args.output if args.output == "-" else str(target_of(page, args.output))) as file:
+                        print(content, file=file)
         except BrokenPipeError:  # the reader, such as head, has seen enough
             return 1
         if failed:
             print(f"{len(failed)} of {len(sources)} could not be read:", *failed, sep="\n  ", file=sys.stderr)
-        if doubt := _doubt(counted):
-            print(doubt, file=sys.stderr)
+        if sentence := doubt(read):
+            print(sentence, file=sys.stderr)
     return 1 if failed else 0

@@ -27,8 +27,8 @@ from gcsa.tasks.classification.data.pcam import FILE, PCam
 from gcsa.tasks.classification.data.rotmnist import RotMNIST
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.pages.inputs import Transcript, find_lines
 from gcsa.tasks.recognition.pages.page_xml import read_page
-from gcsa.tasks.recognition.transcribe import Transcript, find_lines
 from tests.fuzzing import ROOT, mutations, sealed, xml_mutations
 
 MEMORY = 2 << 30

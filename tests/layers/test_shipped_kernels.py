@@ -53,19 +53,9 @@ for name, model in models.items():
 """
 
 PUBLISHED = """
-from gcsa.weights import read
 import gcsa
-import gcsa
-from gcsa.models.create import SEGMENTERS
-import gcsa
-from gcsa._utils.published import list_weights
-for name in list_weights():
-    if name.partition(".")[0] in SEGMENTERS:
-        gcsa.load(name).network
-    elif read(name).characters is not None:
-        gcsa.load(name).network
-    else:
-        gcsa.load(name).network
+for name in gcsa.list_weights():
+    gcsa.load(name)
 """
 
 

@@ -16,7 +16,7 @@ from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, 
 from gcsa.adapters import lora_config
 from gcsa.models.create import SEGMENTERS, create_model
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.measure import measure
+from gcsa.tasks.recognition.evaluate import measure
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.testing import randomize
 from gcsa.training.run import plain
@@ -241,11 +241,20 @@ def test_what_a_model_card_says_of_lines_is_measured(
     monkeypatch.setattr(card, "list_weights", lambda: ["reader.script"])
     monkeypatch.setattr(card, "published", lambda name: tmp_path / name)
     measured = []
-    monkeypatch.setattr(card, "measure", lambda model, lines: measured.append(model) or measure(model, lines))
+    monkeypatch.setattr(
+        card, "measure", lambda predictor, lines: measured.append(predictor.network) or measure(predictor, lines)
+    )
     monkeypatch.setattr(sys, "argv", ["card", name, "script"])
     card.main()
     assert [model.charset.characters for model in measured] == ["abc" if adapter else "ab"]
     found = json.loads((tmp_path / f"results/{name}.json").read_text())
     assert (found["model"], found["data"], found["lines"]) == (name, "script", 2)
-    assert found["results"].keys() >= {"cer", "cer_interval", "wer", "cer_any", "turn_found", "same_when_turned"}
+    assert found["results"].keys() >= {
+        "cer",
+        "cer_interval",
+        "wer",
+        "cer_any",
+        "orientation_found",
+        "same_when_rotated",
+    }
     assert (tmp_path / name / "mistakes.png").read_bytes().startswith(b"\x89PNG")

@@ -43,7 +43,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_lines(lines: Path) -> None:
     found = evaluated(lines, READER, "data=lines", "split=all")
     rates = found["results"]
-    assert (found["lines"], rates["cer"], rates["wer"], rates["cer_any"], rates["same_when_turned"]) == (3, 0, 0, 0, 1)
+    assert (found["lines"], rates["cer"], rates["wer"], rates["cer_any"], rates["same_when_rotated"]) == (3, 0, 0, 0, 1)
     assert evaluated(lines, READER, "data=lines")["lines"] == 1, "a tenth tests where nothing says which"
     assert evaluated(lines, READER, "data=lines", "split=all", "limit=2")["lines"] == 2
     (lines / "fr17_1.gt.txt").write_text("x" * 50)

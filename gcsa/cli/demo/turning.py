@@ -15,8 +15,7 @@ from gcsa._utils.errors import UserError
 from gcsa.cli.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks import load
-from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.data.line_image import fit_line, read_line
+from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.writers import overlay
 
@@ -35,8 +34,8 @@ def segmenter() -> Segmenter:
 
 
 @lru_cache
-def recognizer() -> CTCRecognizer:
-    return load("gcsa_ocr_tiny.fr17").network
+def recognizer() -> Predictor:
+    return load("gcsa_ocr_tiny.fr17")
 
 
 def example_digit() -> Image.Image:
@@ -95,11 +94,8 @@ def read(picture: Image.Image | None, angle: float) -> tuple[Image.Image, str, s
     """The line at the quarter turn next to `angle`, its text, and how certain that is. Raises ValueError without a picture
     and for one that is no line."""
     shown = turned(_given(picture).convert("L"), 90 * round(angle / 90))
-    model = recognizer()
-    ink = fit_line(read_line(shown, model.height), model.height, model.stride)
-    with torch.no_grad():
-        reading = model.read(ink[None], "any")[0]
-    return shown, reading.text, f"{reading.confidence:.0%}, turned by {reading.turn} degrees"
+    reading = recognizer().predict(shown)
+    return shown, reading.text, f"{reading.confidence:.0%}, rotated by {reading.orientation} degrees"
 
 
 def _given(picture: Image.Image | None) -> Image.Image:

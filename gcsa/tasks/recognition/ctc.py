@@ -1,11 +1,18 @@
-"""The line recogniser: an encoder, a head that reads its map as a line, and the reading of turned lines."""
+"""The line recogniser: an encoder, a head that reads its map as a line, and connectionist temporal classification (CTC).
+
+CTC gives scores of the classes over time (Graves et al. 2006). Class 0 is the blank; a path of classes becomes text by merging
+repeats and then dropping blanks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import timm
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,21 +21,123 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_int
 from gcsa.groups import group as make_group
 from gcsa.layers.layout import from_nchw
+from gcsa.layers.pooling import NoHead
 from gcsa.models.backbone import Backbone
-from gcsa.models.create import check_options
-from gcsa.tasks.recognition.data.charset import Charset, display_order
-from gcsa.tasks.recognition.decoding import beam_search, greedy
-from gcsa.tasks.recognition.encoder import create_encoder
-from gcsa.tasks.recognition.reading import Reading, Sign, frames, in_frame, most_confident
+from gcsa.models.baselines.crnn import CRNN
+from gcsa.models.create import check_options, create_model
+from gcsa.tasks.recognition.data.charset import Charset, display_order, normalize
+from gcsa.tasks.recognition.reading import Character, Reading, most_confident, normalized, orientations, to_upright
 from gcsa.weights import save_recognizer
 from gcsa.weights.files import CHARSET
+
+BLANK = 0
+
+
+def ctc_loss(log_probs: Tensor, targets: Tensor, lengths: Tensor) -> Tensor:
+    """The mean over lines of -log p(text) / characters.
+
+    log_probs (B, T, classes); targets (sum of lengths,), the lines' classes one after the other; lengths (B,).
+    """
+    times = torch.full_like(lengths, log_probs.shape[1])
+    return F.ctc_loss(log_probs.transpose(0, 1).float(), targets, times, lengths, BLANK, zero_infinity=True)
+
+
+class Run(NamedTuple):
+    """A character of the best path: its class, the time steps from `start` to before `end`, and its probability."""
+
+    label: int
+    start: int
+    end: int
+    probability: float
+
+
+def greedy(log_probs: Tensor) -> tuple[list[Run], float]:
+    """The characters of the best path of (T, classes), and its confidence between 0 and 1.
+
+    The confidence is the geometric mean of two geometric means of the path's probabilities: over all time steps, and
+    over those of characters alone. Blanks are easily certain and must not speak for a line by themselves.
+    """
+    best, path = log_probs.max(-1)
+    emits = path != BLANK
+    changes = path != F.pad(path[:-1], (1, 0), value=BLANK)
+    changes[:1] = True
+    bounds = [*changes.nonzero().flatten().tolist(), len(path)]
+    labels, certain = path.tolist(), best.exp().tolist()
+    runs = [
+        Run(labels[start], start, end, max(certain[start:end]))
+        for start, end in pairwise(bounds)
+        if labels[start] != BLANK
+    ]
+    if not runs:
+        return [], 0.0
+    return runs, math.exp((float(best.mean()) + float(best[emits].mean())) / 2)
+
+
+def beam_search(log_probs: Tensor, beams: int, classes_a_step: int = 12) -> list[int]:
+    """The most probable classes of (T, classes), summed over their paths, by prefix beam search (Graves 2012)."""
+    top, choices = log_probs.topk(min(classes_a_step, log_probs.shape[1]))
+    # A prefix, and the log-probabilities of its paths that end in a blank and of those that do not.
+    state: dict[tuple[int, ...], tuple[float, float]] = {(): (0.0, -math.inf)}
+    for scores, indices in zip(top.tolist(), choices.tolist(), strict=True):
+        after: dict[tuple[int, ...], list[float]] = defaultdict(lambda: [-math.inf, -math.inf])
+        for prefix, (blank, label) in state.items():
+            total = _log_add(blank, label)
+            for score, index in zip(scores, indices, strict=True):
+                if index == BLANK:
+                    after[prefix][0] = _log_add(after[prefix][0], total + score)
+                    continue
+                extended = (*prefix, index)
+                longer = after[extended]
+                if prefix and prefix[-1] == index:
+                    after[prefix][1] = _log_add(after[prefix][1], label + score)
+                    longer[1] = _log_add(longer[1], blank + score)
+                else:
+                    longer[1] = _log_add(longer[1], total + score)
+        ranked = sorted(after.items(), key=lambda item: _log_add(*item[1]), reverse=True)[:beams]
+        state = {prefix: (blank, label) for prefix, (blank, label) in ranked}
+    return list(next(iter(state)))
+
+
+def _log_add(a: float, b: float) -> float:
+    high, low = max(a, b), min(a, b)
+    return high if low == -math.inf else high + math.log1p(math.exp(low - high))
+
+
+HEAD_OPTIONS = ("centred", "global_pool", "head_fields")
+"""Options of the head of a classifier, which an encoder does not have."""
+
+
+def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
+    """The encoder of lines called `name`: "crnn", or a timm model for grey images without its classifier.
+
+    Options that are None are left out. Raises ValueError for an unknown name and for options that it does not take.
+    """
+    unused = [option for option in HEAD_OPTIONS if options.get(option) is not None]
+    if unused:
+        raise UserError(f"an encoder of text lines has no classifier, and does not use {', '.join(unused)}: leave out")
+    if name != "crnn":
+        if not timm.is_model(str(name)):
+            choices = ", ".join(["crnn", *timm.list_models("gcsa_ocr_*")])
+            raise UserError(f"unknown encoder {str(name)[:60]!r}: choose one of {choices} or any of timm.list_models()")
+        encoder = create_model(name, in_chans=1, num_classes=0, **options)
+        if isinstance(encoder, Backbone) and encoder.feature_kind != "regular":
+            raise UserError(
+                f"encoder {name!r} has scalar fields, which do not tell which way up a line is: set scalar_fields=0"
+            )
+        encoder.head = NoHead()
+        return encoder
+    checked = check_options(options)
+    try:
+        return CRNN(height, **checked)
+    except TypeError as error:
+        raise UserError(f"encoder 'crnn' does not take {checked}: {error}") from error
 
 
 class CTCHead(nn.Module):
     """Features of an upright line (B, H, W, N, C) to log-probabilities of the classes over time, left to right.
 
-    All rows and group elements of a column become `upsample` time steps. Nothing here is equivariant, nor need it be,
-    for every line comes in its own frame.
+    All rows and group elements of a column become `upsample` time steps. The head need not be equivariant, because it only
+    sees the features of upright lines.
     """
 
     def __init__(self, channels: int, rows: int, classes: int, hidden: int, upsample: int, drop_rate: float) -> None:
@@ -64,7 +173,7 @@ class CTCRecognizer(nn.Module):
     Attributes:
         stride: pixels of which the width of a line must be a multiple.
         steps: time steps for each such multiple.
-        options: the arguments other than `characters`, so that a recogniser can be made again.
+        options: the arguments other than `characters`, from which the recogniser can be made again.
     """
 
     defaults: ClassVar[dict[str, Any]] = dict(height=40, hidden=256, upsample=2, drop_rate=0.1)
@@ -95,7 +204,7 @@ class CTCRecognizer(nn.Module):
             raise UserError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
         self.height = height
         self.rows, columns = height // self.stride, 1
-        if not isinstance(network, Backbone):  # of which the map's size is not told by its stride
+        if not isinstance(network, Backbone):  # whose stride does not give the size of its map
             with torch.no_grad():
                 _, _, self.rows, columns = network.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
         self.steps = columns * upsample
@@ -145,40 +254,42 @@ class CTCRecognizer(nn.Module):
         """Writes config.json and model.safetensors into `folder`, for `gcsa.load`. Returns it."""
         return save_recognizer(self, folder)
 
-    def text(self, classes: Iterable[int]) -> str:
-        """What classes from left to right say, in logical order."""
-        return display_order(self.charset.decode(classes))
-
     def read(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[Reading]:
-        """What lines (B, 1, H, W) of one size say, read in every frame that fits if `orientation` is "any".
+        """The most confident of the readings of each line (B, 1, H, W); see `read_orientations`."""
+        return [most_confident(readings) for readings in self.read_orientations(images, orientation, beams)]
 
-        The most confident one is given (see `frames`). With `beams` > 1 its text comes from a beam search.
+    @torch.no_grad()
+    def read_orientations(
+        self, images: Tensor, orientation: str = "upright", beams: int = 1
+    ) -> list[dict[int, Reading]]:
+        """All readings of each of the lines (B, 1, H, W), which have one size, as {degrees: reading}; see `orientations`.
+
+        orientation: "upright", or "any" for every orientation that fits; beams: above 1, the text comes from a beam search.
 
         Raises ValueError for beams below 1, an unknown orientation, one that the group lacks, and lines of another
         height.
         """
-        return [most_confident(readings) for readings in self.read_frames(images, orientation, beams)]
-
-    @torch.no_grad()
-    def read_frames(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[dict[int, Reading]]:
-        """As `read`, all readings of each line: {degrees that the line is turned by: what it says if it is}."""
         if beams < 1:
             raise UserError(f"beams must be 1 or more, not {beams}")
-        turns = frames(self.group, orientation, images.shape[2], images.shape[3], self.height)
+        elements = orientations(self.group, orientation, images.shape[2], images.shape[3], self.height)
         features = self.features(images)
-        read = {turn: self.head(in_frame(features, self.group, g)).float().cpu() for turn, g in turns.items()}
+        scores = {
+            degrees: self.head(to_upright(features, self.group, g)).float().cpu() for degrees, g in elements.items()
+        }
         return [
-            {turn: self.reading(scores[i], turn, beams) for turn, scores in read.items()} for i in range(len(images))
+            {degrees: self.reading(lines[i], degrees, beams) for degrees, lines in scores.items()}
+            for i in range(len(images))
         ]
 
-    def reading(self, log_probs: Tensor, turn: int = 0, beams: int = 1) -> Reading:
-        """What the scores (T, classes) of one line say. With `beams` > 1 the characters have no places."""
+    def reading(self, log_probs: Tensor, orientation: int = 0, beams: int = 1) -> Reading:
+        """What the scores (T, classes) of one line say. With `beams` > 1 the characters have no positions."""
         runs, confidence = greedy(log_probs)
         if beams > 1:
-            return Reading(self.text(beam_search(log_probs, beams)), confidence, turn)
-        names = self.charset.characters
-        signs = tuple(
-            Sign(names[run.label - 1], run.start / len(log_probs), run.end / len(log_probs), run.probability)
-            for run in runs
+            text = self.charset.decode(beam_search(log_probs, beams))
+            return Reading(normalize(display_order(text)), confidence, orientation)
+        names, steps = self.charset.characters, len(log_probs)
+        characters = normalized(
+            Character(names[run.label - 1], run.start / steps, run.end / steps, run.probability) for run in runs
         )
-        return Reading(self.text(run.label for run in runs), confidence, turn, signs)
+        text = normalize(display_order("".join(character.character for character in characters)))
+        return Reading(text, confidence, orientation, characters)

@@ -6,8 +6,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
-from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.decoding import ctc_loss
+from gcsa.tasks.recognition.ctc import CTCRecognizer, ctc_loss
 from gcsa.training.module import TaskModule
 
 Batch = tuple[Tensor, Tensor, Tensor, list[str]]

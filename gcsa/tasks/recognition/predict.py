@@ -1,71 +1,69 @@
-"""Text of line images: a recogniser, with an adapter merged where one is given."""
+"""A trained recogniser with all that reading takes: `gcsa.load("gcsa_ocr_tiny.print").predict(["line.png", "page.xml"])`.
+
+Lines are fitted to the recogniser, read greedily in every orientation that fits, and the most confident reading is kept. A single
+line may read as well upside down: a number, a title in capitals, an ornament. So the lines of a page vote for its orientation
+(`page_orientation`), and all of them are then read in it. Only a line that stands across the others, at least `ACROSS` times as
+long in its own direction, keeps its own. The polygon of a line on a page leaves much paper or little, so such a line is read with
+and without its margins, and the more confident reading counts.
+"""
 
 from __future__ import annotations
 
+import os
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa.images.reader import levels
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.data.line_image import read_line
-from gcsa.tasks.recognition.read_lines import read_lines
-from gcsa.tasks.recognition.reading import Reading
+from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line, without_margins
+from gcsa.tasks.recognition.pages.inputs import UNREADABLE, LineInput, Transcript, file_lines, has_page_size, reason
+from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout, has_kraken
+from gcsa.tasks.recognition.reading import Reading, most_confident, page_orientation
 from gcsa.weights import Weights, fill, read_adapter
 
+ACROSS = 3
+MOST_WORKERS = 8
+"""Batches that are read at a time on a CPU, each of which takes memory of its own: 16 printed lines some 100 MB."""
+CHUNK = 1024
+"""Lines that are sorted into batches of one size, and held in memory, at a time: 20 kB each where they are of print."""
+CONFIDENT = 0.92
+"""Below this mean confidence, four characters in ten were wrong in scripts that the French recogniser was not made for (Fraktur,
+minuscule, Arabic: 0.91 and below); above it, one in twenty (0.96)."""
 
-class RecognitionPredictor(Predictor):
-    """A `CTCRecognizer`."""
-
-    kind = "recognition"
-
-    def __init__(self, network: CTCRecognizer) -> None:
-        super().__init__(network, self._ink)
-
-    def _ink(self, image: Any) -> Tensor:
-        """A path, a PIL image, an array (H, W) or (H, W, C), uint8, or a tensor (C, H, W), uint8, to ink (1, height, W)."""
-        if isinstance(image, Tensor):
-            image = image.permute(1, 2, 0).squeeze(2).cpu().numpy()
-        if not isinstance(image, str | Path | Image.Image):
-            image = Image.fromarray(image)
-        return read_line(image, self.network.height)
-
-    def predict(self, images: Any, orientation: str | None = None, **options: Any) -> Any:
-        """The `Reading` (text, confidence, orientation) of a line, or a list of these; options of `read_lines`.
-
-        orientation: "upright" or "any"; None: "any" for a group with rotations by 90 degrees.
-        """
-        if not isinstance(images, list | tuple):
-            return self.predict([images], orientation, **options)[0]
-        if orientation is None:
-            orientation = "any" if self.group.rotations % 4 == 0 else "upright"
-        inks = [self.preprocess(image) for image in images]
-        readings = read_lines(
-            self.network, [lambda ink=ink: ink for ink in inks], [None] * len(inks), orientation, **options
-        )
-        for reading in readings:
-            if not isinstance(reading, Reading):
-                raise reading
-        return readings
-
-
-def empty_recognizer(weights: Weights) -> CTCRecognizer:
-    """The recogniser that `weights` describe, with random parameters."""
-    if weights.characters is None:
-        raise UserError(f"{weights.source} has no characters: name weights of a recogniser")
-    return CTCRecognizer(weights.characters, weights.architecture, **weights.options)
+Readings = dict[int, Reading]
+"""Of one line, by orientation in degrees."""
+Advance = Callable[[int], object]
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> RecognitionPredictor:
-    """The recogniser that `weights` describe, with the adapter merged.
+    """The recogniser in `weights`, as read; the `adapter` in a folder, or a published one, is merged.
 
-    Raises FileNotFoundError for an adapter without a charset, and ValueError for one of another recogniser.
+    Raises FileNotFoundError for a missing file, and ValueError for a damaged one, for other tensors than the recogniser's and for
+    an adapter of another one.
     """
     network = fill(lambda: empty_recognizer(weights), weights)
     return RecognitionPredictor(network if adapter is None else _adapted(network, adapter))
+
+
+def empty_recognizer(weights: Weights) -> CTCRecognizer:
+    """The recogniser that `weights` describe, with random numbers. Raises ValueError for weights without characters."""
+    if weights.characters is None:
+        raise UserError(f"{weights.source} has no characters: name weights of a recogniser")
+    return CTCRecognizer(weights.characters, weights.architecture, **weights.options)
 
 
 def _adapted(network: CTCRecognizer, adapter: str | Path) -> CTCRecognizer:
@@ -82,3 +80,311 @@ def _adapted(network: CTCRecognizer, adapter: str | Path) -> CTCRecognizer:
         ) from error
     merged: CTCRecognizer = merge_adapter(network, adapter)
     return merged
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line, rotated by `orientation` degrees, which was `cut` from a page by a polygon or not."""
+
+    ink: Ink
+    orientation: int = 0
+    cut: bool = False
+
+    def crops(self) -> list[Tensor]:
+        whole = torch.rot90(self.ink(), -self.orientation // 90, (1, 2))
+        inner = without_margins(whole) if self.cut else whole
+        return [whole] if inner.shape == whole.shape else [whole, inner]
+
+
+@dataclass(frozen=True)
+class _Item:
+    """The lines of one image of `predict`, which are rotated by `orientation` degrees before they are read."""
+
+    inks: list[Ink]
+    orientation: int = 0
+    is_page: bool = False
+
+
+class RecognitionPredictor(Predictor):
+    """Reads lines and pages."""
+
+    kind = "recognition"
+    network: CTCRecognizer
+
+    def __init__(self, network: Any) -> None:
+        super().__init__(network, self._ink)
+
+    @property
+    def orientation(self) -> str:
+        """How lines are read by default: in "any" orientation where the group has rotations by 90 degrees, else "upright"."""
+        return "any" if self.group.rotations % 4 == 0 else "upright"
+
+    def _ink(self, image: Any, upright: bool = False) -> Tensor:
+        """Ink from 0 to 1 of a line, as of `predict` or a `Line`: (1, height, W), or (1, W, height) of one that stands.
+
+        upright: (1, height, W) in any case. Raises ValueError as `read_line` and `fit_line`.
+        """
+        source = image if isinstance(image, Line | str | os.PathLike) else _picture(image)
+        return self._fit(read_line(source, self.network.height), upright).float().div_(255)
+
+    def _fit(self, ink: Tensor, upright: bool) -> Tensor:
+        return fit_bytes(ink, self.network.height, self.network.stride, upright)
+
+    def predict(self, images: Any, orientation: str | None = None, beams: int = 1, batch_size: int = 16) -> Any:
+        """The text of one image or of several.
+
+        Args:
+            images: a path of an image, a PAGE-XML or an ALTO file, an array (H, W) or (H, W, C), a PIL image or a tensor (C, H, W),
+                floats from 0 to 1; or a list of these. On an image that is too large to be a line (`has_page_size`) kraken finds
+                the lines.
+            orientation: "any" for lines and pages rotated by any multiple of 90 degrees, or "upright".
+            beams: above 1, the text comes from a beam search, and characters have no positions.
+            batch_size: lines of one size that are read together.
+
+        Returns:
+            A `Reading` for a line, and a list of them in reading order for a page; of a list, a list of these.
+
+        Raises:
+            ValueError: an image or a line that cannot be read, a page without kraken, what `read_orientations` refuses.
+        """
+        if not isinstance(images, list | tuple):
+            return self.predict([images], orientation, beams, batch_size)[0]
+        orientation = orientation or self.orientation
+        items = [self._item(image, orientation) for image in images]
+        inks = [ink for item in items for ink in item.inks]
+        pages = [i if item.is_page else None for i, item in enumerate(items) for _ in item.inks]
+        readings = iter(self.read_lines(inks, pages, orientation, beams, batch_size))
+        results: list[Reading | list[Reading]] = []
+        for item in items:
+            lines = [_rotated(_checked(reading), item.orientation) for reading in islice(readings, len(item.inks))]
+            results.append(lines if item.is_page else lines[0])
+        return results
+
+    def _item(self, image: Any, orientation: str) -> _Item:
+        height, vote = self.network.height, self.page_orientation if orientation == "any" else None
+        if isinstance(image, str | os.PathLike):
+            sources = file_lines(Path(image), False, PageFinder(vote) if has_kraken() else None)
+            lines = [_checked(source.line or UserError(source.error)) for source in sources]
+            inks: list[Ink] = [partial(read_line, line, height) for line in lines]
+            return _Item(inks, lines[0].orientation, sources[0].number is not None)
+        picture = _picture(image)
+        if not has_page_size(*picture.size):
+            return _Item([partial(read_line, picture, height)])
+        size = f"an image of {picture.width} x {picture.height} pixels"
+        if not has_kraken():
+            raise UserError(
+                f"{size} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'"
+            )
+        layout = find_layout(levels(picture), np.asarray(picture.convert("RGB")), size, vote)
+        return _Item(layout.inks(size, height), layout.orientation, is_page=True)
+
+    def transcribe(
+        self,
+        sources: Iterable[LineInput],
+        orientation: str | None = None,
+        beams: int = 1,
+        batch_size: int = 16,
+        advance: Advance = lambda count: None,
+    ) -> Iterator[Transcript]:
+        """One transcript for each of `sources`, in their order; those of a page must be neighbours. See `read_lines`."""
+        for chunk in _chunks(sources):
+            lines = [(source, source.line) for source in chunk if source.line is not None]
+            advance(len(chunk) - len(lines))
+            inks: list[Ink] = [partial(read_line, line, self.network.height) for _, line in lines]
+            pages = [source.file if source.number is not None else None for source, _ in lines]
+            readings = iter(self.read_lines(inks, pages, orientation, beams, batch_size, advance))
+            for source in chunk:
+                if source.line is None:
+                    yield Transcript(source, error=source.error)
+                elif isinstance(reading := next(readings), Reading):
+                    yield Transcript(source, _rotated(reading, source.line.orientation))
+                else:
+                    yield Transcript(source, error=reason(reading, source.file))
+
+    def read_lines(
+        self,
+        inks: Sequence[Ink],
+        pages: Sequence[Hashable] = (),
+        orientation: str | None = None,
+        beams: int = 1,
+        batch_size: int = 16,
+        advance: Advance = lambda count: None,
+    ) -> list[Reading | BaseException]:
+        """What each line says, or why it could not be read. The other lines do not influence the text of a line by itself.
+
+        Args:
+            inks: give the ink (1, h, w) of a line, and may be called twice.
+            pages: the page of each line, None for a line by itself; () if all are.
+            orientation, beams, batch_size: of `predict`.
+            advance: called with the number of lines completed.
+        """
+        orientation = orientation or self.orientation
+        on_page = {i for i, page in enumerate(pages) if page is not None}
+        all_lines = {i: _Line(ink, cut=i in on_page) for i, ink in enumerate(inks)}
+        found = self._read(all_lines, orientation, beams, batch_size, advance)
+        result: list[Any] = [
+            most_confident(readings) if isinstance(readings, dict) else readings
+            for _, readings in sorted(found.items())
+        ]
+        again: dict[int, _Line] = {}
+        for lines in _by_page(pages, found):
+            known = {i: readings for i in lines if isinstance(readings := found[i], dict)}
+            degrees = _page_orientation([*known.values()])
+            for i, readings in known.items():
+                if degrees in readings:
+                    result[i] = readings[degrees]
+                elif _is_compact(inks[i]()):
+                    again[i] = _Line(inks[i], degrees, cut=True)
+        for i, readings in self._read(again, "upright", beams, batch_size).items():
+            if isinstance(readings, dict):
+                result[i] = _rotated(readings[0], again[i].orientation)
+        return result
+
+    def page_orientation(self, inks: Sequence[Ink]) -> int:
+        """The degrees by which a page with these lines is rotated."""
+        found = self._read({i: _Line(ink, cut=True) for i, ink in enumerate(inks)}, "any", 1, 16)
+        return _page_orientation([readings for readings in found.values() if isinstance(readings, dict)])
+
+    def _read(
+        self,
+        lines: dict[int, _Line],
+        orientation: str,
+        beams: int,
+        batch_size: int,
+        advance: Advance = lambda count: None,
+    ) -> dict[int, Readings | BaseException]:
+        """The readings of `lines` by their numbers, in every orientation that fits."""
+        device = next(self.network.parameters()).device
+        autocast = torch.get_autocast_dtype(device.type), torch.is_autocast_enabled(device.type)  # of this thread
+
+        def read(batch: list[tuple[int, Tensor]]) -> list[Readings]:
+            images = torch.stack([image for _, image in batch]).to(device).float().div_(255)
+            with torch.autocast(device.type, *autocast):
+                return self.network.read_orientations(images, orientation, beams)
+
+        found: dict[int, Readings | BaseException] = {}
+        buckets: dict[torch.Size, list[tuple[int, Tensor]]] = defaultdict(list)
+        for i, line in lines.items():
+            try:
+                images = [self._fit(crop, orientation == "upright") for crop in line.crops()]
+            except UNREADABLE as error:  # the other lines are read
+                found[i] = error
+            else:
+                for image in images:
+                    buckets[image.shape].append((i, image))
+        advance(len(found))
+        batches = [
+            bucket[start : start + batch_size]
+            for bucket in buckets.values()
+            for start in range(0, len(bucket), batch_size)
+        ]
+        with _parallel_map(device, len(batches)) as run:
+            for batch, results in zip(batches, run(read, batches), strict=True):
+                done = len(found)
+                for (i, _), readings in zip(batch, results, strict=True):
+                    found[i] = _better(found.get(i), readings)
+                advance(len(found) - done)
+        return found
+
+
+def doubt(readings: Sequence[tuple[int, float]]) -> str:
+    """A sentence where `readings` of (characters, confidence) are doubtful as a whole, else nothing."""
+    characters = sum(length for length, _ in readings)
+    confidence = sum(length * confidence for length, confidence in readings) / max(1, characters)
+    if not characters or confidence >= CONFIDENT:
+        return ""
+    return (
+        f"The text was read with a confidence of {confidence:.2f}, below {CONFIDENT}: expect many errors. Was the model "
+        "made for this script and type?"
+    )
+
+
+def _checked(result: Any) -> Any:
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _rotated(reading: Reading, degrees: int) -> Reading:
+    """A reading of a line that was rotated back by `degrees` before it was read."""
+    return replace(reading, orientation=(reading.orientation + degrees) % 360)
+
+
+def _picture(image: Any) -> Image.Image:
+    """A PIL image of an array (H, W) or (H, W, C), or a tensor (C, H, W); floats from 0 to 1."""
+    if isinstance(image, Image.Image):
+        return image
+    if isinstance(image, Tensor):
+        image = (image.movedim(0, -1) if image.ndim == 3 else image).detach().cpu().numpy()
+    pixels = np.asarray(image)
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[..., 0]
+    if pixels.ndim not in (2, 3) or not pixels.size:
+        raise UserError(f"an image has the shape (H, W), (H, W, C) or, as a tensor, (C, H, W), not {pixels.shape}")
+    if pixels.dtype.kind == "f":
+        if not (pixels.min() >= 0 and pixels.max() <= 1):
+            raise UserError(f"an image of floats must lie in 0..1, not {pixels.min():g}..{pixels.max():g}")
+        pixels = pixels.astype(np.float32) if pixels.ndim == 2 else (255 * pixels).round().astype(np.uint8)
+    try:
+        return Image.fromarray(np.ascontiguousarray(pixels))
+    except TypeError as error:
+        raise UserError(f"an array of {pixels.dtype} and shape {pixels.shape} is no image: give uint8") from error
+
+
+def _page_orientation(lines: Sequence[Readings]) -> int:
+    return page_orientation(lines, [max(len(reading.text) for reading in readings.values()) for readings in lines])
+
+
+def _by_page(pages: Sequence[Hashable], found: dict[int, Any]) -> list[list[int]]:
+    lines: dict[Hashable, list[int]] = defaultdict(list)
+    for i, page in enumerate(pages):
+        if page is not None and isinstance(found[i], dict):
+            lines[page].append(i)
+    return [*lines.values()]
+
+
+def _is_compact(ink: Tensor) -> bool:
+    """Whether a line is so short that its sides do not tell its direction."""
+    short, long = sorted(ink.shape[-2:])
+    return long < ACROSS * short
+
+
+def _better(known: Readings | BaseException | None, readings: Readings) -> Readings:
+    """The more confident of two readings in each orientation."""
+    if not isinstance(known, dict):
+        return readings
+    return {
+        degrees: most_confident({0: known[degrees], 1: reading}) if degrees in known else reading
+        for degrees, reading in readings.items()
+    }
+
+
+def _chunks(sources: Iterable[LineInput]) -> Iterator[list[LineInput]]:
+    """At least `CHUNK` lines each, whole pages."""
+    chunk: list[LineInput] = []
+    for source in sources:
+        if len(chunk) >= CHUNK and (source.number is None or source.file != chunk[-1].file):
+            yield chunk
+            chunk = []
+        chunk.append(source)
+    if chunk:
+        yield chunk
+
+
+@contextmanager
+def _parallel_map(device: torch.device, batches: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """`map`, or on a CPU one that reads several batches at a time, each in a thread of its own.
+
+    A batch of lines is so small that torch's threads would mostly wait for each other.
+    """
+    threads = torch.get_num_threads()
+    workers = min(threads, MOST_WORKERS, batches)
+    if device.type != "cpu" or workers <= 1:
+        yield map
+        return
+    torch.set_num_threads(-(-threads // workers))
+    try:
+        with ThreadPoolExecutor(workers) as pool:
+            yield pool.map
+    finally:
+        torch.set_num_threads(threads)

@@ -1,14 +1,15 @@
-"""Reading a feature map in every frame that the line may have been scanned in.
+"""What a line says, and its feature map read in every orientation in which the line may have been scanned.
 
-With H = c4 the features of a turned line are the turned features of the line, their group axis permuted:
-F(g line) = g F(line). Read in the frame g, as g^-1 F, they are therefore the upright line's features, whatever comes
-after. So the set of readings over all frames does not depend on how the line is turned, nor does the best of them.
+With H = c4 the features of a rotated line are the rotated features of the line, their group axis permuted:
+F(g line) = g F(line). Hence g^-1 F holds the features of the upright line, and any decoder reads the same text from it. The set of
+readings over all orientations does not depend on the orientation of the line, and neither does the most confident of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from torch import Tensor
@@ -17,14 +18,12 @@ from gcsa._utils.errors import UserError
 from gcsa.groups import Group
 
 ORIENTATIONS = ("upright", "any")
-
-
 TIE = 1e-4
-"""Confidences that differ by less are equal: a turned image is read with other rounding errors."""
+"""Confidences that differ by less are equal, because rounding errors differ between a line and its rotated copy."""
 
 
-class Sign(NamedTuple):
-    """A character as it stands in the line: from `start` to `end`, shares of the line's length, and its probability."""
+class Character(NamedTuple):
+    """A character in its line: from `start` to `end`, shares of the line's length, and its probability."""
 
     character: str
     start: float
@@ -34,68 +33,92 @@ class Sign(NamedTuple):
 
 @dataclass(frozen=True)
 class Reading:
-    """What a line says, how certain that is (0 to 1), and by how many degrees, counter-clockwise, the line is turned.
+    """What a line says.
 
-    `signs` are its characters from left to right, where the places are known.
+    Attributes:
+        text: in logical order, as `gcsa.tasks.recognition.data.charset.normalize` gives it.
+        confidence: from 0 to 1.
+        orientation: degrees, counter-clockwise, by which the line is rotated.
+        characters: from left to right; empty where their positions are not known.
     """
 
     text: str
     confidence: float
-    turn: int = 0
-    signs: tuple[Sign, ...] = ()
+    orientation: int = 0
+    characters: tuple[Character, ...] = field(default=(), repr=False)
+
+
+def normalized(characters: Iterable[Character]) -> tuple[Character, ...]:
+    """`characters` without a space at either end or behind another; a letter and its accent are one where NFC composes them."""
+    kept: list[Character] = []
+    for new in characters:
+        last = kept[-1] if kept else None
+        if new.character == " " and (last is None or last.character == " "):
+            continue
+        if last is not None and (composed := _composed(last.character, new.character)):
+            kept[-1] = Character(composed, last.start, new.end, min(last.confidence, new.confidence))
+        else:
+            kept.append(new)
+    return tuple(kept[:-1] if kept and kept[-1].character == " " else kept)
+
+
+def _composed(left: str, right: str) -> str:
+    """The one character that NFC makes of two neighbours, or nothing. From right to left an accent precedes its letter."""
+    leftward = unicodedata.combining(left) and unicodedata.bidirectional(right) in ("R", "AL")
+    composed = unicodedata.normalize("NFC", right + left if leftward else left + right)
+    return composed if len(composed) == 1 else ""
 
 
 def most_confident(readings: Mapping[int, Reading]) -> Reading:
-    """Of a line's readings, the most confident; of equal ones the first by text, however the line is turned."""
+    """The most confident of a line's readings; of equal ones the first by text, whatever the line's orientation."""
     best = max(reading.confidence for reading in readings.values())
     equal = [reading for reading in readings.values() if reading.confidence > best - TIE]
     return min(equal, key=lambda reading: reading.text)
 
 
-def turn_of_page(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[float]) -> int:
-    """By how many degrees a page is turned, as the readings of its lines say: each counts with its confidence and its length.
+def page_orientation(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[float]) -> int:
+    """The degrees by which a page is rotated: each line votes for its orientations with confidence times length.
 
-    A line that cannot have been read in a frame, as it is too long that way, says nothing for it. Ties go to the turn
-    that comes first in 0, 180, 90, 270.
+    A line that is too long to have been read in an orientation has no vote for it. Ties go to the first of 0, 180, 90, 270.
     """
     votes = {
-        turn: sum(
-            length * readings[turn].confidence
+        degrees: sum(
+            length * readings[degrees].confidence
             for readings, length in zip(lines, lengths, strict=True)
-            if turn in readings
+            if degrees in readings
         )
-        for turn in (0, 180, 90, 270)
+        for degrees in (0, 180, 90, 270)
     }
-    return max(votes, key=lambda turn: votes[turn])
+    return max(votes, key=lambda degrees: votes[degrees])
 
 
 def check_orientation(orientation: str, group: Group) -> None:
-    """Raises ValueError for an unknown orientation, and for "any" with a group that lacks quarter turns."""
+    """Raises ValueError for an unknown orientation, and for "any" with a group without rotations by 90 degrees."""
     if orientation not in ORIENTATIONS:
         raise UserError(f"unknown orientation {orientation!r}: choose {' or '.join(ORIENTATIONS)}")
     if orientation == "any" and group.rotations % 4 != 0:
         raise UserError(
-            f"an encoder of group {group} does not read turned lines: use orientation='upright', or train one with "
+            f"an encoder of group {group} does not read rotated lines: use orientation='upright', or train one with "
             "group=c4"
         )
 
 
-def frames(group: Group, orientation: str, high: int, wide: int, height: int) -> dict[int, int]:
-    """The frames in which lines of `high` x `wide` pixels are read, as {degrees: g}.
+def orientations(group: Group, orientation: str, high: int, wide: int, height: int) -> dict[int, int]:
+    """The orientations in which lines of `high` x `wide` pixels are read, as {degrees: element of the group}.
 
-    Upright, that is the page's own. With "any" it is every quarter turn g of a line of `height` pixels: 0 and 180 degrees
-    for a line that is longer than high, 90 and 270 for one that is higher than long, all four for a square.
+    "upright" gives 0 degrees. "any" gives every rotation by 90 degrees of a line of `height` pixels: 0 and 180 degrees for
+    a line that is longer than high, 90 and 270 for one that is higher than long, all four for a square.
 
     Raises ValueError for what `check_orientation` refuses, and for lines of another height.
     """
     check_orientation(orientation, group)
     sides = (high,) if orientation == "upright" else (high, wide, high, wide)
-    turns = {90 * turn: turn * group.rotations // 4 for turn, side in enumerate(sides) if side == height}
-    if not turns:
+    elements = {90 * k: k * group.rotations // 4 for k, side in enumerate(sides) if side == height}
+    if not elements:
         raise UserError(f"lines must be {height} pixels high, not {high} x {wide}: use fit_line")
-    return turns
+    return elements
 
 
-def in_frame(features: Tensor, group: Group, g: int) -> Tensor:
-    """g^-1 F: features (B, H, W, N, C) as they would be, had the line not been turned by g."""
+def to_upright(features: Tensor, group: Group, g: int) -> Tensor:
+    """g^-1 F: the features (B, H, W, N, C) of lines rotated by g as those of the upright lines."""
     return group.act(features, int(group.inverse[g]))

@@ -1,17 +1,22 @@
-"""What train.py and evaluate.py do with the task of this room; see `gcsa.training.task`."""
+"""What train.py and evaluate.py do with lines of text; see `gcsa.training.task`."""
+
+from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
+from gcsa.tasks import load
+from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
+from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
-from gcsa.tasks.recognition.evaluate import evaluate_lines
-from gcsa.tasks.recognition.measure import measure as measure_reading
+from gcsa.tasks.recognition.data.lines import SPLITS
+from gcsa.tasks.recognition.evaluate import NAMES, measure
 from gcsa.tasks.recognition.module import Recognizer
+from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.training.adapt import check_adapter
 from gcsa.training.task import data_options
 from gcsa.weights import read, save_recognizer
@@ -19,13 +24,9 @@ from gcsa.weights import read, save_recognizer
 COUNTED_WIDTH = 480
 """Pixels of the line whose FLOPs are counted: about the median of a printed line 40 pixels high."""
 
-Batch = tuple[Tensor, Tensor, Tensor, list[str]]
-
-COUNTED_WIDTH = 480
-
 
 class Task:
-    """The task of data sets whose images are lines of text; see `Task`."""
+    """The task of data sets whose images are lines of text."""
 
     module = Recognizer
     monitored = ("val/cer", "val/wer", "val/loss")
@@ -33,13 +34,22 @@ class Task:
     def build_data(self, cfg: dict[str, Any]) -> LinesDataModule:
         """The data module of `cfg["data"]`, with the charset of the adapter's base to continue where there is one.
 
-        Raises ValueError for options that it refuses, and whatever `gcsa.weights.read` does.
+        Raises ValueError for options that it or the recogniser refuses, and as `gcsa.weights.read`.
         """
         options = data_options(cfg)
         del options["name"]
         if cfg.get("adapter") is not None and options["charset"] is None:
             check_adapter(cfg["adapter"])
             options["charset"] = read(cfg["adapter"]["base"]).characters
+        if isinstance(cfg["model"], dict):  # a network that is trained
+            with torch.device("meta"):
+                network_options = _options(cfg)
+                network = CTCRecognizer("", network_options.pop("name"), **network_options)
+            if options["step"] % network.stride != 0:
+                raise UserError(
+                    f"data.step={options['step']} must be a multiple of {network.stride}, the encoder's stride"
+                )
+            options["pixels_per_step"] = network.stride / network.steps
         try:
             return LinesDataModule(**options)
         except TypeError as error:
@@ -49,26 +59,28 @@ class Task:
         """The recogniser of `cfg` for the charset of `data`. Raises ValueError for arguments that it refuses."""
         if cfg["compile"]:
             raise UserError("compile=true is for classifiers, and a recogniser is not compiled: leave compile=false")
-        model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
         optimizer = dict(cfg["optimizer"])
-        module = Recognizer(
-            model={"height": data.height, **model},
+        return Recognizer(
+            model=_options(cfg),
             characters=data.charset.characters,
             schedule=optimizer.pop("schedule"),
             optimizer=optimizer,
         )
-        if data.step % module.model.stride != 0:
-            raise UserError(f"data.step={data.step} must be a multiple of {module.model.stride}, the encoder's stride")
-        data.pixels_per_step = module.model.stride / module.model.steps
-        return module
 
     def export(self, recognizer: Recognizer, data: LinesDataModule, folder: Path) -> str:
         """Writes the weights into `folder`, for transcribe.py; returns it."""
         return str(save_recognizer(recognizer.model, folder, {"data": data.script or data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
-        """How a recogniser reads lines, see `evaluate_lines`."""
-        return evaluate_lines(config, self.build_data({**config, "adapter": None}))
+        """CER and WER of `config["model"]` on the lines of a split, or on "all" of them, upright and rotated; see `measure`."""
+        check_config(config, (*SPLITS, "all"), options=("adapter",))
+        data = self.build_data({**config, "adapter": None})
+        predictor: Any = load(config["model"], config["adapter"], "recognition").to(chosen_device(config))
+        splits = SPLITS if config["split"] == "all" else (config["split"],)
+        lines = evenly_spread(data.listed(*splits), config["limit"])
+        rates = measure(predictor, lines, data.batch_size)
+        show(config, f"{len(lines)} lines", rates, NAMES)
+        return content(config, lines=len(lines), results=rates)
 
     def count_flops(self, recognizer: Recognizer, data: LinesDataModule) -> int:
         """FLOPs of a line of `COUNTED_WIDTH` pixels."""
@@ -77,11 +89,16 @@ class Task:
     def measure(
         self, recognizer: Recognizer, data: LinesDataModule, scores: dict[str, float], output_dir: Path
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """How the test lines are read, upright and turned, and lines for the screen."""
-        rates = {
-            f"test/{name}": value for name, value in measure_reading(recognizer.model, data.test_dataloader()).items()
-        }
+        """How the test lines are read, upright and rotated, and lines for the screen."""
+        found = measure(RecognitionPredictor(recognizer.model), data.listed("test"), data.batch_size)
+        rates = {f"test/{name}": value for name, value in found.items()}
         lines = {"test CER": f"{rates['test/cer']:.4f}", "test WER": f"{rates['test/wer']:.4f}"}
-        if "test/same_when_turned" in rates:
-            lines["read the same at any quarter turn"] = f"{rates['test/same_when_turned']:.4f} of the lines"
+        if "test/same_when_rotated" in rates:
+            lines["same text at 0, 90, 180 and 270 degrees"] = f"{rates['test/same_when_rotated']:.4f} of the lines"
         return rates, lines
+
+
+def _options(cfg: dict[str, Any]) -> dict[str, Any]:
+    """The argument `model` of `Recognizer` in `cfg`."""
+    model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
+    return {"height": cfg["data"]["height"], **model}

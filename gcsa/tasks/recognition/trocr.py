@@ -1,29 +1,43 @@
 """Reading lines with a TrOCR decoder (Li et al. 2021, TrOCR: transformer-based optical character recognition).
 
-A `VisionEncoderDecoderModel` of transformers: our equivariant encoder, and a `TrOCRForCausalLM` that writes one token
-after the other. Train `recognizer.model` with transformers' own loss,
+A `VisionEncoderDecoderModel` of transformers: our equivariant encoder, and a `TrOCRForCausalLM` that writes one token after the
+other. Train `recognizer.model` with transformers' own loss,
 
     recognizer = create_trocr(characters)
     loss = recognizer.model(pixel_values=images, labels=recognizer.labels(texts)).loss
 
-and keep model and tokenizer in one folder by `save_pretrained` and `from_pretrained`. The confidence of a text is the
-geometric mean of its tokens' probabilities, the end of the text among them.
+and keep model and tokenizer in one folder by `save_pretrained` and `from_pretrained`. The confidence of a text is the geometric
+mean of the probabilities of its tokens, the end of the text included.
+
+The encoder, `GcsaOcrModel`, is known to AutoConfig and AutoModel once this module is imported. All rows and group elements of a
+column of the map of an upright line (see `reading`) become `upsample` tokens,
+
+    token_t = norm(gelu(W column_t)) + p_t,   p_t = (sin(t f_i), cos(t f_i)),  f_i = 10000^(-i / (hidden_size / 2)),
+
+with the sinusoids of Vaswani et al. 2017, Attention is all you need. The positions do not break equivariance, because left and
+right of an upright line are known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import (
+    AutoConfig,
+    AutoModel,
     AutoTokenizer,
     GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
     TrOCRConfig,
@@ -32,16 +46,114 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput
 
-from gcsa._utils.errors import UserError
+from gcsa._utils.errors import UserError, one_line
+from gcsa.groups import group as make_group
+from gcsa.layers.conv import SteerableConv2d
+from gcsa.layers.layout import from_nchw
+from gcsa.layers.norm import FieldNorm
+from gcsa.layers.stem import LowPass
+from gcsa.models.gcsa import GCSA
+from gcsa.tasks.recognition.ctc import create_encoder
 from gcsa.tasks.recognition.data.charset import Charset, describe, normalize
-from gcsa.tasks.recognition.reading import Reading, frames, in_frame
-from gcsa.tasks.recognition.trocr_encoder import GcsaOcrConfig, GcsaOcrModel
-
-__all__ = ["GcsaOcrConfig", "GcsaOcrModel", "TrOCRRecognizer", "character_tokenizer", "create_trocr"]
+from gcsa.tasks.recognition.reading import Reading, most_confident, orientations, to_upright
 
 SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 IGNORED = -100
 """The label that transformers' losses pass over."""
+
+
+def sinusoids(steps: int, size: int) -> Tensor:
+    """p (steps, size) of the equation above, float32, sines first."""
+    frequencies = torch.exp(torch.arange(size // 2) * (-2 * math.log(10000) / size))
+    angles = torch.arange(steps)[:, None] * frequencies
+    return torch.cat((angles.sin(), angles.cos()), 1)
+
+
+class GcsaOcrConfig(PreTrainedConfig):
+    """Of `GcsaOcrModel`.
+
+    Attributes:
+        architecture: timm name of a `GCSA` model.
+        options: its arguments, where they are not the defaults.
+        height: of the lines in pixels.
+        hidden_size: numbers a token, even.
+        upsample: tokens a column of the map.
+    """
+
+    model_type = "gcsa_ocr"
+
+    architecture: str = "gcsa_ocr_tiny"
+    options: dict[str, Any] | None = None
+    height: int = 40
+    hidden_size: int = 256
+    upsample: int = 2
+
+
+class GcsaOcrModel(PreTrainedModel):
+    """Line images (B, 1, height, W), ink 1 on paper 0, to tokens (B, upsample * W / stride, hidden_size).
+
+    Raises ValueError for an architecture that is no `GCSA` model, an option that it does not take, a height that its
+    stride does not divide, an odd hidden_size and sizes below 1.
+    """
+
+    config: GcsaOcrConfig
+    config_class = GcsaOcrConfig
+    base_model_prefix = "gcsa_ocr"
+    main_input_name = "pixel_values"
+    input_modalities = "image"
+
+    def __init__(self, config: GcsaOcrConfig) -> None:
+        super().__init__(config)
+        for name in ("height", "hidden_size", "upsample"):
+            if getattr(config, name) < 1:
+                raise UserError(f"{name} must be 1 or more, not {getattr(config, name)}")
+        if config.hidden_size % 2:
+            raise UserError(f"hidden_size must be even, for sines and cosines, not {config.hidden_size}")
+        self.backbone: Any = create_encoder(config.architecture, config.height, **(config.options or {}))
+        if not isinstance(self.backbone, GCSA):
+            raise UserError(f"{config.architecture!r} is no G-CSA model: choose gcsa_ocr_tiny or gcsa_ocr_small")
+        self.group = make_group(self.backbone.group)
+        self.stride = self.backbone.multiple
+        if config.height % self.stride:
+            raise UserError(f"height must be a multiple of {self.stride}, the stride, not {config.height}")
+        self.rows = config.height // self.stride
+        self.columns = nn.Linear(self.rows * self.backbone.num_features, config.upsample * config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """What no checkpoint holds. transformers builds on the meta device and guards loaded parameters."""
+        super()._init_weights(module)
+        if isinstance(module, SteerableConv2d):
+            module.init_non_persistent_buffers()
+            module.reset_parameters()
+        elif isinstance(module, LowPass):
+            module.init_non_persistent_buffers()
+        elif isinstance(module, FieldNorm):
+            nn.init.ones_(module.weight)
+            nn.init.zeros_(module.bias)
+
+    def features(self, images: Tensor) -> Tensor:
+        """Lines (B, 1, H, W), in any orientation, to feature maps (B, h, w, N, C)."""
+        return from_nchw(self.backbone.forward_features(images), self.group.order)
+
+    def tokens(self, features: Tensor) -> Tensor:
+        """Maps (B, rows, w, N, C) of upright lines to tokens (B, upsample * w, hidden_size)."""
+        x = self.columns(features.transpose(1, 2).flatten(2))
+        x = self.norm(F.gelu(x.unflatten(2, (self.config.upsample, -1)).flatten(1, 2)))
+        return x + sinusoids(x.shape[1], x.shape[2]).to(x)
+
+    def forward(
+        self, pixel_values: Tensor, return_dict: bool | None = None, **kwargs: Any
+    ) -> BaseModelOutput | tuple[Tensor]:
+        """Upright lines (B, 1, height, W) of one width, for no token is masked. Other arguments of transformers'
+        encoders are ignored."""
+        tokens = self.tokens(self.features(pixel_values))
+        return (tokens,) if return_dict is False else BaseModelOutput(last_hidden_state=tokens)
+
+
+AutoConfig.register(GcsaOcrConfig.model_type, GcsaOcrConfig)
+AutoModel.register(GcsaOcrConfig, GcsaOcrModel)
 
 
 def character_tokenizer(characters: str) -> PreTrainedTokenizerFast:
@@ -139,7 +251,7 @@ def _pretrained(name: str) -> tuple[TrOCRForCausalLM, PreTrainedTokenizerBase]:
         writer: Any = VisionEncoderDecoderModel.from_pretrained(name).decoder
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, TypeError, ImportError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
+        reason = one_line(error)
         if Path(name).is_dir():
             raise UserError(f"{name} does not hold a whole TrOCR with its tokenizer: {reason}") from error
         raise UserError(
@@ -190,9 +302,7 @@ class TrOCRRecognizer:
 
     @torch.no_grad()
     def read(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[Reading]:
-        """What lines (B, 1, H, W) of one size say, read in every frame that fits if `orientation` is "any".
-
-        As `CTCRecognizer.read`, with transformers' beam search.
+        """What lines (B, 1, H, W) of one size say, as of `CTCRecognizer.read`, with transformers' beam search.
 
         Raises ValueError for beams below 1, an unknown orientation, one that the group lacks, and lines of another
         height.
@@ -200,25 +310,28 @@ class TrOCRRecognizer:
         encoder = self.model.encoder
         if beams < 1:
             raise UserError(f"beams must be 1 or more, not {beams}")
-        turns = frames(encoder.group, orientation, images.shape[2], images.shape[3], encoder.config.height)
+        elements = orientations(encoder.group, orientation, images.shape[2], images.shape[3], encoder.config.height)
         features = encoder.features(images)
-        read = [
-            self._write(encoder.tokens(in_frame(features, encoder.group, g)), beams, turn) for turn, g in turns.items()
+        readings = [
+            self._write(encoder.tokens(to_upright(features, encoder.group, g)), beams, degrees)
+            for degrees, g in elements.items()
         ]
-        return [max(readings, key=lambda reading: reading.confidence) for readings in zip(*read, strict=True)]
+        return [
+            most_confident({reading.orientation: reading for reading in line}) for line in zip(*readings, strict=True)
+        ]
 
-    def _write(self, tokens: Tensor, beams: int, turn: int) -> list[Reading]:
+    def _write(self, tokens: Tensor, beams: int, orientation: int) -> list[Reading]:
         """The texts of lines given as tokens (B, T, hidden_size); a line has at most T of its own."""
         encoded = BaseModelOutput(last_hidden_state=tokens)
         longest = min(tokens.shape[1], self.model.config.decoder.max_position_embeddings - 1)
         written = self.model.generate(encoder_outputs=encoded, num_beams=beams, do_sample=False, max_new_tokens=longest)
-        given, chosen = written[:, :-1], written[:, 1:]
-        log_probs = self.model(encoder_outputs=encoded, decoder_input_ids=given).logits.float().log_softmax(-1)
+        before, chosen = written[:, :-1], written[:, 1:]
+        log_probs = self.model(encoder_outputs=encoded, decoder_input_ids=before).logits.float().log_softmax(-1)
         counted = chosen != self.model.config.pad_token_id
         scores = log_probs.gather(2, chosen[..., None])[..., 0].where(counted, 0).sum(1) / counted.sum(1)
-        texts = self.tokenizer.batch_decode(written, skip_special_tokens=True)
-        # Nothing is easily certain, and must not win over a text.
+        texts = map(normalize, self.tokenizer.batch_decode(written, skip_special_tokens=True))
+        # An empty text is easily certain, and must not win over another.
         return [
-            Reading(text, score if text else 0.0, turn)
+            Reading(text, score if text else 0.0, orientation)
             for text, score in zip(texts, scores.exp().tolist(), strict=True)
         ]

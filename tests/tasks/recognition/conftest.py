@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from torchvision.transforms.functional import to_pil_image
 
-from .recognizers.test_ctc import lines, recognizer
+from tests.tasks.recognition.small import lines, recognizer
 
 
 @pytest.fixture(scope="session")

@@ -27,15 +27,15 @@ from safetensors.torch import save_file
 
 import gcsa
 from gcsa.cli import export, transcribe
-from gcsa.tasks.recognition import pages
+from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.kraken.plugin import GCSARecognizer
-from gcsa.tasks.recognition.metrics import text_scores
+from gcsa.tasks.recognition.pages import layout
 from gcsa.tasks.recognition.pages.page_xml import read_page
 
 ROOT = Path(__file__).parents[3]
 PAGES = Path(os.environ.get("GCSA_DATA", ROOT / ".." / "shared" / "data")) / "pages"
 PAGE = PAGES / "fr_print_page.jpg"
-TEXT = ROOT / "tests" / "ocr" / "fr_print_page.txt"
+TEXT = Path(__file__).with_name("fr_print_page.txt")
 MODEL = "gcsa_ocr_tiny.print"
 with_page = pytest.mark.skipif(not PAGE.is_file(), reason=f"no {PAGE}: set GCSA_DATA")
 
@@ -51,7 +51,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found_once() -> Iterator[None]:
     """kraken finds the lines of one image once: of the four scans two, upright and on its head, are left to it."""
     known: dict[bytes, Any] = {}
-    by_kraken = pages.segment
+    by_kraken = layout.segment
 
     def segment(page: Image.Image) -> Any:
         pixels = page.tobytes()
@@ -60,7 +60,7 @@ def found_once() -> Iterator[None]:
         return known[pixels]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pages, "segment", segment)
+        patch.setattr(layout, "segment", segment)
         yield
 
 
@@ -80,7 +80,8 @@ def test_a_page_reads_the_same_at_any_quarter_turn(file: Path) -> None:
     assert len(set(texts.values())) == 1
     assert text_scores([texts[0].strip()], [TEXT.read_text(encoding="utf-8").strip()]).cer <= 0.08
     (turned,) = {
-        json.loads(line)["turn"] for line in read(file.parent, 90, "json").read_text(encoding="utf-8").splitlines()
+        json.loads(line)["orientation"]
+        for line in read(file.parent, 90, "json").read_text(encoding="utf-8").splitlines()
     }
     assert turned == 90
 
@@ -180,7 +181,7 @@ def lines(tmp_path: Path) -> list[str]:
     read = json.loads((ROOT / "tests/stored/expected.json").read_text(encoding="utf-8"))[MODEL]
     for number in range(6):
         source = f"fr17_{1 + number % 2}.png"
-        shutil.copy(ROOT / "tests/weights" / source, tmp_path / f"{number}.png")
+        shutil.copy(ROOT / "tests/stored" / source, tmp_path / f"{number}.png")
         (tmp_path / f"{number}.gt.txt").write_text(read[source]["text"] + "\u2042" * (number == 0), encoding="utf-8")
     return sorted(map(str, tmp_path.glob("*.png")))
 

@@ -53,8 +53,8 @@ def test_results_say_how_lines_are_read(finished: Path) -> None:
     results = content["results"]
     low, high = results["test/cer_interval"]
     assert low <= results["test/cer"] <= high
-    assert results["test/same_when_turned"] == 1.0
-    assert {"val/cer", "test/wer", "test/loss", "test/cer_any", "test/turn_found"} <= results.keys()
+    assert results["test/same_when_rotated"] == 1.0
+    assert {"val/cer", "test/wer", "test/loss", "test/cer_any", "test/orientation_found"} <= results.keys()
     assert [content[key] for key in ("model", "data", "seed")] == ["gcsa_ocr_tiny", "lines", 0]
     assert content["flops"] > 1e6
 
@@ -135,7 +135,7 @@ def test_an_adapter_reads_another_script(finished: Path, other_lines: Path, tmp_
     content = json.loads((tmp_path / "results.json").read_text())
     assert 0 < content["trainable"] < content["parameters"]
     assert content["adapter_bytes"] == (tmp_path / "adapter/adapter_model.safetensors").stat().st_size
-    assert content["results"]["test/same_when_turned"] == 1.0
+    assert content["results"]["test/same_when_rotated"] == 1.0
 
     images = torch.rand(2, 1, 40, 120)
     merged, adapted = (

@@ -1,13 +1,11 @@
-"""Every line that can be read is, in order, whatever lies beside it; the rest is listed."""
+"""transcribe.py: every line that can be read is, in order; the rest is listed."""
 
 import json
 import os
 import struct
 import subprocess
 import sys
-import threading
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,92 +15,21 @@ from PIL import Image
 
 import gcsa
 from gcsa.adapters import lora_config
-from gcsa.cli import transcribe as command
 from gcsa.cli.transcribe import main
 from gcsa.models.folding import FoldedConv2d
-from gcsa.tasks.recognition import read_lines, transcribe as reader
+from gcsa.tasks.recognition import predict
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.data.line_image import fit_line, read_line
-from gcsa.tasks.recognition.transcribe import find_lines, transcribe
+from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.testing import randomize
-
-from .recognizers.test_ctc import recognizer
-from .test_page_xml import PAGE
+from tests.tasks.recognition.small import recognizer
+from tests.tasks.recognition.test_page_xml import PAGE
 
 ROOT = Path(__file__).parents[3]
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PcGts>&b;</PcGts>'
 
 
-@pytest.fixture(scope="module")
-def model(weights: Path) -> CTCRecognizer:
-    return gcsa.load(weights).network
-
-
-def texts(model: CTCRecognizer, *inputs: Path, **options: object) -> list[str]:
-    found = [transcript.reading for transcript in transcribe(model, find_lines(inputs), **options)]
-    return [reading.text for reading in found if reading is not None]
-
-
-def test_lines_come_in_order_and_do_not_depend_on_their_batch(
-    model: CTCRecognizer, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = [folder / f"{i}.png" for i in range(7)]
-    alone = [model.read(fit_line(read_line(file), 40)[None])[0].text for file in files]
-    assert len(set(alone)) == 7
-    assert texts(model, folder) == texts(model, *files) == texts(model, folder, batch_size=2) == alone
-    assert texts(model, *reversed(files)) == alone[::-1]
-    done: list[int] = []
-    monkeypatch.setattr(reader, "CHUNK", 3)
-    assert texts(model, folder, advance=done.append) == alone
-    assert sum(done) == 7
-
-
-@pytest.fixture
-def three_threads() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(threads)
-
-
-def test_batches_side_by_side(
-    model: CTCRecognizer, folder: Path, three_threads: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On as many threads of their own, with the settings of the caller's; torch's threads are then as they were."""
-    seen: list[tuple[int, int, torch.dtype]] = []
-    features = CTCRecognizer.features
-
-    def spied(model: CTCRecognizer, images: torch.Tensor) -> torch.Tensor:
-        x = features(model, images)
-        seen.append((threading.get_ident(), torch.get_num_threads(), x.dtype))
-        return x
-
-    alone = texts(model, folder, batch_size=1)
-    monkeypatch.setattr(CTCRecognizer, "features", spied)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert len(texts(model, folder, batch_size=1)) == len(alone)
-    assert {(threads, dtype) for _, threads, dtype in seen} == {(1, torch.bfloat16)}
-    assert threading.get_ident() not in {thread for thread, *_ in seen}
-    assert torch.get_num_threads() == 3
-    with pytest.raises(ValueError, match="beams must be 1 or more"):
-        texts(model, folder, beams=0)
-    assert torch.get_num_threads() == 3
-    monkeypatch.setattr(read_lines, "MOST_WORKERS", 1)
-    seen.clear()
-    assert texts(model, folder, batch_size=1) == alone
-    assert {entry[:2] for entry in seen} == {(threading.get_ident(), 3)}
-
-
-def test_turned_images(model: CTCRecognizer, folder: Path, tmp_path: Path) -> None:
-    image = Image.open(folder / "0.png")
-    for turn in (0, 90, 180, 270):
-        image.rotate(turn, expand=True).save(tmp_path / f"{turn:03d}.png")
-    found = [transcript.reading for transcript in transcribe(model, find_lines([tmp_path]), "any")]
-    assert len({reading.text for reading in found}) == 1
-    assert [(reading.turn - found[0].turn) % 360 for reading in found] == [0, 90, 180, 270]
-    as_they_lie = [transcript.reading for transcript in transcribe(model, find_lines([tmp_path]), "upright")]
-    assert [reading.turn for reading in as_they_lie] == [0, 0, 0, 0]
-    assert as_they_lie[0].text != as_they_lie[2].text
+def texts(weights: Path, folder: Path, *options: object) -> list[str]:
+    return [reading.text for reading in gcsa.load(weights).predict(sorted(folder.iterdir()), *options)]
 
 
 def test_lines_of_a_page(weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,10 +43,10 @@ def test_lines_of_a_page(weights: Path, folder: Path, tmp_path: Path, capsys: py
     (tmp_path / "mets.xml").write_text("<mets/>")
     assert main([str(weights), "--format", "json", str(tmp_path), str(folder / "1.png")]) == 0
     first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first.keys() == {"file", "line", "box", "text", "confidence", "turn"}
+    assert first.keys() == {"file", "line", "box", "text", "confidence", "orientation"}
     assert (first["file"], first["line"], first["box"]) == (str(tmp_path / "1.xml"), 1, [10, 50, 105, 89])
     assert (second["line"], second["text"]) == (2, third["text"])
-    assert third.keys() == {"file", "text", "confidence", "turn"}
+    assert third.keys() == {"file", "text", "confidence", "orientation"}
     assert 0 < third["confidence"] < 1
 
 
@@ -143,7 +70,7 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
 
     assert main([str(weights), *inputs]) == 1
     out, err = capsys.readouterr()
-    expected = texts(gcsa.load(weights).network, folder, orientation="any")[:2]
+    expected = texts(weights, folder)[:2]
     assert out.split("\n") == [expected[0], *[""] * 7, expected[1], ""], "line n of the output is image n"
     header, *listed, doubt = err.splitlines()
     assert doubt.startswith("The text was read with a confidence of 0."), "these weights are random"
@@ -225,7 +152,7 @@ def test_an_adapter_by_place_or_by_name(
 def test_wrong_arguments_are_told_before_anything_is_read(
     weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "read_line", pytest.fail)
+    monkeypatch.setattr(predict, "read_line", pytest.fail)
     other = save_adapter(tmp_path / "other", fields=4)
     crnn = recognizer("crnn").save_pretrained(tmp_path / "crnn")
     (tmp_path / "bad.ckpt").write_bytes(b"PK")
@@ -239,7 +166,7 @@ def test_wrong_arguments_are_told_before_anything_is_read(
         ((weights, "--adapter", tmp_path, image), "there is no"),
         ((weights, tmp_path / "adaptr", image), "adaptr: give line images, PAGE-XML or ALTO"),
         ((weights, tmp_path / "nothing", image), "nothing holds no line images"),
-        ((crnn, "--orientation", "any", image), "does not read turned lines"),
+        ((crnn, "--orientation", "any", image), "does not read rotated lines"),
         ((weights, "--device", "abacus", image), "--device abacus cannot be used here"),
         ((weights, "--output", tmp_path, image), "is a folder: name a file"),
         ((weights, "--output", tmp_path / "no/text", image), "there is no folder"),
@@ -270,17 +197,19 @@ def test_the_output_is_whole_or_as_it_was(
     output.write_text("before")
     arguments = [str(weights), str(folder), "--output", str(output)]
 
+    transcribe = RecognitionPredictor.transcribe
+
     def interrupted(*args: object) -> object:
         yield next(transcribe(*args))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(command, "transcribe", interrupted)
+        patch.setattr(RecognitionPredictor, "transcribe", interrupted)
         with pytest.raises(SystemExit, match="130"):
             main(arguments)
     assert output.read_text() == "before"
     assert main([*arguments, "--beams", "3", "--batch-size", "4", "--orientation", "upright"]) == 0
-    assert output.read_text().splitlines() == texts(gcsa.load(weights).network, folder, beams=3)
+    assert output.read_text().splitlines() == texts(weights, folder, "upright", 3)
     assert list(tmp_path.iterdir()) == [output]
 
 
@@ -310,7 +239,7 @@ def test_in_a_process_of_its_own(weights: Path, folder: Path, tmp_path: Path) ->
     command = [sys.executable, ROOT / "transcribe.py", weights, tmp_path / "bad.png", folder, "--threads", "1"]
     done = subprocess.run(list(map(str, command)), capture_output=True, encoding="utf-8", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stdout.splitlines() == ["", *texts(gcsa.load(weights).network, folder, orientation="any")]
+    assert done.stdout.splitlines() == ["", *texts(weights, folder)]
     assert done.stderr.startswith("1 of 8 could not be read:\n  ")
     assert "bad.png cannot be read as an image" in done.stderr
     assert done.stderr.count("\n") == 3, "no progress where nobody watches, and a sentence on the random weights"

@@ -20,14 +20,12 @@ from gcsa.tasks.loading import BatchLoader
 from gcsa.tasks.recognition.data.augment import LineAugment
 from gcsa.tasks.recognition.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
 from gcsa.tasks.recognition.data.charset import Charset, describe, display_order
-from gcsa.tasks.recognition.data.line_image import Line, fit_line, read_line
+from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.data.typeset import list_fonts, set_lines
 from gcsa.tasks.splits import limited
 from gcsa.tasks.storage import data_root
 
-STRIDE = 4
-"""Pixels of width a time step of our recognisers, unless `LinesDataModule.pixels_per_step` says otherwise."""
 MAX_HEIGHT = 512
 
 log = logging.getLogger(__name__)
@@ -37,9 +35,9 @@ class LinesDataModule(pl.LightningDataModule):
     """Text lines in three splits; batches are `LineBatch`es of one width.
 
     The charset is that of the training texts, behind the characters of a given one. Training lines whose text is too
-    long for CTC to align with the recogniser's time steps, one in `pixels_per_step`, are left out; characters of other splits outside the charset stay in
-    their texts, where they count as errors. Both are logged. The test split is read only for `setup("test")` or
-    `setup(None)`.
+    long for CTC to align with the recogniser's time steps, one in `pixels_per_step`, are left out. Characters of other
+    splits outside the charset stay in their texts, where they count as errors. Both are logged. The test split is read only
+    for `setup("test")` or `setup(None)`.
 
     Args:
         root: folder of the data sets; default GCSA_DATA, else ./data.
@@ -56,6 +54,7 @@ class LinesDataModule(pl.LightningDataModule):
         any_image: read images that a manifest or an XML page names also where they lie outside of the folder.
         augment: arguments of `gcsa.tasks.recognition.data.augment.LineAugment`, for training batches only.
         fonts: a folder of fonts; each training text is also set once in one of them, see `gcsa.tasks.recognition.data.typeset`.
+        pixels_per_step: width of a time step of the recogniser.
 
     Raises:
         ValueError: a bad argument, at once; lines that cannot be read, in `setup`.
@@ -81,6 +80,7 @@ class LinesDataModule(pl.LightningDataModule):
         any_image: bool = False,
         augment: Mapping[str, Any] | None = None,
         fonts: str | os.PathLike[str] | None = None,
+        pixels_per_step: float = 4,
     ) -> None:
         super().__init__()
         check_int("height", height, 1, MAX_HEIGHT)
@@ -101,7 +101,7 @@ class LinesDataModule(pl.LightningDataModule):
         self.augment = None if augment is None else LineAugment.from_config(augment)
         self.fonts = [] if fonts is None else list_fonts(expanded(fonts))
         self._given = Charset(charset) if isinstance(charset, str) else charset or Charset("")
-        self.pixels_per_step: float = STRIDE
+        self.pixels_per_step = pixels_per_step
         self._splits: dict[str, LineSet] = {}
 
     @cached_property
@@ -173,8 +173,7 @@ class LinesDataModule(pl.LightningDataModule):
         }
 
     def _fitted(self, line: Line | Image.Image) -> Tensor:
-        ink = fit_line(read_line(line, self.height), self.height, self.step, upright=True)
-        return ink.mul(255).round_().to(torch.uint8)
+        return fit_bytes(read_line(line, self.height), self.height, self.step, upright=True)
 
     def _alignable(self, whole: LineSet) -> LineSet:
         needed = map(steps_needed, whole.targets)

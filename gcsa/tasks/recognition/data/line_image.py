@@ -3,8 +3,8 @@
 Ink is 1 and paper 0: ink = clip((paper - x) / (paper - black), 0, 1), where `paper` is the 95th and `black` the 1st
 percentile of the grey levels x of the line, or a lower one where a few letters stand on a wide line. Where the median
 is nearer the 1st than the 99th percentile the line is light on dark, and x is inverted first. Widths form a geometric
-series, so that lines of one width share a batch and no pixel is padding. Reading and resizing commute with quarter
-turns.
+series, so that lines of one width share a batch and no pixel is padding. Reading and resizing commute with rotations by
+90 degrees.
 """
 
 import math
@@ -48,8 +48,8 @@ Points = tuple[tuple[float, float], ...]
 class Line(NamedTuple):
     """A line of text: a whole image file, or what lies within `polygon` (pixels x, y) on the image of a page.
 
-    turn: degrees, counter-clockwise, by which the page is known to be turned; the line is cut from the page turned back.
-    error: why the line cannot be cut out, where the file that describes the page says nothing usable of its place.
+    orientation: degrees, counter-clockwise, by which the page is known to be rotated; the line is cut from the upright page.
+    error: why the line cannot be cut out, where the file that describes the page gives no usable polygon.
     """
 
     image: Path
@@ -57,7 +57,7 @@ class Line(NamedTuple):
     split: str = ""
     document: str = ""
     polygon: Points | None = None
-    turn: int = 0
+    orientation: int = 0
     error: str = ""
 
     @property
@@ -86,8 +86,8 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
     if line.polygon is None:
         return _ink_of(read_levels(line.image), None, line.name, height)
     page = page_levels(line.image)
-    polygon = turn_points(line.polygon, -line.turn, page.shape)
-    return polygon_ink(np.rot90(page, -line.turn // 90), polygon, line.name, height)
+    polygon = rotate_points(line.polygon, -line.orientation, page.shape)
+    return polygon_ink(np.rot90(page, -line.orientation // 90), polygon, line.name, height)
 
 
 def polygon_ink(page: Array, polygon: Sequence[tuple[float, float]], name: str, height: int | None = None) -> Tensor:
@@ -96,11 +96,10 @@ def polygon_ink(page: Array, polygon: Sequence[tuple[float, float]], name: str, 
 
 
 def without_margins(ink: Tensor) -> Tensor:
-    """A line (1, h, w) without the paper above and below it, and of one that stands, beside it: small type in a wide polygon then
-    fills the height as other type does. Commutes with quarter turns.
+    """A line (1, h, w) without the paper along its long sides, so that small type in a wide polygon fills the height.
 
-    The line is what holds all but `TAIL` at either side of the dark ink, and a margin. What is not clearly longer than high
-    comes back as it is.
+    The line is what holds all but `TAIL` at either side of the dark ink, and a margin. An image of which no side is clearly
+    longer comes back as it is. Commutes with rotations by 90 degrees.
     """
     h, w = ink.shape[1:]
     short = min(h, w)
@@ -128,10 +127,10 @@ def cut(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Arr
     return levels, np.asarray(mask, dtype=bool)
 
 
-def turn_points(points: Iterable[tuple[float, float]], turn: int, shape: tuple[int, ...]) -> Points:
-    """Where `points` (x, y) of an image of `shape` (H, W) lie when it is turned counter-clockwise by `turn` degrees."""
+def rotate_points(points: Iterable[tuple[float, float]], degrees: int, shape: tuple[int, ...]) -> Points:
+    """`points` (x, y) of an image of `shape` (H, W) after its rotation by a multiple of 90 degrees counter-clockwise."""
     h, w = shape
-    for _ in range(turn // 90 % 4):
+    for _ in range(degrees // 90 % 4):
         points, h, w = [(y, w - 1 - x) for x, y in points], w, h
     return tuple(points)
 
@@ -161,8 +160,8 @@ def nearest_width(width: float, step: int) -> int:
 def fit_line(line: Tensor, height: int, step: int = 8, upright: bool = False) -> Tensor:
     """Resizes a line (1, h, w) so that its short side is `height` and its long side `nearest_width`.
 
-    With `upright` the vertical side is `height` also where a line is higher than long. Commutes with quarter turns
-    where not `upright`.
+    With `upright` the vertical side is `height` also where a line is higher than long. Without it, fitting commutes with
+    rotations by 90 degrees.
 
     Raises:
         ValueError: a height that is not a multiple of `step`, or a line longer than MAX_WIDTH at that height.
@@ -182,6 +181,11 @@ def fit_line(line: Tensor, height: int, step: int = 8, upright: bool = False) ->
     # In float64, because in float32 the two sides of the antialiasing kernel differ by 2e-5.
     resized = F.interpolate(line[None].double(), size=size, mode="bilinear", antialias=True, align_corners=False)
     return resized[0].to(line.dtype)
+
+
+def fit_bytes(line: Tensor, height: int, step: int, upright: bool) -> Tensor:
+    """As `fit_line`, in uint8 from 0 to 255: how lines are stored, trained on and read."""
+    return fit_line(line, height, step, upright).mul(255).round_().to(torch.uint8)
 
 
 @lru_cache

@@ -19,8 +19,7 @@ from gcsa.images.reader import levels
 from gcsa.tasks.recognition.data.line_image import polygon_ink
 from gcsa.tasks.recognition.kraken.file import KRAKEN_VERSION
 from gcsa.tasks.recognition.pages.layout import printed, records
-from gcsa.tasks.recognition.predict import empty_recognizer
-from gcsa.tasks.recognition.read_lines import read_lines
+from gcsa.tasks.recognition.predict import RecognitionPredictor, empty_recognizer
 from gcsa.tasks.recognition.reading import Reading
 from gcsa.weights import check_weights
 
@@ -29,7 +28,7 @@ LEAST_BATCH = 16
 
 
 class GCSARecognizer(nn.Module, RecognitionBaseModel):
-    """A `CTCRecognizer` for kraken's tasks: lines of a page are read in the frame that all of them tell.
+    """A `CTCRecognizer` for kraken's tasks; the lines of a page vote for its orientation.
 
     config: what config.json of a folder of weights says of a recogniser; model_type: what kraken says it is for; metadata: kept.
     Raises ValueError for anything else.
@@ -53,15 +52,14 @@ class GCSARecognizer(nn.Module, RecognitionBaseModel):
 
     @torch.inference_mode()
     def predict(self, im: Image.Image, segmentation: Any) -> Iterator[Any]:
-        """A record for each line of print of `segmentation`, in its order, with place and confidence of each character.
+        """A record for each line of print of `segmentation`, in its order, with position and confidence of each character.
 
         Lines that shine through from the back of the page are left out; one that cannot be read is empty.
         """
         page = levels(im)
         found = printed(segmentation.to_baselines(), page)
         inks = [partial(polygon_ink, page, line.boundary, str(line.id)) for line in found.lines]
-        orientation = "any" if self.model.group.rotations % 4 == 0 else "upright"
-        read = read_lines(self.model, inks, [0] * len(inks), orientation, batch_size=self.batch_size)
+        read = RecognitionPredictor(self.model).read_lines(inks, [0] * len(inks), batch_size=self.batch_size)
         readings = [reading if isinstance(reading, Reading) else None for reading in read]
         for record in records(found, readings):
             yield record.logical_order()

@@ -25,15 +25,15 @@ from torchmetrics.text import CharErrorRate, WordErrorRate
 
 from gcsa._utils.errors import UserError
 from gcsa.tasks.loading import BatchLoader
-from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.ctc import CTCRecognizer, ctc_loss
 from gcsa.tasks.recognition.data.augment import LineAugment
 from gcsa.tasks.recognition.data.batches import LineBatch, LineSet, WidthSampler
 from gcsa.tasks.recognition.data.charset import Charset, display_order
-from gcsa.tasks.recognition.data.line_image import Line, fit_line, read_line
+from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line
 from gcsa.tasks.recognition.data.lines import read_text
-from gcsa.tasks.recognition.decoding import ctc_loss
 from gcsa.tasks.recognition.kraken.plugin import GCSARecognizer
 from gcsa.tasks.recognition.pages.page_xml import read_page
+from gcsa.weights import recognizer_config
 
 ENCODER = "gcsa_ocr_tiny"
 """Of a new recogniser."""
@@ -103,8 +103,8 @@ class GCSALines(lightning.LightningDataModule):
         config = self.hparams["data_config"]
         self._loaders = {}
         for split, lines in self.lines.items():
-            inks = (fit_line(read_line(line, model.height), model.height, model.stride, upright=True) for line in lines)
-            images = [ink.mul(255).round_().to(torch.uint8) for ink in inks]
+            height, stride = model.height, model.stride
+            images = [fit_bytes(read_line(line, height), height, stride, upright=True) for line in lines]
             augment = LineAugment(**AUGMENT) if split == "train" and config.augment else None
             whole = LineSet(images, lines, model.charset, augment)
             sampler = WidthSampler(
@@ -170,7 +170,7 @@ class GCSATraining(KrakenTrainerModule):
         known = self.net.model.charset if self.net is not None else Charset("")
         charset = known.extended(display_order(line.text) for line in lines)
         if self.net is None:
-            self.net = GCSARecognizer(options(CTCRecognizer(charset.characters, ENCODER)))
+            self.net = GCSARecognizer(recognizer_config(CTCRecognizer(charset.characters, ENCODER)))
         elif charset.characters != known.characters:
             if self.hparams["config"].resize != "union":
                 new = charset.characters.removeprefix(known.characters)
@@ -178,7 +178,7 @@ class GCSATraining(KrakenTrainerModule):
                     f"Training data and model codec alphabets mismatch: {new!r} are new; use --resize union"
                 )
             self.net.model.extend(charset.characters)
-            self.net.user_metadata["config"] = options(self.net.model)
+            self.net.user_metadata["config"] = recognizer_config(self.net.model)
 
     def training_step(self, batch: LineBatch, batch_idx: int) -> Tensor:
         assert self.net is not None
@@ -230,8 +230,3 @@ class GCSATraining(KrakenTrainerModule):
 
     def _build_net_from_checkpoint(self, checkpoint: dict[str, Any]) -> GCSARecognizer:
         return GCSARecognizer(checkpoint["gcsa_config"])
-
-
-def options(model: CTCRecognizer) -> dict[str, Any]:
-    """What makes a recogniser like `model`."""
-    return {"characters": model.charset.characters, **model.options}

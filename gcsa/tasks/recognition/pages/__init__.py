@@ -1,1 +1,1 @@
-"""Pages: their lines, PAGE-XML and ALTO, and text written back."""
+"""Pages: their files, their lines, PAGE-XML and ALTO, and text written back."""

@@ -1,29 +1,30 @@
+"""Error rates against torchmetrics and by hand, and what is measured of a recogniser."""
+
+from pathlib import Path
+
 import pytest
 import torch
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
-from gcsa.tasks.recognition.metrics import error_rate, missing_characters, text_scores
+from gcsa.tasks.recognition.data.line_image import Line
+from gcsa.tasks.recognition.evaluate import error_rate, measure, missing_characters, text_scores
+from gcsa.tasks.recognition.predict import RecognitionPredictor
+from tests.tasks.recognition.small import recognizer
 
 REFERENCES = ["the cat sat", "on the mat", "été", "\u017fo \u017fei es"]
 PREDICTIONS = ["the cat sat", "on mat the", "ete", ""]
 
 
-def test_rates_are_those_of_torchmetrics() -> None:
+def test_rates() -> None:
     scores = text_scores(PREDICTIONS, REFERENCES)
     assert scores.lines == 4
     assert scores.cer == pytest.approx(CharErrorRate()(PREDICTIONS, REFERENCES).item())
     assert scores.wer == pytest.approx(WordErrorRate()(PREDICTIONS, REFERENCES).item())
-
-
-def test_rates_by_hand() -> None:
     scores = text_scores(["abcd", "x y"], ["abce", "x y z"])
     assert (scores.cer, scores.wer) == pytest.approx((3 / 9, 2 / 4))
-
-
-def test_texts_are_normalised_first() -> None:
     scores = text_scores(["e\u0301te\u0301  x "], ["\u00e9t\u00e9 \u200fx"])
-    assert scores.cer == scores.wer == 0
-    assert scores.cer_interval == (0, 0)
+    assert (scores.cer, scores.wer, scores.cer_interval) == (0, 0, (0, 0)), "both are normalised first"
+    assert missing_characters(PREDICTIONS, REFERENCES) == {"é": 2, "\u017f": 2, "i": 1}
 
 
 def test_intervals() -> None:
@@ -42,10 +43,6 @@ def test_intervals() -> None:
     assert 88 <= hits <= 100
 
 
-def test_what_is_never_written() -> None:
-    assert missing_characters(PREDICTIONS, REFERENCES) == {"é": 2, "\u017f": 2, "i": 1}
-
-
 @pytest.mark.parametrize(
     ("predictions", "references", "message"),
     [([], [], "at least 1"), (["a"], ["a", "b"], "equally many"), (["a", "b"], ["a", " "], "reference 1 is empty")],
@@ -53,3 +50,18 @@ def test_what_is_never_written() -> None:
 def test_impossible_input(predictions: list[str], references: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         text_scores(predictions, references)
+
+
+def test_what_is_measured_is_what_is_predicted(folder: Path) -> None:
+    predictor = RecognitionPredictor(recognizer())
+    files = sorted(folder.iterdir())[:3]
+    readings = predictor.predict(files)
+    found = measure(predictor, [Line(file, r.text) for file, r in zip(files, readings, strict=True)])
+    assert (found["cer_any"], found["same_when_rotated"]) == (0, 1)
+    assert found["orientation_found"] == sum(r.orientation == 0 for r in readings) / 3
+    texts = [reading.text for reading in predictor.predict(files, "upright")]
+    assert measure(predictor, [Line(file, text) for file, text in zip(files, texts, strict=True)])["cer"] == 0
+    plain = measure(RecognitionPredictor(recognizer("crnn")), [Line(file, "a") for file in files])
+    assert plain.keys() == {"cer", "cer_interval", "wer", "wer_interval", "cer_upside_down"}
+    with pytest.raises(ValueError, match=r"missing\.png"):
+        measure(predictor, [Line(folder / "missing.png", "a")])

@@ -10,7 +10,6 @@ import huggingface_hub.constants
 import pytest
 import torch
 from peft import get_peft_model
-from torch import Tensor
 from transformers import (
     AutoTokenizer,
     TrOCRConfig,
@@ -23,17 +22,10 @@ from transformers import (
 from gcsa import adapters
 from gcsa.tasks.recognition.trocr import TrOCRRecognizer, character_tokenizer, create_trocr
 from gcsa.testing import randomize, relative_error
+from tests.tasks.recognition.small import CHARACTERS, lines
 
-CHARACTERS = "abcdefgh "
 SIZES: dict[str, Any] = dict(fields=8, depth=1, heads=2, hidden_size=32, decoder_layers=1, max_length=32)
 TARGETS = ("q", "k", "v", "out", "q_proj", "v_proj")
-
-
-def lines(width: int, count: int = 3) -> Tensor:
-    """Blots, which differ from each other more than noise does."""
-    generator = torch.Generator().manual_seed(width)
-    blots = (torch.rand(count, 1, 10, width // 4, generator=generator) > 0.5).float()
-    return torch.nn.functional.interpolate(blots, scale_factor=4)
 
 
 def recognizer(**options: Any) -> TrOCRRecognizer:
@@ -82,7 +74,7 @@ def test_learns_lines_by_heart_and_reads_them_at_any_turn_in_another_process(
     assert texts(trained.read(lines(96, 4), beams=3)) == TEXTS
     for turn in range(4):
         found = trained.read(torch.rot90(lines(96, 4), turn, (2, 3)), "any")
-        assert [(reading.text, reading.turn) for reading in found] == [(text, 90 * turn) for text in TEXTS]
+        assert [(reading.text, reading.orientation) for reading in found] == [(text, 90 * turn) for text in TEXTS]
         assert all(reading.confidence > 0.8 for reading in found)
     trained.save_pretrained(tmp_path / "model")
     logits = trained.model(pixel_values=lines(96, 4), labels=trained.labels(TEXTS)).logits
@@ -115,22 +107,22 @@ def test_a_turned_line_reads_the_same(group: str, width: int, beams: int) -> Non
         for plain, other in zip(upright, turned, strict=True):
             assert other.text == plain.text
             assert other.confidence == pytest.approx(plain.confidence, rel=1e-3)
-            assert other.turn == (plain.turn + turn) % 360
+            assert other.orientation == (plain.orientation + turn) % 360
 
 
 def test_upright_is_one_of_the_frames() -> None:
     model = recognizer()
     upright, best = model.read(lines(96)), model.read(lines(96), "any")
-    assert {reading.turn for reading in upright} == {0}
-    assert {reading.turn for reading in best} == {0, 180}
+    assert {reading.orientation for reading in upright} == {0}
+    assert {reading.orientation for reading in best} == {0, 180}
     for one, other in zip(upright, best, strict=True):
-        assert other.text == one.text if other.turn == 0 else other.confidence > one.confidence
+        assert other.text == one.text if other.orientation == 0 else other.confidence > one.confidence
 
 
 def test_the_trivial_group_reads_a_turned_line_differently() -> None:
     model = recognizer(group="c1")
     assert texts(model.read(lines(96))) != texts(model.read(torch.rot90(lines(96), 2, (2, 3))))
-    with pytest.raises(ValueError, match="group c1 does not read turned lines"):
+    with pytest.raises(ValueError, match="group c1 does not read rotated lines"):
         model.read(lines(96), "any")
 
 

@@ -1,10 +1,10 @@
-"""Three answers to lines scanned at any quarter turn: `python -m benchmarks.text.turns NAME=WEIGHTS...`.
+"""Three ways to read lines scanned in any orientation: `python -m benchmarks.text.rotated_lines NAME=WEIGHTS...`.
 
-WEIGHTS are folders of recognisers, or published names. One with a group reads any turn by itself. A plain one lays every line on
-its long side, always turning it the same way, and then reads it once ("as it lies", for one that was trained with lines upside
-down) and, in another row, in both poses, of which the more confident counts ("turned copies"). Error rates are of validation
-lines at 0, 90, 180 and 270 degrees, and of test lines, which nothing here chooses. `--speed` times them instead, sides in turn,
-on validation lines in memory. Needs GCSA_DATA.
+WEIGHTS are folders of recognisers, or published names. One with a group reads any orientation by itself. A plain one lays every
+line on its long side, always in the same direction, and then reads it once ("as it lies", for one that was trained with lines
+upside down) and, in another row, in both orientations, of which the more confident counts ("rotated copies"). Error rates are of
+validation lines at 0, 90, 180 and 270 degrees, and of test lines, which choose nothing here. `--speed` times the rows instead, on
+validation lines in memory. Needs GCSA_DATA.
 """
 
 from __future__ import annotations
@@ -28,50 +28,50 @@ from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.tasks.recognition.metrics import text_scores
-from gcsa.tasks.recognition.read_lines import read_lines
-from gcsa.tasks.recognition.reading import Reading, frames
+from gcsa.tasks.recognition.evaluate import text_scores
+from gcsa.tasks.recognition.predict import RecognitionPredictor
+from gcsa.tasks.recognition.reading import Reading, orientations
 from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "fr17_roman_print"
-TURNS = (0, 90, 180, 270)
+DEGREES = (0, 90, 180, 270)
 
 
 class Laid(nn.Module):
-    """A plain recogniser that is asked for any turn: it lays a line on its long side and reads it there, in one pose or in
-    both (`copies`)."""
+    """A plain recogniser of lines in any orientation: it lays a line on its long side and reads it there, upright or, with `copies`,
+    also upside down."""
 
     def __init__(self, model: CTCRecognizer, copies: bool) -> None:
         super().__init__()
         self.model, self.copies = model, copies
         self.height, self.stride = model.height, model.stride
 
-    def read_frames(self, images: Tensor, orientation: str, beams: int = 1) -> list[dict[int, Reading]]:
+    def read_orientations(self, images: Tensor, orientation: str, beams: int = 1) -> list[dict[int, Reading]]:
         """As of `CTCRecognizer`."""
-        turns = [*frames(group("c4"), orientation, images.shape[2], images.shape[3], self.height)]
+        fitting = [*orientations(group("c4"), orientation, images.shape[2], images.shape[3], self.height)]
         read = {
-            turn: self.model.read_frames(torch.rot90(images, -turn // 90, (2, 3)), "upright", beams)
-            for turn in (turns if self.copies else turns[:1])
+            degrees: self.model.read_orientations(torch.rot90(images, -degrees // 90, (2, 3)), "upright", beams)
+            for degrees in (fitting if self.copies else fitting[:1])
         }
-        return [{turn: lines[i][0] for turn, lines in read.items()} for i in range(len(images))]
+        return [{degrees: lines[i][0] for degrees, lines in read.items()} for i in range(len(images))]
 
 
 @dataclass(frozen=True)
 class Side:
-    """One way to read lines, whatever their turn."""
+    """One way to read lines in any orientation."""
 
     model: Any
     parameters: int
 
     def read(self, inks: list[Tensor]) -> list[str]:
-        readings = read_lines(self.model, [partial(torch.clone, ink) for ink in inks], (), "any")
+        readings = RecognitionPredictor(self.model).read_lines([partial(torch.clone, ink) for ink in inks], (), "any")
         return [reading.text if isinstance(reading, Reading) else "" for reading in readings]
 
     def errors(self, inks: list[Tensor], meant: list[str]) -> dict[str, Any]:
-        texts = {turn: self.read([torch.rot90(ink, turn // 90, (1, 2)) for ink in inks]) for turn in TURNS}
-        cer = {turn: text_scores(read, meant).cer for turn, read in texts.items()}
+        texts = {degrees: self.read([torch.rot90(ink, degrees // 90, (1, 2)) for ink in inks]) for degrees in DEGREES}
+        cer = {degrees: text_scores(read, meant).cer for degrees, read in texts.items()}
         same = mean(len(set(line)) == 1 for line in zip(*texts.values(), strict=True))
         return {"cer": cer, "mean_cer": mean(cer.values()), "same_when_turned": same}
 
@@ -86,7 +86,7 @@ def sides(named: list[str]) -> dict[str, Side]:
             found[name] = Side(model, parameters)
         else:
             found[f"{name}, as it lies"] = Side(Laid(model, copies=False), parameters)
-            found[f"{name}, turned copies"] = Side(Laid(model, copies=True), parameters)
+            found[f"{name}, rotated copies"] = Side(Laid(model, copies=True), parameters)
     return found
 
 
@@ -113,7 +113,7 @@ def main() -> None:
         timings = alternate({name: partial(side.read, inks) for name, side in rows.items()}, repeats=3, warm_up=1)
         for name, times in timings.items():
             content[name] |= {**times, "lines_per_second": len(inks) / times["median_ms"] * 1e3}
-        save("turns", {"lines": len(inks), "threads": args.threads, **content}, CPU)
+        save("rotated_lines", {"lines": len(inks), "threads": args.threads, **content}, CPU)
         return
     for split in ("val", "test"):
         inks, meant = lines(split, height)
@@ -121,7 +121,7 @@ def main() -> None:
             content[name][split] = {"lines": len(inks), **side.errors(inks, meant)}
             print(name, split, content[name][split], flush=True)
     about = {"script": SCRIPT, "commit": commit, "machine": machine()}
-    print(write_json(ROOT / "docs/results/pages/turns.json", {"rows": content, **about}))
+    print(write_json(ROOT / "docs/results/pages/rotated_lines.json", {"rows": content, **about}))
 
 
 if __name__ == "__main__":

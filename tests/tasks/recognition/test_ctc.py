@@ -1,0 +1,210 @@
+"""A line is read the same whichever way it is turned, and whatever it shares a batch with."""
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.functional import one_hot
+
+import gcsa
+from gcsa.groups import group
+from gcsa.tasks.recognition.ctc import CTCRecognizer, beam_search, ctc_loss, greedy
+from gcsa.tasks.recognition.reading import Reading, orientations
+from tests.tasks.recognition.small import CHARACTERS, lines, recognizer
+
+
+@pytest.mark.parametrize("name", ["c4", "c8", "d4"])
+@pytest.mark.parametrize("width", [96, 104, 40])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_turned_line_reads_the_same(name: str, width: int, beams: int) -> None:
+    model = recognizer(group=name)
+    upright = model.read(lines(width), "any", beams)
+    assert len({reading.text for reading in upright}) == 3
+    assert all(reading.text for reading in upright)
+    for turn in (90, 180, 270):
+        for plain, turned in zip(
+            upright, model.read(torch.rot90(lines(width), turn // 90, (2, 3)), "any", beams), strict=True
+        ):
+            assert turned.text == plain.text
+            assert turned.confidence == pytest.approx(plain.confidence, rel=1e-4)
+            assert turned.orientation == (plain.orientation + turn) % 360
+
+
+def test_the_trivial_group_reads_a_turned_line_differently() -> None:
+    model = recognizer(group="c1")
+    upright = [reading.text for reading in model.read(lines(96))]
+    assert [reading.text for reading in model.read(torch.rot90(lines(96), 2, (2, 3)))] != upright
+    with pytest.raises(ValueError, match="group c1 does not read rotated lines"):
+        model.read(lines(96), "any")
+
+
+def test_upright_is_one_of_the_frames() -> None:
+    model = recognizer()
+    upright, best = model.read(lines(96)), model.read(lines(96), "any")
+    for one, other in zip(upright, best, strict=True):
+        assert one.orientation == 0
+        assert other == one if other.orientation == 0 else other.confidence > one.confidence
+
+
+def test_frames_are_the_turns_of_a_line_of_that_height() -> None:
+    assert orientations(group("c4"), "any", 40, 96, 40) == {0: 0, 180: 2}
+    assert orientations(group("c8"), "any", 96, 40, 40) == {90: 2, 270: 6}
+    assert list(orientations(group("d4"), "any", 40, 40, 40)) == [0, 90, 180, 270]
+    assert orientations(group("c1"), "upright", 40, 40, 40) == {0: 0}
+
+
+@pytest.mark.parametrize("encoder", ["gcsa_ocr_tiny", "crnn"])
+def test_scores(encoder: str) -> None:
+    """Probabilities over time that other lines do not influence, and that train every parameter."""
+    model = recognizer(encoder, upsample=1 if encoder == "crnn" else 2)
+    out = model(lines(96))
+    assert out.shape == (3, 96 // model.stride * model.steps, 10) == (3, 24, 10)
+    assert torch.allclose(out.exp().sum(-1), torch.ones(3, 24))
+    for i in range(3):
+        assert torch.allclose(model(lines(96)[i : i + 1])[0], out[i], atol=1e-4)
+    model.train()(lines(96)).square().mean().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(centred=True, head_fields=8), "has no classifier, and does not use centred, head_fields: leave out"),
+        (dict(encoder="gcsa_ocr_huge"), "unknown encoder 'gcsa_ocr_huge': choose one of crnn, gcsa_ocr_small"),
+        (dict(height=42), "height must be a multiple of 8, the stride of gcsa_ocr_tiny, not 42"),
+        (dict(upsample=0), "upsample=0"),
+        (dict(colour=1), "unknown model option 'colour'"),
+        (dict(encoder="crnn", colour=1), "unknown model option 'colour'"),
+        (dict(heads=3), "heads=3 does not divide"),
+    ],
+)
+def test_bad_arguments(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CTCRecognizer(CHARACTERS, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((lines(96), "sideways"), "unknown orientation 'sideways': choose upright or any"),
+        ((lines(96), "any", 0), "beams must be 1 or more, not 0"),
+        ((torch.rand(1, 1, 96, 40), "upright"), "lines must be 40 pixels high, not 96 x 40"),
+        ((torch.rand(1, 1, 48, 96), "any"), "lines must be 40 pixels high, not 48 x 96"),
+    ],
+)
+def test_bad_lines(arguments: tuple, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        recognizer().read(*arguments)
+
+
+def test_a_longer_charset_reads_as_before() -> None:
+    model = recognizer()
+    before = model.read(lines(96), "any")
+    model.extend(CHARACTERS + "xyz")
+    assert model(lines(96)).shape[2] == 1 + len(CHARACTERS) + 3
+    assert [reading.text for reading in model.read(lines(96), "any")] == [reading.text for reading in before]
+    with torch.no_grad():
+        model.head.classifier.bias[-1] = 100.0
+    assert {reading.text for reading in model.read(lines(96))} == {"z"}
+    with pytest.raises(ValueError, match="must begin with the 12 characters"):
+        model.extend("xyz" + CHARACTERS)
+
+
+@pytest.mark.parametrize("encoder", ["gcsa_ocr_tiny", "crnn"])
+def test_save_and_load(encoder: str, tmp_path: Path) -> None:
+    model = recognizer(encoder)
+    opened = gcsa.load(model.save_pretrained(tmp_path / "weights")).network
+    assert opened.charset == model.charset
+    assert torch.equal(opened(lines(96)), model(lines(96)))
+    (tmp_path / "weights/model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(ValueError, match="is damaged or not"):
+        gcsa.load(tmp_path / "weights")
+    (tmp_path / "weights/config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"there is no .*config\.json"):
+        gcsa.load(tmp_path / "weights")
+
+
+def test_right_to_left_lines_come_in_logical_order() -> None:
+    word = "\u0643\u062a\u0627\u0628"
+    assert said("".join(sorted(word)), word[::-1]).text == word
+
+
+def said(characters: str, text: str) -> Reading:
+    """The reading of scores that say `text` from left to right, with a blank behind each character."""
+    model = CTCRecognizer(characters, fields=8, depth=1, heads=2)
+    path = [step for character in text for step in (1 + characters.index(character), 0)]
+    return model.reading((20 * one_hot(torch.tensor(path), len(characters) + 1).float()).log_softmax(-1))
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "characters"),
+    [
+        ("  a  b ", "a b", ["a", " ", "b"]),
+        ("ae\u0301b", "a\u00e9b", ["a", "\u00e9", "b"]),
+        ("\u0653\u0627", "\u0622", ["\u0622"]),  # from right to left, so that the accent stands before its letter
+        (" ", "", []),
+    ],
+)
+def test_a_text_is_normalised(read: str, text: str, characters: list[str]) -> None:
+    reading = said("".join(sorted(set(read))), read)
+    assert (reading.text, [c.character for c in reading.characters]) == (text, characters)
+    assert all(0 <= c.start < c.end <= 1 for c in reading.characters)
+    if text == "a\u00e9b":
+        assert (reading.characters[1].start, reading.characters[1].end) == (2 / 8, 5 / 8), "of letter and accent"
+
+
+def scores(times: int, classes: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (2 * torch.randn(times, classes, generator=generator)).log_softmax(-1)
+
+
+def collapsed(path: tuple[int, ...]) -> tuple[int, ...]:
+    """What a path says, by the definition."""
+    return tuple(label for label, _ in itertools.groupby(path) if label != 0)
+
+
+def probabilities(log_probs: torch.Tensor) -> dict[tuple[int, ...], float]:
+    """Of every text, summed over all paths."""
+    total: dict[tuple[int, ...], float] = {}
+    for path in itertools.product(range(log_probs.shape[1]), repeat=len(log_probs)):
+        p = math.exp(sum(float(log_probs[t, label]) for t, label in enumerate(path)))
+        total[collapsed(path)] = total.get(collapsed(path), 0.0) + p
+    return total
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_beam_search_finds_the_most_probable_text(seed: int) -> None:
+    log_probs = scores(6, 3, seed)
+    exact = probabilities(log_probs)
+    assert tuple(beam_search(log_probs, beams=100)) == max(exact, key=lambda text: exact[text])
+
+
+def test_beam_search_sums_over_paths_where_greedy_takes_one() -> None:
+    log_probs = torch.tensor([[0.6, 0.4], [0.6, 0.4]]).log()  # blank blank: 0.36; any path with a 1: 0.64
+    assert greedy(log_probs)[0] == []
+    assert beam_search(log_probs, beams=4) == [1]
+
+
+def test_greedy_merges_repeats_and_drops_blanks() -> None:
+    path = torch.tensor([0, 1, 1, 0, 1, 2, 2, 0])
+    runs, confidence = greedy(torch.full((8, 3), 0.05).scatter(1, path[:, None], 0.9).log())
+    assert [(run.label, run.start, run.end) for run in runs] == [(1, 1, 3), (1, 4, 5), (2, 5, 7)]
+    assert [run.probability for run in runs] == pytest.approx([0.9] * 3)
+    assert confidence == pytest.approx(0.9)
+
+
+def test_certain_blanks_do_not_make_a_line_certain() -> None:
+    blank = torch.tensor([[0.98, 0.01, 0.01]] * 50).log()
+    assert greedy(blank) == ([], 0.0)
+    doubtful = torch.cat([blank, torch.tensor([[0.3, 0.4, 0.3]]).log()])
+    assert greedy(doubtful)[1] < 0.7
+
+
+def test_loss_is_the_probability_of_the_text() -> None:
+    log_probs = torch.stack([scores(5, 3, 1), scores(5, 3, 2)])
+    texts = [(1, 2), (2,)]
+    loss = ctc_loss(log_probs, torch.tensor([1, 2, 2]), torch.tensor([2, 1]))
+    exact = [-math.log(probabilities(line)[text]) / len(text) for line, text in zip(log_probs, texts, strict=True)]
+    assert float(loss) == pytest.approx(sum(exact) / 2, rel=1e-4)

@@ -1,0 +1,175 @@
+"""A page is cut into the same lines however it was scanned, with a stand-in for kraken's segmentation."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gcsa.cli import transcribe as command
+from gcsa.tasks.recognition import predict
+from gcsa.tasks.recognition.data.line_image import read_line
+from gcsa.tasks.recognition.data.typeset import set_lines
+from gcsa.tasks.recognition.pages import layout, output
+from gcsa.tasks.recognition.pages.inputs import find_lines, is_page
+from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, lines_stand
+from gcsa.tasks.recognition.predict import RecognitionPredictor
+from tests.tasks.recognition.test_predict import Reader
+
+DEGREES = (0, 90, 180, 270)
+FONT = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
+TEXTS = [
+    f"{word} ces faits paroissent incontestables, on doit"
+    for word in ["cerveau", "Tous", "qui", "si", "nous", "peine", "mol"]
+]
+
+
+@dataclass
+class Found:
+    """kraken's line, as far as it is used."""
+
+    boundary: list[tuple[int, int]]
+    baseline: list[tuple[int, int]]
+
+
+@dataclass
+class Segmentation:
+    lines: list[Found]
+    regions: dict[str, list[Any]] = field(default_factory=dict)
+    line_orders: list[Any] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def page() -> Image.Image:
+    """Seven lines of print on a grey page with a dark border at its left, as a scanner gives it."""
+    sheet = np.full((620, 900), 200, np.uint8)
+    sheet[:, :60] = 30
+    for i, (_, image) in enumerate(set_lines(TEXTS, [FONT], seed=1)):
+        small = np.asarray(image.resize((int(image.width * 0.5), int(image.height * 0.5))))[:, :700]
+        top = 60 + 75 * i
+        sheet[top : top + small.shape[0], 120 : 120 + small.shape[1]] = np.minimum(small, 200)
+    return Image.fromarray(sheet)
+
+
+@pytest.fixture
+def scans(page: Image.Image, tmp_path: Path) -> dict[int, Path]:
+    for degrees in DEGREES:
+        Image.fromarray(np.rot90(np.asarray(page), degrees // 90)).save(tmp_path / f"{degrees}.png")
+    return {degrees: tmp_path / f"{degrees}.png" for degrees in DEGREES}
+
+
+@pytest.fixture
+def finds_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of kraken's segmentation: the rows that hold ink."""
+
+    def segment(image: Image.Image) -> Segmentation:
+        ink = np.asarray(image.convert("L"))[:, 70:] < 120
+        rows = np.flatnonzero(np.diff(np.pad(ink.any(1).astype(int), 1)))
+        lines = []
+        for top, bottom in rows.reshape(-1, 2).tolist():
+            box = [(70, top), (image.width - 1, top), (image.width - 1, bottom), (70, bottom)]
+            lines.append(Found(box, [(70, bottom), (image.width - 1, bottom)]))
+        return Segmentation([line for line in lines if line.boundary[2][1] - line.boundary[0][1] > 8])
+
+    monkeypatch.setattr(layout, "segment", segment)
+
+
+def vote(inks: list[Ink]) -> int:
+    """Upside down the border of the page is at the right, where the stand-in takes all rows for one line."""
+    return 0 if len(inks) > 1 else 180
+
+
+def test_profiles_tell_lines_that_stand(page: Image.Image) -> None:
+    levels = np.asarray(page)
+    assert [lines_stand(np.rot90(levels, degrees // 90)) for degrees in DEGREES] == [False, True, False, True]
+
+
+@pytest.mark.usefixtures("finds_rows")
+def test_a_page_is_cut_from_the_same_pixels_in_any_orientation(scans: dict[int, Path]) -> None:
+    found = {}
+    for degrees, file in scans.items():
+        finder = PageFinder(vote)
+        found[degrees] = finder(file)
+        assert {line.orientation for line in found[degrees]} == {degrees}
+        assert [tuple(map(tuple, line.boundary)) for line in finder.segmentations[file].lines] == [
+            tuple((int(x), int(y)) for x, y in line.polygon or ()) for line in found[degrees]
+        ]
+    assert len(found[0]) == len(TEXTS)
+    for degrees in DEGREES:
+        for a, b in zip(found[0], found[degrees], strict=True):
+            assert torch.equal(read_line(a), read_line(b))
+    assert {line.orientation for line in PageFinder(None)(scans[180])} == {0}
+
+
+@pytest.mark.usefixtures("finds_rows")
+def test_pages_are_predicted_in_any_orientation(scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a file and from memory; each reading says the orientation of its line on the scan."""
+    predictor = RecognitionPredictor(Reader())
+    monkeypatch.setattr(predict, "has_kraken", lambda: True)
+    monkeypatch.setattr(RecognitionPredictor, "page_orientation", lambda self, inks: vote(inks))
+    from_files, from_memory = (
+        predictor.predict([opened(file) for file in scans.values()]) for opened in (str, Image.open)
+    )
+    assert from_files == from_memory
+    assert [len(page) for page in from_files] == [len(TEXTS)] * 4
+    own = [reading.orientation for reading in from_files[0]]
+    for degrees, page in zip(DEGREES, from_files, strict=True):
+        assert [reading.text for reading in page] == [reading.text for reading in from_files[0]]
+        assert [(reading.orientation - degrees) % 360 for reading in page] == own
+
+
+@pytest.mark.usefixtures("finds_rows")
+def test_print_that_shines_through_is_left_out(scans: dict[int, Path], tmp_path: Path) -> None:
+    levels = np.asarray(Image.open(scans[0])).copy()
+    faint = levels[60:110, 120:820].astype(float)[:, ::-1]
+    levels[585:610, 120:820] = (200 - (200 - faint) * 0.45).astype(np.uint8)[10:35]
+    Image.fromarray(levels).save(tmp_path / "both.png")
+    found = layout.segment(Image.open(tmp_path / "both.png"))
+    assert len(found.lines) == len(TEXTS) + 1
+    assert len(PageFinder(None)(tmp_path / "both.png")) == len(TEXTS)
+    assert len(layout.printed(replace(found, lines=found.lines[:2]), levels).lines) == 2
+
+
+def test_a_page_is_never_read_as_a_line(
+    scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert is_page(scans[0])
+    (source,) = find_lines([scans[0]])
+    assert "kraken: pip install 'gcsa-vit[kraken]'" in source.error
+    (transcript,) = RecognitionPredictor(Reader()).transcribe([source])
+    assert transcript.error == source.error
+    monkeypatch.setattr(output, "has_kraken", lambda: False)
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["gcsa_ocr_tiny.fr17", str(scans[0]), "--format", "page"])
+    assert "written by kraken, which is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--beams", "4"], "drop --beams"),
+        (["{line}"], "is none: take --format text or json"),
+        (["{90}"], "make a folder"),
+        (["{90}", "--output", "nowhere/x"], "create it first"),
+    ],
+)
+def test_what_cannot_be_written_as_a_page_is_refused_before_work(
+    options: list[str],
+    says: str,
+    scans: dict[int, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Image.new("L", (300, 40), 255).save(tmp_path / "line.png")
+    names = {"{line}": str(tmp_path / "line.png"), "{90}": str(scans[90])}
+    monkeypatch.setattr(output, "has_kraken", lambda: True)
+    monkeypatch.setattr("gcsa.load", lambda *args: pytest.fail("the model was loaded"))
+    arguments = [names.get(option, option) for option in options]
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["gcsa_ocr_tiny.fr17", str(scans[0]), *arguments, "--format", "alto"])
+    assert says in capsys.readouterr().err
