@@ -90,7 +90,6 @@ def _read_checkpoint(path: Path) -> Weights:
             for name, tensor in stored["state_dict"].items()
             if name.startswith("model.")
         }
-        preprocessing = dict(hyper.get("preprocessing") or {})
     except DAMAGE as error:
         raise UserError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
     if hyper.get("adapter"):

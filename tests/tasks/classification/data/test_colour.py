@@ -1,10 +1,7 @@
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 
-from gcsa.tasks.classification.data.augment import Augmentation
 from gcsa.tasks.classification.data.colour import STAINS, RandomColour, stained
 from gcsa.tasks.loading import seeded_generator
 
@@ -52,20 +49,6 @@ def test_one_stain_becomes_more_of_the_same() -> None:
     assert torch.allclose(stained(seen, none + 1, none), seen, atol=1e-5)
     factor = torch.tensor([1.5, 1.0, 1.0]).view(1, 3, 1, 1)
     assert torch.allclose(stained(seen, factor, none), 10 ** -(1.5 * amount * haematoxylin.view(1, 3, 1, 1)), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("config", "named"),
-    [
-        (dict(brightness=-0.1), "brightness=-0.1"),
-        (dict(contrast=1), "contrast=1"),
-        (dict(stain="much"), "stain=much"),
-        (dict(hue=0.1), "unknown augment option 'hue': use degrees.*brightness"),
-    ],
-)
-def test_bad_values_are_named(config: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        Augmentation.from_config(config)
 
 
 def test_stain_needs_colour() -> None:

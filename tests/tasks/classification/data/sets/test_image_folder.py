@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
+from gcsa.images.prepare import Prepare
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.image_folder import ImageFiles, class_files, list_splits
 from tests.images.test_reader import png_header
@@ -179,7 +180,7 @@ def test_sixteen_bits_floats_alpha_and_orientation(tmp_path: Path) -> None:
         Image.fromarray(np.rot90(levels).copy()).save(folder / "4.png", exif=exif)
     files, _ = class_files(tmp_path / "train", ("cat", "dog"))
     for channels in (1, 3):
-        images = ImageFiles(files, 8, channels).read_all().float()
+        images = ImageFiles(files, Prepare(8, (0.5,) * channels, (0.5,) * channels)).read_all().float()
         for number in (1, 3, 4):
             assert (images[number] - images[0]).abs().max() <= 1
         assert (images[2] - images[0] * 255 / 224).abs().max() <= 1
