@@ -10,7 +10,7 @@ import timm
 import torch
 from sklearn.datasets import load_digits
 
-import gcsa  # registers the models
+import gcsa
 from gcsa.images.reader import read_picture
 
 matplotlib.use("Agg")
@@ -23,9 +23,8 @@ DIGIT = 24
 
 def main() -> None:
     """Each row is computed from the turned picture; none of its results is turned afterwards."""
-    assert gcsa
-    segmenter = gcsa.load("gcsa_unet_tiny.nuclei").network
-    picture = read_picture(ROOT / "tests/stored/nuclei.png", segmenter.in_chans)[:SIDE, :SIDE]
+    segmenter = gcsa.load("gcsa_unet_tiny.nuclei")
+    picture = read_picture(ROOT / "tests/stored/nuclei.png", 3)[:SIDE, :SIDE]
     classifier = timm.create_model("gcsa_tiny.rotmnist", pretrained=True).eval()
     mean, std = (classifier.pretrained_cfg[key][0] for key in ("mean", "std"))
     small = torch.from_numpy(load_digits().images[DIGIT] / 16).float()[None, None]
@@ -37,7 +36,7 @@ def main() -> None:
     figure, axes = plt.subplots(4, 4, figsize=(9, 8.2), height_ratios=(3, 3, 1.6, 1.4), layout="constrained")
     for turn, (image, labels, shown, scores) in enumerate(axes.T):
         turned = np.ascontiguousarray(np.rot90(picture, turn))
-        found = segmenter.segment(turned)
+        found = segmenter.predict(turned).labels
         image.imshow(np.clip(turned * (255 / np.percentile(picture, 99.5)), 0, 255).astype(np.uint8))
         image.set_title(f"{90 * turn} degrees")
         labels.imshow(colours[found])

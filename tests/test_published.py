@@ -16,12 +16,10 @@ from torch import Tensor
 import gcsa
 from gcsa._utils.published import list_published, list_weights, published
 from gcsa.images.reader import read_picture
-from gcsa.images.windows import ArrayImage
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import measure
-from gcsa.tasks.segmentation.tiles import segment
 from gcsa.testing import assert_invariant
 from gcsa.weights import read
 
@@ -137,13 +135,12 @@ def test_the_images_of_a_clean_clone(name: str) -> None:
 def test_the_objects_of_a_clean_clone() -> None:
     """Where their centres are, and that they turn with the image."""
     ((file, expected),) = EXPECTED["gcsa_unet_tiny.nuclei"].items()
-    segmenter, picture = gcsa.load("gcsa_unet_tiny.nuclei").network, read_picture(IMAGES / file, 3)
-    found = segment(segmenter, ArrayImage(picture))
-    assert found.objects is not None
-    assert sorted(found.objects.points.tolist()) == expected["centres"]
+    predictor, picture = gcsa.load("gcsa_unet_tiny.nuclei"), read_picture(IMAGES / file, 3)
+    result = predictor.predict(IMAGES / file)
+    assert sorted(result.objects.points.tolist()) == expected["centres"]
     for k in (1, 2, 3):
-        assert np.array_equal(segmenter.segment(np.rot90(picture, k).copy()), np.rot90(found.labels, k))
-    assert np.array_equal(segmenter.segment(picture[::-1].copy()), found.labels[::-1])
+        assert np.array_equal(predictor.predict(np.rot90(picture, k)).labels, np.rot90(result.labels, k))
+    assert np.array_equal(predictor.predict(picture[::-1]).labels, result.labels[::-1])
 
 
 @pytest.mark.parametrize("name", sorted(name for name in EXPECTED if name.startswith("gcsa_ocr")))

@@ -18,16 +18,15 @@ import numpy as np
 import tifffile
 import torch
 
-import gcsa
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
 from gcsa.images.reader import read_picture
 from gcsa.images.windows import WindowedImage, open_window_source
 from gcsa.models.folding import fold
-from gcsa.tasks.segmentation import Segmenter
+from gcsa.tasks import load
 from gcsa.tasks.segmentation.metrics import changes
-from gcsa.tasks.segmentation.pose import TransformedImage, moved, reading_pose
-from gcsa.tasks.segmentation.stars import candidates, draw, suppress
-from gcsa.tasks.segmentation.tiles import TILE, Tile, outputs, segment, tiled
+from gcsa.tasks.segmentation.pose import canonical_pose, transform_points, transformed_shape
+from gcsa.tasks.segmentation.stars import draw, find_candidates, suppress
+from gcsa.tasks.segmentation.tiles import TILE, Tile, choose_tiles, tile_maps
 from gcsa.tasks.storage import data_root
 
 PART = 256
@@ -51,44 +50,45 @@ def mosaic(side: int, file: Path) -> None:
 def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str, Any]:
     """Segments the picture once. Run it by `alone`."""
     torch.set_num_threads(threads)
-    segmenter = fold(gcsa.load(weights).network)
-    segmenter.segment(np.zeros((PART, PART, 3), np.uint8))  # what is loaded with the first image
+    predictor: Any = load(weights)
+    predictor.network = fold(predictor.network)
+    predictor.predict(np.zeros((PART, PART, 3), np.uint8))  # what is loaded with the first image
     before, (began, others) = resident_peak(), clock()
-    with open_window_source(file, segmenter.in_chans, in_memory) as source:
-        result = segment(segmenter, source)
+    with open_window_source(file, predictor.network.in_chans, in_memory) as image:
+        result = predictor.predict(image)
     now, after = clock()
     return {
         "seconds": now - began,
         "others": after - others,
         "megabytes": resident_peak() - before,
         "objects": int(result.labels.max()),
-        "differences": differences(segmenter, file, result.labels),
+        "differences": differences(predictor, file, result.labels),
     }
 
 
-def differences(segmenter: Segmenter, file: Path, labels: np.ndarray) -> list[tuple[int, int]]:
+def differences(predictor: Any, file: Path, labels: np.ndarray) -> list[tuple[int, int]]:
     """Pixels and objects that differ around crossings of tiles, from windows that have no border there."""
-    with open_window_source(file, segmenter.in_chans) as source, torch.inference_mode():
-        scale = source.percentiles(segmenter.low, segmenter.high)
-        group = segmenter.group
-        g = reading_pose(source, group)
-        read = TransformedImage(source, group, g)
-        cuts = np.array([(tile.bottom, tile.right) for tile in tiled(segmenter, read.shape, None)], float)
-        places = moved(cuts, read.shape, group, int(group.inverse[g])).round().astype(int)
-        within = ((places >= REACH) & (places <= np.array(source.shape) - REACH)).all(1)
-        return [around(segmenter, source, labels, row, column, scale) for row, column in places[within][:8]]
+    network, group = predictor.network, predictor.group
+    with open_window_source(file, network.in_chans) as image, torch.inference_mode():
+        limits = predictor.limits(image)
+        pose = canonical_pose(image, group)
+        shape = transformed_shape(image.shape, group, pose)
+        cuts = np.array([(tile.bottom, tile.right) for tile in choose_tiles(network, shape, None)], float)
+        crossings = transform_points(cuts, shape, group, int(group.inverse[pose])).round().astype(int)
+        within = ((crossings >= REACH) & (crossings <= np.array(image.shape) - REACH)).all(1)
+        return [around(predictor, image, labels, row, column, limits) for row, column in crossings[within][:8]]
 
 
 def around(
-    segmenter: Segmenter, source: WindowedImage, labels: np.ndarray, row: int, column: int, scale: tuple[float, float]
+    predictor: Any, image: WindowedImage, labels: np.ndarray, row: int, column: int, limits: tuple[float, float]
 ) -> tuple[int, int]:
     """What differs within 64 pixels of the crossing there."""
     tile = Tile(row - REACH, column - REACH, row + REACH, column + REACH)
-    maps = outputs(segmenter, source, tile, scale)
+    maps = tile_maps(predictor.network, image, tile, limits)
     shape = (2 * REACH, 2 * REACH)
-    drawn = draw(suppress(candidates(maps, segmenter.threshold), segmenter.overlap, shape), shape)
+    objects = suppress(find_candidates(maps, predictor.prob_thresh), predictor.nms_thresh, shape)
     inner = slice(REACH - 64, REACH + 64)
-    return changes(labels[row - 64 : row + 64, column - 64 : column + 64], drawn[inner, inner])
+    return changes(labels[row - 64 : row + 64, column - 64 : column + 64], draw(objects, shape)[inner, inner])
 
 
 def main() -> None:

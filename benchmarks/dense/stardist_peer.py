@@ -191,9 +191,9 @@ def run(args: argparse.Namespace, data: Path) -> None:
 
 def measure(folder: Path, data: Path) -> dict[str, Any]:
     """Scores of the upright label maps and those of the other poses; of the latter also how much differs from upright."""
-    from gcsa.tasks.segmentation.metrics import InstanceScores, TurnedScores
+    from gcsa.tasks.segmentation.metrics import InstanceScores, TransformedScores
 
-    scores, turned_scores = InstanceScores(), TurnedScores()
+    scores, turned_scores = InstanceScores(), TransformedScores()
     for name in names(data, "test"):
         drawn = read_labels(data / "test" / "masks" / f"{name}.png")
         first, *others = (read_labels(folder / f"{name}_{pose}.png") for pose in POSES)

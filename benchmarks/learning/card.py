@@ -26,16 +26,13 @@ from benchmarks.learning.queue import ROOT
 from gcsa._utils.atomic import write_json
 from gcsa._utils.published import list_published, list_weights, published
 from gcsa.evaluation.figures import save
-from gcsa.groups import group
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.classification.evaluate import evaluate
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import measure, text_scores
-from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
-from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_turned
-from gcsa.tasks.segmentation.pose import turned
+from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_transformed
 from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 from gcsa.weights import read
@@ -101,13 +98,12 @@ def worst_lines(predictor: Predictor, listed: Sequence[Line], file: Path) -> Non
 def segmenter(name: str) -> None:
     """Finds the objects in the test images of the nuclei with the segmenter called `name`."""
     commit = git_commit()
-    model = gcsa.load(published(name)).network
-    data = Nuclei(in_chans=model.in_chans)
+    predictor: Any = gcsa.load(published(name))
+    data = Nuclei(in_chans=predictor.network.in_chans)
     data.setup("test")
     found, counts, scores = [], [], InstanceScores()
     for example in data.images("test"):
-        labels = model.segment(example.picture)
-        alone = InstanceScores()
+        labels, alone = predictor.predict(example.picture).labels, InstanceScores()
         for score in (alone, scores):
             score.update(labels, example.labels)
         counts.append(alone.counts[0].numpy())
@@ -115,38 +111,12 @@ def segmenter(name: str) -> None:
     worst_objects(sorted(found, key=lambda image: image[0])[:WORST_IMAGES], published(name) / "mistakes.png")
     grey = [picture for _, picture, _, _ in found if (picture[..., 0] == picture[..., 1]).all()]
     stained = [picture for _, picture, _, _ in found if (picture[..., 0] != picture[..., 1]).any()]
-    turning(model, [grey[0], stained[0]], published(name) / "turned.png")
+    turning(predictor, [grey[0], stained[0]], published(name) / "turned.png")
     results = {score: float(value) for score, value in scores.compute().items()}
     results["ap50_interval"] = interval(np.stack(counts))
-    measured = measure_turned(model, ((image[0], labels[0].numpy()) for image, labels in data.test_dataloader()))
-    read = as_read(model, [example.picture for example in data.images("test")])
-    keep(
-        name,
-        {
-            "read": read,
-            "data": data.name,
-            "split": "test",
-            "images": len(found),
-            "results": results,
-            "turned": measured,
-            "commit": commit,
-        },
-    )
-
-
-def as_read(model: Segmenter, pictures: list[np.ndarray]) -> dict[str, int]:
-    """Pixels and objects that change where pictures are turned and mirrored before segment.py reads them."""
-    poses, total = group("d4"), dict.fromkeys(("pixels", "objects", "of_pixels", "of_objects"), 0)
-    for picture in pictures:
-        upright = model.segment(picture)
-        for g in poses.exact_elements[1:]:
-            back = turned(model.segment(turned(picture, poses, g)), poses, int(poses.inverse[g]))
-            pixels, objects = changes(upright, back)
-            total["pixels"] += pixels
-            total["objects"] += objects
-            total["of_pixels"] += upright.size
-            total["of_objects"] += int(upright.max() + back.max())
-    return total
+    turned = measure_transformed(predictor, ((example.picture, example.labels) for example in data.images("test")))
+    about = {"data": data.name, "split": "test", "images": len(found)}
+    keep(name, {**about, "results": results, "turned": turned, "commit": commit})
 
 
 def interval(counts: np.ndarray) -> list[float]:
@@ -168,13 +138,13 @@ def worst_objects(images: list[tuple[float, np.ndarray, np.ndarray, np.ndarray]]
     save(figure, file)
 
 
-def turning(model: Segmenter, pictures: list[np.ndarray], file: Path) -> None:
+def turning(predictor: Predictor, pictures: list[np.ndarray], file: Path) -> None:
     """Draws pictures with the borders of their objects, the same turned by 90 degrees, and where the label map of the turned
     picture, turned back, is another."""
     figure = Figure(figsize=(7.5, 2.6 * len(pictures)), dpi=120, layout="constrained")
     for row, picture in zip(figure.subplots(len(pictures), 3, squeeze=False), pictures, strict=True):
         turned_picture = np.rot90(picture).copy()
-        labels, turned = model.segment(picture), model.segment(turned_picture)
+        labels, turned = (predictor.predict(image).labels for image in (picture, turned_picture))
         for panel, shown, found in ((row[0], picture, labels), (row[1], turned_picture, turned)):
             scaled = (shown / np.percentile(shown, 99.8)).clip(0, 1)
             panel.imshow(mark_boundaries(scaled, found, color=(1, 0.9, 0), mode="inner"))

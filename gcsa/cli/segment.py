@@ -13,9 +13,12 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
@@ -29,9 +32,9 @@ from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.windows import open_window_source
 from gcsa.models.folding import fold
 from gcsa.tasks import load
-from gcsa.tasks.segmentation import Segmenter
+from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed
-from gcsa.tasks.segmentation.tiles import TILE, Segmented, segment
+from gcsa.tasks.segmentation.tiles import TILE
 from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, write
 
 UNREADABLE = (ValueError, OSError)
@@ -55,15 +58,19 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", type=_kinds, default=KINDS, metavar="KINDS", help=f"what is written (default {','.join(KINDS)})"
     )
-    parser.add_argument("--threshold", type=share, help="score from which an object counts (default: of the weights)")
     parser.add_argument(
-        "--overlap", type=share, help="of two objects, as a share of the smaller (default: of the weights)"
+        "--prob-thresh", type=share, help="score above which an object counts (default: as in the weights)"
+    )
+    parser.add_argument(
+        "--nms-thresh",
+        type=share,
+        help="largest overlap of two objects, as a share of the smaller (default: as in the weights)",
     )
     parser.add_argument(
         "--tile",
         type=count(65_536),
         metavar="PIXELS",
-        help=f"side of the tiles of large images (default {TILE}): less takes less memory, and longer",
+        help=f"side of the tiles of large images (default {TILE}): smaller tiles take less memory and more time",
     )
     parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
@@ -105,51 +112,59 @@ def _check_folder(name: str, images: Sequence[Path], kinds: Sequence[str]) -> Pa
     return folder
 
 
-def _segmenter(args: argparse.Namespace) -> Segmenter:
+def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
     chosen = device(args.device)
-    segmenter = load(args.model, task="segmentation").network
+    predictor: Any = load(args.model, task="segmentation")
     check_installed()
-    if segmenter.task == "masks" and (args.threshold is not None or args.overlap is not None):
-        raise UserError(
-            f"--threshold and --overlap are of objects, and {args.model} tells classes of pixels: leave them out"
-        )
-    if segmenter.task == "masks" and set(args.only) == {"geojson"}:
-        raise UserError(f"--only geojson is of objects, and {args.model} tells classes of pixels: name other kinds")
-    threshold = segmenter.threshold if args.threshold is None else args.threshold
-    segmenter.set_thresholds(threshold, segmenter.overlap if args.overlap is None else args.overlap)
-    return fold(segmenter.to(chosen))
+    if predictor.network.output == "classes":
+        if args.prob_thresh is not None or args.nms_thresh is not None:
+            raise UserError(
+                f"--prob-thresh and --nms-thresh are of objects, and {args.model} finds classes of pixels: leave them out"
+            )
+        if set(args.only) == {"geojson"}:
+            raise UserError(f"--only geojson is of objects, and {args.model} finds classes of pixels: name other kinds")
+    if args.prob_thresh is not None:
+        predictor.prob_thresh = args.prob_thresh
+    if args.nms_thresh is not None:
+        predictor.nms_thresh = args.nms_thresh
+    predictor.to(chosen)
+    predictor.network = fold(predictor.network)
+    return predictor
 
 
-def _segmented(segmenter: Segmenter, images: Sequence[Path], folder: Path, args: argparse.Namespace) -> Iterator[str]:
-    """Segments all images, and yields a sentence for each that failed. The bar is shown on a terminal alone."""
+def _segment(
+    predictor: SegmentationPredictor, images: Sequence[Path], folder: Path, args: argparse.Namespace
+) -> Iterator[str]:
+    """Segments all images, and yields a sentence for each that failed. A progress bar is shown on terminals only."""
     console = Console(stderr=True)
     # Lines for that terminal stand above the bar; rich would send those for a file or a pipe there as well.
     with Progress(console=console, disable=not console.is_terminal, redirect_stdout=sys.stdout.isatty()) as progress:
         task = progress.add_task("images", total=len(images))
         for number, path in enumerate(images, 1):
             try:
-                with open_window_source(path, segmenter.in_chans) as source:
-                    result = segment(segmenter, source, args.tile, lambda part: progress.advance(task, part))
-                    scale = source.percentiles(segmenter.low, segmenter.high)
-                    write(result, source, scale, folder / path.stem, args.only)
+                with open_window_source(path, predictor.network.in_chans) as image:
+                    advance = partial(progress.advance, task)
+                    result = predictor.predict(image, tile=args.tile, progress=advance)
+                    write(result, image, predictor.limits(image), folder / path.stem, args.only)
             except UNREADABLE as error:
                 message = " ".join(str(error).split())
                 yield message if str(path) in message else f"{path}: {message}"
             except (MemoryError, RuntimeError) as error:
                 if not isinstance(error, MemoryError | torch.OutOfMemoryError) and OUT_OF_MEMORY not in str(error):
                     raise
-                smaller = "cut the image" if segmenter.margin is None else "choose a smaller --tile, or cut the image"
+                smaller = (
+                    "cut the image" if predictor.network.margin is None else "choose a smaller --tile, or cut the image"
+                )
                 yield f"{path}: not enough memory: {smaller}"
             else:
-                _say(f"{path}: {_found(result)}")
+                _say(f"{path}: {_summary(result)}")
             progress.update(task, completed=number)
 
 
-def _found(result: Segmented) -> str:
+def _summary(result: Segmentation) -> str:
     if result.objects is not None:
         return f"{len(result.objects)} objects"
-    there = [str(number) for number in range(result.labels.max() + 1) if (result.labels == number).any()]
-    return f"classes {', '.join(there)}"
+    return f"classes {', '.join(map(str, np.unique(result.labels)))}"
 
 
 def _say(line: str) -> None:
@@ -169,17 +184,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             torch.set_num_threads(args.threads)
         images = find_images(args.inputs)
         _check_names(images)
-        segmenter = _segmenter(args)
-        there = Path(args.output).exists()
+        predictor = _predictor(args)
+        existed = Path(args.output).exists()
         folder = _check_folder(args.output, images, args.only)
         logging.getLogger("tifffile").setLevel(
             logging.CRITICAL
         )  # what it says of a damaged file is one of the sentences
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
-        failed = list(_segmented(segmenter, images, folder, args))
+        failed = list(_segment(predictor, images, folder, args))
         if failed:
             print(f"{len(failed)} of {len(images)} could not be segmented:", *failed, sep="\n  ", file=sys.stderr)
-        if not there and not any(folder.iterdir()):
+        if not existed and not any(folder.iterdir()):
             folder.rmdir()
     return 1 if failed else 0

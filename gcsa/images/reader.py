@@ -73,6 +73,32 @@ def read_picture(path: str | PathLike[str], channels: int) -> Array:
         return to_picture(_decode(Path(path)), channels)
 
 
+def as_picture(image: Array | Image.Image | torch.Tensor, channels: int) -> Array:
+    """A picture in memory as `read_picture` returns one in a file: (H, W, channels) in uint8, uint16 or float32.
+
+    Args:
+        image: an array (H, W) or (H, W, C), an image of Pillow, or a tensor (C, H, W); C is 1, 3 or, with alpha, 4.
+
+    Raises:
+        UserError: another shape, or values that none of the three types holds.
+    """
+    with naming("the image"):
+        if isinstance(image, Image.Image):
+            return to_picture(from_pillow(image), channels)
+        if isinstance(image, torch.Tensor):
+            image = (image.movedim(0, -1) if image.ndim == 3 else image).detach().cpu().numpy()
+        values = np.asarray(image)
+        if values.ndim == 3 and values.shape[2] in (1, 3, 4):
+            values = values[..., 0] if values.shape[2] == 1 else values[..., :3]
+        elif values.ndim != 2:
+            raise Refused(
+                f"has the shape {values.shape}: give arrays (H, W) or (H, W, C), or tensors (C, H, W), C 1, 3 or 4"
+            )
+        if not values.size:
+            raise Refused(f"has the shape {values.shape}: it holds no pixel")
+        return to_picture(Pixels(values, None), channels)
+
+
 def read_labels(path: str | PathLike[str]) -> Array:
     """A label map (H, W) in int32, 0 where there is no object; of a palette, the indices.
 

@@ -44,7 +44,7 @@ class Encoder(nn.Module):
     """Stem and stages of a gcsa backbone, which give their maps from fine to coarse: behind each convolution of the stem, and
     behind the last block of each resolution.
 
-    `levels` are these maps, and `least` is the shortest side of an image that no neighbourhood of the attention exceeds.
+    `levels` are these maps, and `min_size` is the shortest side of an image that no neighbourhood of the attention exceeds.
     Raises ValueError for a network of another kind.
     """
 
@@ -59,12 +59,12 @@ class Encoder(nn.Module):
             raise UserError(
                 "feature_maps=invariant is for the decoders of other libraries: leave it out of a gcsa_unet"
             )
-        self.group, self.multiple = backbone.group, backbone.multiple
+        self.group, self.size_divisor = backbone.group, backbone.multiple
         self.stem: Any = backbone.stem
         self.stages: Any = backbone.stages
         strides = [info["reduction"] for info in backbone.feature_info]
         sides = [stride * shortest_side(stage) for stride, stage in zip(strides, self.stages, strict=True)]
-        self.least = -(-max(sides) // self.multiple) * self.multiple
+        self.min_size = -(-max(sides) // self.size_divisor) * self.size_divisor
         self._last = [i for i, stride in enumerate(strides) if stride not in strides[i + 1 :]]
         order = self.group.order if backbone.feature_kind == "regular" else 1
         self.levels: list[Level] = []
@@ -150,9 +150,9 @@ class UNet(nn.Module):
             for sides that are not multiples of the encoder's stride.
 
     Attributes:
-        multiple: the encoder's stride, of which both sides of an image must be multiples.
-        least: the shortest side of an image, a multiple of `multiple`; below it a neighbourhood can exceed its map.
-        margin: pixels beyond which no pixel sees another (the receptive field), a multiple of `multiple`; None where
+        size_divisor: the encoder's stride, of which both sides of an image must be multiples.
+        min_size: the shortest side of an image, a multiple of `size_divisor`; below it a neighbourhood can exceed its map.
+        margin: pixels beyond which no pixel sees another (the receptive field), a multiple of `size_divisor`; None where
             attention reaches everywhere, or where the place in the image counts (`positions`, circular padding).
     """
 
@@ -168,7 +168,11 @@ class UNet(nn.Module):
         super().__init__()
         check_whole(scalars=scalars, decoder_depth=decoder_depth, resolution=resolution)
         self.encoder = Encoder(backbone)
-        self.group, self.multiple, self.least = self.encoder.group, self.encoder.multiple, self.encoder.least
+        self.group, self.size_divisor, self.min_size = (
+            self.encoder.group,
+            self.encoder.size_divisor,
+            self.encoder.min_size,
+        )
         levels = [level for level in self.encoder.levels if level.stride >= resolution] or self.encoder.levels[-1:]
         self.unused = len(self.encoder.levels) - len(levels)
         if decoder_fields is None:
@@ -188,7 +192,7 @@ class UNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to (B, scalars + rays, H, W)."""
         height, width = x.shape[2:]
-        check_input(height, width, self.multiple, self.group.name)
+        check_input(height, width, self.size_divisor, self.group.name)
         out = self.head(self.decoder(self.encoder(x)[self.unused :]))
         if self.stride == 1:
             return out
@@ -237,4 +241,4 @@ def receptive_margin(network: UNet) -> int | None:
         convs = [module for module in blocks.modules() if isinstance(module, SteerableConv2d)]
         reach += fine * sum(conv.kernel_size // 2 for conv in convs)
     reach += network.stride if network.stride > 1 else 0
-    return -(-reach // network.multiple) * network.multiple
+    return -(-reach // network.size_divisor) * network.size_divisor

@@ -89,10 +89,10 @@ def recognizer_weights(model: Any, about: Mapping[str, Any] | None = None) -> We
     return Weights(source, "recognition", encoder, options, tensors, about=dict(about or {}), characters=characters)
 
 
-def save_segmenter(model: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
-    """Writes a `Segmenter`; as `write`."""
-    source, tensors = type(model).__name__, model.state_dict()
-    weights = Weights(source, "segmentation", model.name, model.options, tensors, about=dict(about or {}))
+def save_segmenter(predictor: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
+    """Writes a `SegmentationPredictor`; as `write`."""
+    network, options, source = predictor.network, predictor.options, type(predictor).__name__
+    weights = Weights(source, "segmentation", network.name, options, network.state_dict(), about=dict(about or {}))
     return write(weights, folder)
 
 

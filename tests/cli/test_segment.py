@@ -14,8 +14,8 @@ import tifffile
 import torch
 from PIL import Image
 
-from gcsa.images.reader import read_labels, read_picture
-from gcsa.tasks.segmentation import Segmenter
+from gcsa.images.reader import read_labels
+from gcsa.tasks.segmentation import SegmentationPredictor, Segmenter
 from gcsa.testing import randomize
 from gcsa.weights import save_segmenter
 
@@ -24,15 +24,15 @@ SIZES: dict[str, Any] = dict(fields=[2, 2], depths=[1, 1], heads=[1, 1], radii=[
 
 
 @pytest.fixture(scope="module")
-def made() -> Segmenter:
+def made() -> SegmentationPredictor:
     torch.manual_seed(0)
-    segmenter = randomize(Segmenter(**SIZES)).eval()
-    assert isinstance(segmenter, Segmenter)
-    return segmenter
+    predictor = SegmentationPredictor.create("gcsa_unet_tiny", **SIZES)
+    randomize(predictor.network).eval()
+    return predictor
 
 
 @pytest.fixture
-def weights(made: Segmenter, tmp_path: Path) -> Path:
+def weights(made: SegmentationPredictor, tmp_path: Path) -> Path:
     return save_segmenter(made, tmp_path / "weights")
 
 
@@ -47,7 +47,7 @@ def images(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_folder(run: Run, weights: Path, images: Path, made: Segmenter, tmp_path: Path) -> None:
+def test_a_folder(run: Run, weights: Path, images: Path, made: SegmentationPredictor, tmp_path: Path) -> None:
     code, out, err = run("segment", weights, images, "--output", tmp_path / "new/found", "--threads", 1, "--tile", 32)
     assert (code, err) == (0, "")
     assert [line.rpartition(": ")[0] for line in out.splitlines()] == [str(images / "a.png"), str(images / "b.tif")]
@@ -56,12 +56,12 @@ def test_a_folder(run: Run, weights: Path, images: Path, made: Segmenter, tmp_pa
     assert found == {f"{stem}{ending}" for stem in "ab" for ending in endings}
     for name in ("a.png", "b.tif"):
         labels = read_labels(tmp_path / f"new/found/{name[0]}_labels.png")
-        assert np.array_equal(labels > 0, made.segment(read_picture(images / name, 3)) > 0)
+        assert np.array_equal(labels > 0, made.predict(images / name).labels > 0)
         assert f"{labels.max()} objects" in out
 
 
 def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
-    options = ("--output", tmp_path / "found", "--only", "csv,geojson", "--threshold", 0.99, "--overlap", 0.1)
+    options = ("--output", tmp_path / "found", "--only", "csv,geojson", "--prob-thresh", 0.99, "--nms-thresh", 0.1)
     code, out, _ = run("segment", *options, weights, images / "a.png")
     assert (code, out) == (0, f"{images / 'a.png'}: 0 objects\n")
     assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.geojson", "a_objects.csv"]
@@ -71,7 +71,7 @@ def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
 
 def test_a_picture_of_one_pixel(run: Run, weights: Path, tmp_path: Path) -> None:
     Image.new("L", (1, 1), 7).save(tmp_path / "x.png")
-    code, out, err = run("segment", weights, tmp_path / "x.png", "--output", tmp_path / "found", "--threshold", 0.001)
+    code, out, err = run("segment", weights, tmp_path / "x.png", "--output", tmp_path / "found", "--prob-thresh", 0.001)
     assert (code, err) == (0, "")
     assert len(list((tmp_path / "found").iterdir())) == 4
     assert read_labels(tmp_path / "found/x_labels.png").shape == (1, 1)
@@ -82,15 +82,16 @@ def test_a_picture_of_one_pixel(run: Run, weights: Path, tmp_path: Path) -> None
 
 
 def test_classes(run: Run, images: Path, tmp_path: Path) -> None:
-    weights = save_segmenter(Segmenter(task="masks", num_classes=4, **SIZES), tmp_path / "classes")
+    predictor = SegmentationPredictor.create("gcsa_unet_tiny", output="classes", num_classes=4, **SIZES)
+    weights = save_segmenter(predictor, tmp_path / "classes")
     code, out, _ = run("segment", weights, images / "a.png", "--output", tmp_path / "found")
     assert code == 0
     table = list(csv.DictReader((tmp_path / "found/a_classes.csv").read_text().splitlines()))
     there = ", ".join(row["class"] for row in table if row["pixels"] != "0")
     assert out == f"{images / 'a.png'}: classes {there}\n"
-    code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--threshold", 0.5)
+    code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--prob-thresh", 0.5)
     assert (code, not (tmp_path / "other").exists()) == (2, True)
-    assert "--threshold and --overlap are of objects" in err
+    assert "--prob-thresh and --nms-thresh are of objects" in err
     code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--only", "geojson")
     assert (code, not (tmp_path / "other").exists()) == (2, True)
     assert "--only geojson is of objects" in err
@@ -126,7 +127,7 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_segmented(
         (["WEIGHTS", "empty"], "empty is a folder without images"),
         (["WEIGHTS", "/dev/null"], "/dev/null is a device or a pipe"),
         (["WEIGHTS", "a.png", "a.tif"], "a.png and a.tif have one name"),
-        (["WEIGHTS", "a.png", "--threshold", "1.5"], "1.5 is not a number between 0 and 1"),
+        (["WEIGHTS", "a.png", "--prob-thresh", "1.5"], "1.5 is not a number between 0 and 1"),
         (["WEIGHTS", "a.png", "--only", "csv,png"], "csv,png is not some of labels,overlay,csv,geojson"),
         (["WEIGHTS", "a.png", "--tile", "0"], "0 is not a whole number from 1 to 65536"),
         (["WEIGHTS", "a.png", "--device", "tpu"], "--device tpu cannot be used here"),

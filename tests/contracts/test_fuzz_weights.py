@@ -17,7 +17,7 @@ from gcsa.groups import group
 from gcsa.layers.kernels import planar_tables
 from gcsa.models.create import create_model
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.segmentation import Segmenter
+from gcsa.tasks.segmentation import SegmentationPredictor
 from tests.fuzzing import as_json, json_mutations, mutations, sealed
 
 # Groups of other turns are among the variations.
@@ -36,11 +36,11 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     checkpoints.save_classifier(model, folder / "weights", input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
     recognizer = CTCRecognizer("ab c", hidden=8, **TINY)
     checkpoints.save_recognizer(recognizer, folder / "recognizer")
-    segmenter = Segmenter(**SEGMENTER)
+    segmenter = SegmentationPredictor.create("gcsa_unet_tiny", **SEGMENTER)
     checkpoints.save_segmenter(segmenter, folder / "segmenter", {"data": "nuclei"})
     torch.save(stored(model, HYPER), folder / "weights.ckpt")
     torch.save(stored(recognizer, TEXT_HYPER), folder / "recognizer.ckpt")
-    torch.save(stored(segmenter, DENSE_HYPER), folder / "segmenter.ckpt")
+    torch.save(stored(segmenter.network, DENSE_HYPER), folder / "segmenter.ckpt")
     peft.get_peft_model(model, adapters.lora_config(model, 2)).save_pretrained(str(folder / "adapter"))
     # What PEFT and escnn import late is imported here, not in the sealed room: the latter for a group without shipped tables.
     adapters.load(classifier(), folder / "adapter")
@@ -69,7 +69,7 @@ TEXT_HYPER = {
 SEGMENTER: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, "all"], stem_fields=[2], rays=8)
 DENSE_HYPER = {
     "task": "segmentation",
-    "model": {"name": "gcsa_unet_tiny", **SEGMENTER, "in_chans": 3, "low": 1.0},
+    "model": {"name": "gcsa_unet_tiny", **SEGMENTER, "in_chans": 3, "pmin": 1.0},
     "adapter": None,
 }
 
@@ -123,7 +123,7 @@ def read_recognizer(source: Path) -> None:
 def read_segmenter(source: Path) -> None:
     model = gcsa.load(source).network
     assert all(p.isfinite().all() for p in model.parameters())
-    assert model.margin is None or model.margin % model.multiple == 0
+    assert model.margin is None or model.margin % model.size_divisor == 0
 
 
 def read_adapter(source: Path) -> None:

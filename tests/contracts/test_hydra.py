@@ -108,13 +108,13 @@ def test_data_modules_take_their_options(name: str) -> None:
 @pytest.mark.parametrize("model", ["gcsa_unet_tiny", "smp_unet_resnet18"])
 def test_segmentation_is_built_from_every_choice(choice: str, model: str) -> None:
     """Before any picture is read; what an experiment or a model leaves open has a default that works."""
-    task, data = ("masks", "nuclei") if choice.endswith("masks") else ("instances", choice)
-    overrides = (f"data={data}", f"model={model}", f"model.task={task}", *filter(None, [NEEDS_A_VALUE.get(data)]))
+    output, data = ("classes", "nuclei") if choice.endswith("masks") else ("instances", choice)
+    overrides = (f"data={data}", f"model={model}", f"model.output={output}", *filter(None, [NEEDS_A_VALUE.get(data)]))
     experiment = f"experiment={choice}" if choice in choices("experiment") else "monitor.metric=val/dice"
     cfg: Any = OmegaConf.to_container(composed(experiment, *overrides))
     built = SegmentationTask()
     module = built.build_module(cfg, built.build_data(cfg))
-    assert (module.model.name, module.model.task) == (model, task)
+    assert (module.model.name, module.model.output) == (model, output)
     assert cfg["monitor"]["metric"] in built.monitored
 
 

@@ -57,7 +57,7 @@ def test_segmenters_from_the_meta_device(name: str) -> None:
     """Made there, as weights are read, or moved there and back: what no state dict holds is filled with the weights."""
     options: dict[str, Any] = {} if name.startswith("smp") else dict(depths=(1, 1, 1))
     source = Segmenter(name, rays=8, **options).eval()
-    x = torch.randn(1, 3, source.least, source.least)
+    x = torch.randn(1, 3, source.min_size, source.min_size)
     with torch.device("meta"):
         made = Segmenter(name, rays=8, **options).eval()
     assert {tensor.device.type for tensor in (*made.parameters(), *made.buffers())} == {"meta"}

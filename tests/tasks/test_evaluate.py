@@ -10,9 +10,7 @@ import tifffile
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-import gcsa
-from gcsa.images.reader import read_picture
-from gcsa.tasks import get_task
+from gcsa.tasks import get_task, load
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "tests" / "stored"
@@ -52,7 +50,7 @@ def test_lines(lines: Path) -> None:
 
 def test_masks(tmp_path: Path) -> None:
     pytest.importorskip("stardist")
-    labels = gcsa.load(SEGMENTER).network.segment(read_picture(IMAGES / "tissue.png", 3))
+    labels = load(SEGMENTER).predict(IMAGES / "tissue.png").labels
     for split in ("train", "valid", "test"):
         for kind in ("images", "masks"):
             (tmp_path / split / kind).mkdir(parents=True)

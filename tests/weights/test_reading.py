@@ -18,7 +18,7 @@ from gcsa.cli import export, transcribe
 from gcsa.models.create import create_model
 from gcsa.tasks.classification.evaluate import model_and_data
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.segmentation import Segmenter
+from gcsa.tasks.segmentation import SegmentationPredictor
 from gcsa.training.adapt import load_base
 
 TINY: dict[str, Any] = dict(depth=1, fields=4, group="c4")
@@ -147,10 +147,10 @@ def test_recognisers_that_ask_for_more(
     assert sorted(recognizer.parent.rglob("*")) == before
 
 
-@pytest.mark.parametrize("exploit", [*EXPLOITS, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"low": "1"}], ids=str)
+@pytest.mark.parametrize("exploit", [*EXPLOITS, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"pmin": "1"}], ids=str)
 def test_segmenters_that_ask_for_more(exploit: dict[str, Any], tmp_path: Path) -> None:
     sizes: dict[str, Any] = dict(fields=[2], depths=[1], heads=[1], radii=[1], stem_fields=[2], rays=4)
-    folder = checkpoints.save_segmenter(Segmenter(**sizes), tmp_path / "weights")
+    folder = checkpoints.save_segmenter(SegmentationPredictor.create("gcsa_unet_tiny", **sizes), tmp_path / "weights")
     for source in (
         as_checkpoint(folder, exploit),
         changed(folder, lambda config: config["model_args"].update(exploit)),

@@ -16,7 +16,6 @@ from gcsa.cli.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks import load
 from gcsa.tasks.base import Predictor
-from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.writers import overlay
 
 EXAMPLES = Path(__file__).parent / "examples"
@@ -29,8 +28,8 @@ plain = lru_cache(plain_network)
 
 
 @lru_cache
-def segmenter() -> Segmenter:
-    return load("gcsa_unet_tiny.nuclei").network
+def segmenter() -> Predictor:
+    return load("gcsa_unet_tiny.nuclei")
 
 
 @lru_cache
@@ -84,10 +83,9 @@ def segment(picture: Image.Image | None, angle: float) -> tuple[NDArray[np.uint8
     colour = _given(picture).convert("RGB")
     colour.thumbnail((LARGEST, LARGEST))
     pixels = np.asarray(turned(colour, angle))
-    network = segmenter()
-    labels = network.segment(pixels)
-    source = ArrayImage(pixels)
-    return overlay(labels, source, source.percentiles(network.low, network.high)), f"{labels.max()} nuclei"
+    predictor, image = segmenter(), ArrayImage(pixels)
+    labels = predictor.predict(image).labels
+    return overlay(labels, image, predictor.limits(image)), f"{labels.max()} nuclei"
 
 
 def read(picture: Image.Image | None, angle: float) -> tuple[Image.Image, str, str]:

@@ -15,7 +15,7 @@ class SMPUNet(nn.Module):
     Raises ImportError without segmentation_models_pytorch, and ValueError for sides that are not multiples of 32.
     """
 
-    multiple = least = 32
+    size_divisor = min_size = 32
     margin = None
 
     def __init__(self, in_chans: int, scalars: int, rays: int = 0) -> None:

@@ -1,9 +1,6 @@
-"""Dense prediction: U-Nets whose masks, heatmaps and objects turn with the image (design section 8).
+"""Segmentation: numbered objects or classes of pixels, whose label maps rotate with the image (design section 8)."""
 
-`Segmenter` is a network with the normalisation of its images and its thresholds; `UNet` is the bare network.
-"""
+from gcsa.tasks.segmentation.network import Segmenter
+from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 
-from gcsa.models.unet import UNet
-from gcsa.tasks.segmentation.segmenter import Segmenter
-
-__all__ = ["Segmenter", "UNet"]
+__all__ = ["Segmentation", "SegmentationPredictor", "Segmenter"]

@@ -1,18 +1,19 @@
-"""What evaluate.py measures of segmenters."""
+"""evaluate.py for segmenters."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import torch
+from torchmetrics import MetricCollection
 
 from gcsa._utils.errors import UserError
 from gcsa.tasks import load
 from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
-from gcsa.tasks.recognition.data.lines import SPLITS
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
-from gcsa.tasks.segmentation.losses import checked_as
-from gcsa.tasks.segmentation.metrics import build_metrics, measure_turned
+from gcsa.tasks.segmentation.data.pairs import SPLITS
+from gcsa.tasks.segmentation.losses import label_validator
+from gcsa.tasks.segmentation.metrics import build_metrics, measure_transformed
 from gcsa.tasks.segmentation.stars import check_installed
 
 NAMES = {
@@ -22,34 +23,40 @@ NAMES = {
     "dice": "Dice of objects, or mean over classes",
     "iou": "IoU of objects, or mean over classes",
 }
-"""Of the results in the table."""
+"""Names of the results in the table."""
 
 
-def evaluate_masks(config: dict[str, Any], data: MasksDataModule) -> dict[str, Any]:
-    """Dice, IoU and the scores of instances of `config["model"]` on a held-out split of `data`, or on "all" of it, and what changes
-    where its pictures are turned and mirrored. Prints a table and
-    returns JSON-ready values. Raises as `gcsa.tasks.recognition.evaluate.evaluate_lines`."""
+def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataModule]) -> dict[str, Any]:
+    """Dice, IoU and instance scores of `config["model"]` on a held-out split or on "all" of the data, and the changes of its
+    label maps when images are rotated and reflected.
+
+    build_data: makes the data module from its `percentiles` and `label_validator`. Prints a table and returns JSON-ready values.
+    Raises UserError for a configuration, weights or images that cannot be used.
+    """
     check_config(config, ("val", "test", "all"))
-    model = load(config["model"], task="segmentation").network.to(chosen_device(config)).eval()
-    if data.in_chans != model.in_chans:
-        raise UserError(
-            f"{config['model']} takes pictures of {model.in_chans} channels: set data.in_chans={model.in_chans}"
-        )
-    if model.task == "instances":
+    predictor: Any = load(config["model"], task="segmentation").to(chosen_device(config))
+    network = predictor.network
+    if network.output == "instances":
         check_installed()
-    data.percentiles = model.low, model.high  # as it was trained, whatever the data module would do
-    data.check_labels = checked_as(model)
-    wanted = SPLITS if config["split"] == "all" else (config["split"],)
-    examples = [data.example(pair) for pair in evenly_spread(data.listed(*wanted), config["limit"])]
-    pictures = [(torch.from_numpy(example.normalized()), example.labels) for example in examples]
-    metrics: list[Any] = [*build_metrics(model).values()]
-    with torch.inference_mode():
-        for image, labels in pictures:
-            found = model.labels(model.maps(image))
-            for metric in metrics:
-                metric.update(found, labels)
-    results = {name: float(value) for metric in metrics for name, value in metric.compute().items()}
-    turned = measure_turned(model, pictures)
-    shown = {f"{name} that turns and mirrors change": turned[name] for name in ("pixels", "objects") if name in turned}
-    show(config, f"{len(pictures)} pictures", results | shown, NAMES)
-    return content(config, pictures=len(pictures), results=results, turned=turned)
+    data = build_data(
+        percentiles=[predictor.pmin, predictor.pmax],
+        label_validator=label_validator(network.output, network.num_classes),
+    )
+    if data.in_chans != network.in_chans:
+        raise UserError(
+            f"{config['model']} takes pictures of {network.in_chans} channels: set data.in_chans={network.in_chans}"
+        )
+    splits = SPLITS if config["split"] == "all" else (config["split"],)
+    examples = [data.example(pair) for pair in evenly_spread(data.listed(*splits), config["limit"])]
+    metrics = MetricCollection(dict(build_metrics(network.output, network.num_classes)), compute_groups=False)
+    for example in examples:
+        metrics.update(predictor.predict(example.picture).labels, example.labels)
+    results = {name: float(value) for name, value in metrics.compute().items()}
+    turned = measure_transformed(predictor, ((example.picture, example.labels) for example in examples))
+    shown = {
+        f"{name} that change in rotated and reflected images": turned[name]
+        for name in ("pixels", "objects")
+        if name in turned
+    }
+    show(config, f"{len(examples)} pictures", results | shown, NAMES)
+    return content(config, pictures=len(examples), results=results, turned=turned)

@@ -1,4 +1,4 @@
-"""What segmenters are trained on: targets of label maps, and losses."""
+"""Targets of label maps, and losses."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.segmentation.segmenter import Segmenter
 from gcsa.tasks.segmentation.stars import Labels, check_objects, star_targets
 
 RAY_WEIGHT = 0.2
-"""Of the mean error of the rays, in pixels, beside the cross-entropy of the object map (Schmidt et al. 2018)."""
+"""Weight of the mean error of the rays in pixels, beside the cross-entropy of the object map (Schmidt et al. 2018)."""
 
 
 def classes(labels: Labels, num_classes: int) -> Tensor:
-    """The class of each pixel, int64 (H, W): objects of any number are class 1 of two; of more, labels are the classes.
+    """The class of each pixel, int64 (H, W). With two classes, all objects are class 1; with more, labels are the classes.
 
-    Raises ValueError for a label that is no class.
+    Raises UserError for a label that is no class.
     """
     if num_classes == 2:
         return torch.from_numpy((labels > 0).astype(np.int64))
@@ -33,25 +32,24 @@ def classes(labels: Labels, num_classes: int) -> Tensor:
     return torch.from_numpy(labels.astype(np.int64))
 
 
-def mask_targets(labels: Labels, num_classes: int) -> Tensor:
-    """`classes` as a network's target: (1, H, W), float32. Raises as `classes`."""
+def class_targets(labels: Labels, num_classes: int) -> Tensor:
+    """`classes` as the target of a network: (1, H, W), float32. Raises as `classes`."""
     return classes(labels, num_classes)[None].float()
 
 
-def targets_of(segmenter: Segmenter) -> Callable[[Labels], Tensor]:
-    """What turns a label map (H, W) into what `segmenter` learns from: `star_targets` or `mask_targets`; it can be pickled,
-    for processes that a run starts."""
-    if segmenter.task == "instances":
-        return partial(star_targets, rays=segmenter.rays)
-    return partial(mask_targets, num_classes=segmenter.options["num_classes"])
+def make_targets(output: str, num_classes: int, rays: int) -> Callable[[Labels], Tensor]:
+    """The function from a label map (H, W) to the target of a network: `star_targets` or `class_targets`. It can be pickled."""
+    if output == "instances":
+        return partial(star_targets, rays=rays)
+    return partial(class_targets, num_classes=num_classes)
 
 
-def checked_as(segmenter: Segmenter) -> Callable[[Labels], object]:
-    """What raises ValueError for a label map (H, W) that `segmenter` cannot learn from, and that it cannot be compared with:
-    `check_objects` or `classes`; it can be pickled."""
-    if segmenter.task == "instances":
+def label_validator(output: str, num_classes: int) -> Callable[[Labels], object]:
+    """The function that raises UserError for a label map (H, W) that does not fit the output of a network: `check_objects` or
+    `classes`. It can be pickled."""
+    if output == "instances":
         return check_objects
-    return partial(classes, num_classes=segmenter.options["num_classes"])
+    return partial(classes, num_classes=num_classes)
 
 
 def star_loss(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -61,12 +59,12 @@ def star_loss(outputs: Tensor, targets: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(outputs[:, :1], depth) + RAY_WEIGHT * rays
 
 
-def mask_loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of classes and one minus the mean Dice score of the classes but the first, from logits (B, classes, H,
-    W) and classes (B, 1, H, W)."""
-    wanted = targets[:, 0].long()
-    one_hot = F.one_hot(wanted, outputs.shape[1]).movedim(-1, 1)[:, 1:].to(outputs)
-    found = outputs.softmax(1)[:, 1:]
+def class_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy plus one minus the mean Dice score of all classes but the background, from logits (B, classes, H, W) and
+    classes (B, 1, H, W)."""
+    drawn = targets[:, 0].long()
+    one_hot = F.one_hot(drawn, outputs.shape[1]).movedim(-1, 1)[:, 1:].to(outputs)
+    predicted = outputs.softmax(1)[:, 1:]
     over = (0, 2, 3)
-    dice = (2 * (found * one_hot).sum(over) + 1) / (found.sum(over) + one_hot.sum(over) + 1)
-    return F.cross_entropy(outputs, wanted) + 1 - dice.mean()
+    dice = (2 * (predicted * one_hot).sum(over) + 1) / (predicted.sum(over) + one_hot.sum(over) + 1)
+    return F.cross_entropy(outputs, drawn) + 1 - dice.mean()

@@ -1,21 +1,29 @@
-"""Segmentation: the Lightning module around a `Segmenter` of instances or of masks."""
+"""Training of a segmenter: a Lightning module around a `SegmentationPredictor`."""
 
 from typing import Any
 
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.segmentation.losses import mask_loss, star_loss
+from gcsa.images.windows import ArrayImage
+from gcsa.tasks.segmentation.losses import class_loss, star_loss
 from gcsa.tasks.segmentation.metrics import build_metrics
-from gcsa.tasks.segmentation.segmenter import Segmenter
+from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.training.module import TaskModule
 
 
-class Segmentation(TaskModule):
-    """Trains a `Segmenter` on crops (B, C, h, w) with targets (B, T, h, w); measures it on whole images.
+class SegmentationModule(TaskModule):
+    """Trains on crops (B, C, h, w) with targets (B, T, h, w); validates and tests the predictions for whole images.
 
-    model: keyword arguments of `Segmenter`; optimizer, schedule: of `TaskModule`. Logs {val,test}/ with the names of
-    `OverlapScores` and, for instances, of `InstanceScores`. Raises UserError for arguments that cannot work.
+    Logs {val,test}/ with the names of `OverlapScores` and, for instances, of `InstanceScores`.
+
+    Args:
+        model: keyword arguments of `SegmentationPredictor.create`.
+        optimizer, schedule: as of `TaskModule`.
+        adapter: always None.
+
+    Raises:
+        UserError: arguments that cannot work.
     """
 
     task = "segmentation"
@@ -27,24 +35,25 @@ class Segmentation(TaskModule):
         schedule: dict[str, Any],
         adapter: dict[str, Any] | None = None,
     ) -> None:
-        network = Segmenter(**model)
-        super().__init__(network, lambda: build_metrics(network), optimizer, schedule)
-        self.loss = star_loss if network.task == "instances" else mask_loss
+        predictor = SegmentationPredictor.create(**model)
+        network = predictor.network.train()
+        super().__init__(network, lambda: build_metrics(network.output, network.num_classes), optimizer, schedule)
+        self.predictor = predictor
+        self.loss = star_loss if network.output == "instances" else class_loss
 
     def training_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, targets = batch
         return self.loss(self(images), targets)
 
-    def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
-        (image,), (labels,) = batch
-        predicted = self.model.labels(self.model.maps(image).float())
-        self.metrics[stage].update(predicted, labels.cpu().numpy())
+    def evaluate_batch(self, batch: tuple[ArrayImage, Tensor], stage: str) -> None:
+        image, labels = batch
+        self.metrics[stage].update(self.predictor.predict(image).labels, labels.cpu().numpy())
 
 
-def check_crop(crop: int, multiple: int, least: int) -> None:
-    """Raises ValueError, naming the nearest sides that work, for crops that a network does not take."""
-    if crop % multiple or crop < least:
-        below = crop // multiple * multiple
-        near = [str(side) for side in (below, below + multiple) if side >= least] or [str(least)]
-        bound = f", {least} or more" if crop < least else ""
-        raise UserError(f"data.crop={crop} must be a multiple of {multiple}{bound}: use {' or '.join(near)}")
+def check_crop(crop: int, size_divisor: int, min_size: int) -> None:
+    """Raises UserError, naming the nearest sides that work, for crops that a network does not take."""
+    if crop % size_divisor or crop < min_size:
+        below = crop // size_divisor * size_divisor
+        near = [str(side) for side in (below, below + size_divisor) if side >= min_size] or [str(min_size)]
+        bound = f", {min_size} or more" if crop < min_size else ""
+        raise UserError(f"data.crop={crop} must be a multiple of {size_divisor}{bound}: use {' or '.join(near)}")

@@ -1,10 +1,10 @@
-"""The pose in which a picture is read, so that not even a last bit depends on how it lay.
+"""The canonical pose of an image, in which every segmenter reads it.
 
-An equivariant network gives the same answers in every pose, up to the rounding of its sums. Where a pixel's centre lies within
-that of a polygon's border (of one image in a hundred, in one pose or two, a pixel), rounding would decide. So a picture is
-turned and mirrored, by an exact element of the network's own group, until its first moments about its centre are the largest,
-rows first; it is read like that, and what was found is turned back. The moments of a turned picture are turned, so that any of
-its poses ends in the same one, unless the moments are level, as of symmetric pictures.
+An equivariant network gives the same answers in every pose, up to the rounding of its sums. Rounding decides where the centre of
+a pixel lies on the border of a polygon, to within the last bits: about one pixel in a hundred images. The canonical pose removes
+this dependence. It is the pose, among those of the exact elements of the network's group, in which the first moments of the
+image about its centre are largest, rows before columns. The image is read in this pose, and the result is transformed back.
+All poses of one image have the same canonical pose, unless its moments are tied, as in symmetric images.
 """
 
 from __future__ import annotations
@@ -18,59 +18,63 @@ from gcsa.images.windows import WindowedImage, strips
 from gcsa.tasks.segmentation.stars import Objects
 
 
-def moments(source: WindowedImage) -> NDArray[np.float64]:
-    """First moments (row, column) of a picture about its centre, summed over its channels."""
-    height, width = source.shape
+def moments(image: WindowedImage) -> NDArray[np.float64]:
+    """The first moments (row, column) of an image about its centre, summed over its channels."""
+    height, width = image.shape
     total = np.zeros(2)
     columns = np.arange(width) - (width - 1) / 2
     for top, bottom in strips(height, 1):
-        values = source.window(top, 0, bottom, width).sum(2, dtype=np.float64)
+        values = image.window(top, 0, bottom, width).sum(2, dtype=np.float64)
         rows = np.arange(top, bottom) - (height - 1) / 2
         total += ((rows[:, None] * values).sum(), (values * columns).sum())
     return total
 
 
-def reading_pose(source: WindowedImage, group: Group) -> int:
-    """The exact element of `group` that takes the picture into the pose in which it is read."""
-    lie = moments(source)
-    return max(group.exact_elements, key=lambda g: tuple(group.array_matrix(g).round() @ lie))
+def canonical_pose(image: WindowedImage, group: Group) -> int:
+    """The exact element of `group` that takes an image to its canonical pose."""
+    if len(group.exact_elements) == 1:
+        return group.exact_elements[0]
+    first = moments(image)
+    return max(group.exact_elements, key=lambda g: tuple(group.array_matrix(g).round() @ first))
 
 
 class TransformedImage:
-    """A picture after an exact element g of a group; a `WindowedImage`."""
+    """An image after the exact element g of a group; a `WindowedImage`, which transforms each window as it is read."""
 
-    def __init__(self, source: WindowedImage, group: Group, g: int) -> None:
-        self.source, self.group, self.g = source, group, g
-        matrix = group.array_matrix(g).round()
-        self.shape = source.shape if matrix[0, 0] else (source.shape[1], source.shape[0])
+    def __init__(self, image: WindowedImage, group: Group, g: int) -> None:
+        self.image, self.group, self.g = image, group, g
+        self.shape = transformed_shape(image.shape, group, g)
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Array:
-        corners = moved(np.array([(top, left), (bottom - 1, right - 1)]), self.shape, self.group, self._back())
+        corners = np.array([(top, left), (bottom - 1, right - 1)])
+        corners = transform_points(corners, self.shape, self.group, int(self.group.inverse[self.g]))
         (first, second), (last, end) = np.sort(corners, axis=0).round().astype(int)
-        return turned(self.source.window(first, second, last + 1, end + 1), self.group, self.g)
+        return transform_array(self.image.window(first, second, last + 1, end + 1), self.group, self.g)
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
-        return self.source.percentiles(low, high)
-
-    def _back(self) -> int:
-        return int(self.group.inverse[self.g])
+        return self.image.percentiles(low, high)
 
 
-def turned(picture: Array, group: Group, g: int) -> Array:
+def transformed_shape(shape: tuple[int, int], group: Group, g: int) -> tuple[int, int]:
+    """The shape of an image of `shape` after the exact element g."""
+    return shape if group.array_matrix(g).round()[0, 0] else (shape[1], shape[0])
+
+
+def transform_array(values: Array, group: Group, g: int) -> Array:
     """An array (H, W, ...) after the exact element g; a view."""
-    flip, turn = divmod(g, group.rotations)
-    return np.rot90(picture[:, ::-1] if flip else picture, 4 * turn // group.rotations)
+    flip, rotation = divmod(g, group.rotations)
+    return np.rot90(values[:, ::-1] if flip else values, 4 * rotation // group.rotations)
 
 
-def moved(points: NDArray[np.float64], shape: tuple[int, int], group: Group, g: int) -> NDArray[np.float64]:
-    """Points (n, 2), row and column in a picture of `shape`, after the exact element g about its centre."""
+def transform_points(points: NDArray[np.float64], shape: tuple[int, int], group: Group, g: int) -> NDArray[np.float64]:
+    """Points (n, 2), row and column in an image of `shape`, after the exact element g about its centre."""
     matrix = group.array_matrix(g).round()
     centre = (np.array(shape) - 1) / 2
     return (points - centre) @ matrix.T + abs(matrix) @ centre
 
 
-def objects_after(objects: Objects, shape: tuple[int, int], group: Group, g: int) -> Objects:
-    """Objects in a picture of `shape` after the exact element g."""
+def transform_objects(objects: Objects, shape: tuple[int, int], group: Group, g: int) -> Objects:
+    """Objects in an image of `shape` after the exact element g."""
     distances = np.empty_like(objects.distances)
     distances[:, group.rays(distances.shape[1])[g]] = objects.distances
-    return Objects(moved(objects.points, shape, group, g), distances, objects.scores)
+    return Objects(transform_points(objects.points, shape, group, g), distances, objects.scores)

@@ -1,51 +1,222 @@
-"""Label maps of images: a segmenter that reads large images in tiles, in their reading pose."""
+"""From images to label maps: the one path that validation, the choice of thresholds, evaluate.py and segment.py take."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import read_picture
-from gcsa.images.windows import ArrayImage
+from gcsa.images.intensity import normalize
+from gcsa.images.reader import as_picture
+from gcsa.images.windows import ArrayImage, WindowedImage, open_window_source
+from gcsa.models.create import check_options
 from gcsa.tasks.base import Predictor
-from gcsa.tasks.segmentation.segmenter import Segmenter
-from gcsa.tasks.segmentation.tiles import segment
+from gcsa.tasks.segmentation.network import Segmenter
+from gcsa.tasks.segmentation.pose import (
+    TransformedImage,
+    canonical_pose,
+    transform_array,
+    transform_objects,
+)
+from gcsa.tasks.segmentation.stars import Labels, Objects, check_installed, draw, find_candidates, suppress
+from gcsa.tasks.segmentation.tiles import predict_tiles
 from gcsa.weights import Weights, fill
+
+SETTINGS = ("pmin", "pmax", "prob_thresh", "nms_thresh")
+"""Model options of the predictor; all others are of the network."""
+
+
+@dataclass(frozen=True)
+class Segmentation:
+    """The label map (H, W) of an image.
+
+    Attributes:
+        labels: int32. Object i is `objects[i - 1]`, and 0 is the background; or the class of each pixel.
+        objects: of a network for instances, the highest score first; None for classes.
+        num_classes: of a network for classes.
+    """
+
+    labels: Labels
+    objects: Objects | None
+    num_classes: int = 2
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The output of the network for an image in its canonical pose, before thresholds.
+
+    Attributes:
+        pose: the element of the group that takes the image to this pose.
+        shape: height and width in this pose.
+        objects: all polygons above the threshold at which they were found; None for classes.
+        classes: the class of each pixel; None for instances.
+    """
+
+    pose: int
+    shape: tuple[int, int]
+    objects: Objects | None
+    classes: Labels | None
 
 
 class SegmentationPredictor(Predictor):
-    """A `Segmenter`."""
+    """A `Segmenter` with the normalisation in front of it, and suppression and drawing of objects behind it.
+
+    Args:
+        network: is set to eval mode.
+        pmin, pmax: percentiles of an image that become 0 and 1.
+        prob_thresh: probability of the object map above which a pixel can be the centre of an object.
+        nms_thresh: largest share of the smaller of two objects that both may cover.
+
+    Raises:
+        UserError: a value out of its range.
+    """
 
     kind = "segmentation"
+    network: Segmenter
 
-    def __init__(self, network: Segmenter) -> None:
-        super().__init__(network, self._source)
+    def __init__(
+        self,
+        network: Segmenter,
+        pmin: float = 1.0,
+        pmax: float = 99.8,
+        prob_thresh: float = 0.5,
+        nms_thresh: float = 0.4,
+    ) -> None:
+        check_options(dict(pmin=pmin, pmax=pmax, prob_thresh=prob_thresh, nms_thresh=nms_thresh))
+        if pmin >= pmax:
+            raise UserError(f"model option pmin={pmin} must be below pmax={pmax}")
+        super().__init__(network, self._scaled)
+        self.pmin, self.pmax = pmin, pmax
+        self.prob_thresh, self.nms_thresh = prob_thresh, nms_thresh
 
-    def _source(self, image: Any) -> ArrayImage:
-        """A path, a PIL image, an array (H, W) or (H, W, C) or a tensor (C, H, W) of any bit depth, as a source of windows."""
-        channels = self.network.in_chans
-        if isinstance(image, str | Path):
-            return ArrayImage(read_picture(image, channels))
-        picture = image.permute(1, 2, 0).cpu().numpy() if isinstance(image, Tensor) else np.asarray(image)
-        if picture.ndim == 2:
-            picture = np.repeat(picture[..., None], channels, axis=2)
-        if picture.ndim != 3 or picture.shape[2] != channels or not picture.size:
-            raise UserError(f"an image of shape {picture.shape} must be (height, width, {channels})")
-        return ArrayImage(picture)
+    @classmethod
+    def create(cls, name: str, **options: Any) -> SegmentationPredictor:
+        """A predictor with random weights, from the options of `Segmenter` and of this class."""
+        of_network, settings = split_options(options)
+        return cls(Segmenter(name, **of_network), **settings)
 
-    def predict(self, images: Any, **options: Any) -> Any:
-        """The `Segmented` label map and objects of an image, or a list of these; options of `gcsa.tasks.segmentation.tiles.segment`."""
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options but the name, as a file of weights holds them."""
+        return {**self.network.options, **{key: getattr(self, key) for key in SETTINGS}}
+
+    def limits(self, image: WindowedImage) -> tuple[float, float]:
+        """The values of an image that become 0 and 1."""
+        return image.percentiles(self.pmin, self.pmax)
+
+    def _scaled(self, image: Any) -> Tensor:
+        """An image, as `predict` takes it, to float32 (in_chans, H, W), scaled by its percentiles; nothing is clipped."""
+        with open_image(image, self.network.in_chans) as source:
+            picture = source.window(0, 0, *source.shape)
+            return torch.from_numpy(normalize(picture, *self.limits(source)))
+
+    def predict(
+        self, images: Any, *, tile: int | None = None, progress: Callable[[float], object] = lambda fraction: None
+    ) -> Any:
+        """The `Segmentation` of an image, or a list of them for a list of images.
+
+        An image is read in its canonical pose: the label map of a rotated or reflected image is exactly the transformed one.
+
+        Args:
+            images: as in `Predictor.predict`, or a `gcsa.images.windows.WindowedImage`.
+            tile: side of the tiles of large images, in pixels; None chooses.
+            progress: called with the fraction completed by each tile.
+
+        Raises:
+            UserError: an image that cannot be read or has other channels, or a tile that does not fit the network.
+            MissingExtraError: instances without StarDist.
+            OSError: a file that cannot be opened.
+        """
         if isinstance(images, list | tuple):
-            return [self.predict(image, **options) for image in images]
-        return segment(self.network, self.preprocess(images), **options)
+            return [self.predict(image, tile=tile, progress=progress) for image in images]
+        with open_image(images, self.network.in_chans) as image:
+            return self.finish(self.predict_candidates(image, tile=tile, progress=progress))
+
+    @torch.inference_mode()
+    def predict_candidates(
+        self,
+        image: WindowedImage,
+        *,
+        prob_thresh: float | None = None,
+        tile: int | None = None,
+        progress: Callable[[float], object] = lambda fraction: None,
+    ) -> Candidates:
+        """Runs the network, in tiles: all objects above `prob_thresh` (default: the predictor's), or the classes."""
+        if self.network.output == "instances":
+            check_installed()
+        prob_thresh = self.prob_thresh if prob_thresh is None else prob_thresh
+        pose = canonical_pose(image, self.group)
+        upright = TransformedImage(image, self.group, pose)
+        objects: list[Objects] = []
+        classes: Labels | None = np.zeros(upright.shape, np.int32) if self.network.output == "classes" else None
+        for part, wider, maps in predict_tiles(self.network, upright, self.limits(image), tile, progress):
+            if classes is not None:  # of tied classes, argmax takes the first
+                inner = maps.argmax(0)[part.slices(wider.top, wider.left)]
+                classes[part.slices()] = inner.cpu().numpy()
+                continue
+            nearby = find_candidates(maps, prob_thresh).shifted(wider.top, wider.left)
+            rows, columns = nearby.points.T
+            inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
+            objects.append(nearby[inside])
+        return Candidates(pose, upright.shape, Objects.joined(objects) if classes is None else None, classes)
+
+    def finish(
+        self, candidates: Candidates, *, prob_thresh: float | None = None, nms_thresh: float | None = None
+    ) -> Segmentation:
+        """Suppresses and draws the candidates of an image, and transforms the result back to the pose of the image.
+
+        Objects are numbered from the highest score. Those that others hide wholly are left out.
+        """
+        group, shape = self.group, candidates.shape
+        back = int(group.inverse[candidates.pose])
+        objects, labels = candidates.objects, candidates.classes
+        if objects is not None:
+            prob_thresh = self.prob_thresh if prob_thresh is None else prob_thresh
+            objects = objects[objects.scores > prob_thresh]
+            objects = suppress(objects, self.nms_thresh if nms_thresh is None else nms_thresh, shape)
+            labels = draw(objects, shape)
+            visible = np.zeros(len(objects) + 1, bool)
+            for row in labels:
+                visible[row] = True
+            if not visible[1:].all():
+                objects = objects[visible[1:]]
+                labels = draw(objects, shape)
+            objects = transform_objects(objects, shape, group, back)
+        assert labels is not None
+        labels = np.ascontiguousarray(transform_array(labels, group, back))
+        return Segmentation(labels, objects, self.network.num_classes)
+
+
+@contextmanager
+def open_image(image: Any, channels: int) -> Iterator[WindowedImage]:
+    """Yields a `WindowedImage` for an image in any form that `predict` takes. Raises as `predict`."""
+    if isinstance(image, str | os.PathLike):
+        with open_window_source(Path(image), channels) as source:
+            yield source
+    elif hasattr(image, "window"):
+        yield image
+    else:
+        yield ArrayImage(as_picture(image, channels))
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the network, and those of the predictor, without the ones that are None."""
+    chosen = {key: value for key, value in options.items() if value is not None}
+    settings = {key: chosen.pop(key) for key in SETTINGS if key in chosen}
+    return chosen, settings
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> SegmentationPredictor:
-    """The segmenter that `weights` describe. Raises ValueError for an unknown network or options, and for an adapter."""
+    """The predictor that `weights`, as read, describe. Raises UserError for weights of another task, and for an adapter."""
     if adapter is not None:
         raise UserError(f"{weights.source} is a segmenter, which takes no adapter: leave out {adapter}")
-    return SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **weights.options), weights))
+    options, settings = split_options(weights.options)
+    return SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **options), weights), **settings)

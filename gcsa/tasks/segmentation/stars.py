@@ -1,12 +1,11 @@
 """Objects as star-convex polygons (Schmidt et al. 2018, Cell detection with star-convex polygons, arXiv:1806.03535).
 
-A network says of each pixel how deep it lies in an object, and how far the object reaches along R directions. Ray casting,
-the suppression of polygons that overlap and their drawing are those of the `stardist` package; what is added here is that no
-step of it prefers a side of the image:
+For each pixel, a network gives its depth in an object and the distance to the object's border along R directions. The package
+`stardist` casts the rays and suppresses overlapping polygons. Three measures keep these steps from preferring a side of the image:
 
-- candidates are the local maxima of the object map, so that an object has a few of them wherever its pixels are cut;
-- they are ordered by score, then by the distance to the centre of the image, then by the sum of their rays, and not by place;
-- polygons are handed over in units of 1 / `FINENESS` pixels, since the package compares them on whole numbers.
+- Candidates are the local maxima of the object map. An object has a few of them, wherever its pixels are cut.
+- Candidates are ordered by score, then by the distance to the centre of the image, then by the sum of their rays; not by position.
+- Polygons are passed on in units of 1 / `FINENESS` pixels, since the package compares them on whole numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Labels = NDArray[np.int32]
 
 FINENESS = 64
 SHORTEST = 0.5
-"""Pixels that a ray has at least."""
+"""Least length of a ray in pixels."""
 
 
 def check_installed() -> None:
@@ -47,7 +46,7 @@ def check_objects(labels: Labels) -> None:
 
     if labels.max(initial=0) == 255 and np.isin(labels, (0, 255)).all() and label(labels, connectivity=2).max() > 1:
         raise UserError(
-            "its mask holds several objects, all with the number 255: give each a number of its own, or set model.task=masks"
+            "its mask holds several objects, all with the number 255: give each a number of its own, or set model.output=classes"
         )
 
 
@@ -74,8 +73,8 @@ class Objects:
             *(np.concatenate([getattr(part, name) for part in parts]) for name in ("points", "distances", "scores"))
         )
 
-    def moved(self, rows: int, columns: int) -> Objects:
-        """The same, so many pixels further down and to the right."""
+    def shifted(self, rows: int, columns: int) -> Objects:
+        """The objects, shifted down and to the right by so many pixels."""
         return Objects(self.points + np.array([rows, columns]), self.distances, self.scores)
 
     def outlines(self) -> NDArray[np.float64]:
@@ -86,18 +85,20 @@ class Objects:
 
 
 def numbered(labels: Labels) -> Labels:
-    """The same objects, numbered from 1 on without gaps, in the order of their labels: what `stardist` takes, which else counts
-    labels modulo 65536, or makes tables as long as the largest of them."""
-    values, places = np.unique(labels, return_inverse=True)
-    return (places.reshape(labels.shape) + int(not values.size or values[0] != 0)).astype(np.int32)
+    """The same objects, numbered from 1 on without gaps, in the order of their labels.
+
+    `stardist` needs this: it counts labels modulo 65536, and makes tables as long as the largest of them.
+    """
+    values, ranks = np.unique(labels, return_inverse=True)
+    return (ranks.reshape(labels.shape) + int(not values.size or values[0] != 0)).astype(np.int32)
 
 
 def star_targets(labels: Labels, rays: int) -> Tensor:
-    """What a network should say of a label map (H, W): (1 + rays, H, W), float32.
+    """The targets of a network for a label map (H, W): (1 + rays, H, W), float32.
 
-    Channel 0 is the distance to the object's border, 1 at the deepest pixel and 0 in the background; then the distances in
-    pixels along each direction, 0 in the background. Rays end where the map does; depths are those of an object that goes on
-    there, unless it is all of the map.
+    Channel 0 is the distance to the object's border, 1 at the deepest pixel and 0 in the background. The others are the distances
+    in pixels along each direction, 0 in the background. Rays end at the border of the map. For depths an object goes on beyond
+    it, unless it covers all of the map.
     """
     from stardist.geometry import star_dist
     from stardist.utils import edt_prob
@@ -112,15 +113,15 @@ def star_targets(labels: Labels, rays: int) -> Tensor:
     return torch.from_numpy(np.concatenate([depth, distances]).astype(np.float32))
 
 
-def candidates(maps: Tensor, threshold: float) -> Objects:
-    """The polygons of the local maxima of the object map, above `threshold` in probability.
+def find_candidates(maps: Tensor, prob_thresh: float) -> Objects:
+    """The polygons of the local maxima of the object map, above `prob_thresh` in probability.
 
     maps: (1 + R, H, W), the logit of the object map and distances in pixels.
     """
     maps = maps.detach()
     logits = maps[0]
     highest = F.max_pool2d(logits[None], 3, stride=1, padding=1)[0]
-    limit = torch.logit(torch.tensor(threshold, dtype=logits.dtype)).item()
+    limit = torch.logit(torch.tensor(prob_thresh, dtype=logits.dtype)).item()
     rows, columns = ((logits >= highest) & (logits > limit)).nonzero(as_tuple=True)
     distances = maps[1:, rows, columns].T.clamp_min(SHORTEST)
     points = torch.stack([rows, columns], 1).double()
@@ -129,8 +130,8 @@ def candidates(maps: Tensor, threshold: float) -> Objects:
     )
 
 
-def suppress(objects: Objects, overlap: float, shape: tuple[int, int]) -> Objects:
-    """Those that no object of a higher score covers by more than `overlap` of the smaller of both, the highest score first.
+def suppress(objects: Objects, nms_thresh: float, shape: tuple[int, int]) -> Objects:
+    """The objects that none of a higher score overlaps by more than `nms_thresh` of the smaller of both, highest score first.
 
     shape: height and width of the image.
     """
@@ -143,13 +144,13 @@ def suppress(objects: Objects, overlap: float, shape: tuple[int, int]) -> Object
     sums = objects.distances.sum(1, dtype=np.float64)
     objects = objects[np.lexsort((sums, away, -objects.scores))]
     kept = non_maximum_suppression_inds(
-        objects.distances * FINENESS, objects.points * FINENESS, None, thresh=overlap, verbose=0
+        objects.distances * FINENESS, objects.points * FINENESS, None, thresh=nms_thresh, verbose=0
     )
     return objects[np.asarray(kept, bool)]
 
 
 def draw(objects: Objects, shape: tuple[int, int]) -> Labels:
-    """The label map (H, W) of `objects`, numbered in their order; where two overlap, the earlier one is seen."""
+    """The label map (H, W) of `objects`, numbered in their order; where two overlap, the earlier one is on top."""
     from skimage.draw import polygon
 
     labels: Labels = np.zeros(shape, np.int32)

@@ -1,4 +1,4 @@
-"""What train.py and evaluate.py do with the task of this room; see `gcsa.training.task`."""
+"""Training and evaluation of segmenters; see `gcsa.training.task`."""
 
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,9 @@ from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
 from gcsa.tasks.segmentation.evaluate import evaluate_masks
-from gcsa.tasks.segmentation.losses import checked_as, targets_of
-from gcsa.tasks.segmentation.metrics import measure_turned
-from gcsa.tasks.segmentation.module import Segmentation, check_crop
+from gcsa.tasks.segmentation.losses import label_validator, make_targets
+from gcsa.tasks.segmentation.metrics import measure_transformed
+from gcsa.tasks.segmentation.module import SegmentationModule, check_crop
 from gcsa.tasks.segmentation.stars import check_installed
 from gcsa.tasks.segmentation.thresholds import choose_thresholds
 from gcsa.training.task import data_options
@@ -19,79 +19,81 @@ from gcsa.weights import save_segmenter
 
 MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
 COUNTED_SIDE = 256
-"""Pixels a side of the image whose FLOPs are counted."""
-
-MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
-COUNTED_SIDE = 256
+"""Side in pixels of the image whose FLOPs are counted."""
+DEFAULTS = {"output": "instances", "num_classes": 2, "rays": 32}
+"""Options of the network on which the targets depend."""
 
 
 class Task:
-    """The task of data sets whose images have label maps; see `Task`."""
+    """The task of images with label maps; see `gcsa.training.task.Task`."""
 
-    module = Segmentation
+    module = SegmentationModule
     monitored = ("val/ap50", "val/pq", "val/dice", "val/iou")
 
     def build_data(self, cfg: dict[str, Any]) -> MasksDataModule:
-        """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options that it refuses."""
-        options = data_options(cfg)
+        """The data module of `cfg["data"]`, which has read nothing yet. Raises UserError for options that it refuses."""
+        options = {key: cfg["model"].get(key) or default for key, default in DEFAULTS.items()}
+        validator = label_validator(options["output"], options["num_classes"])
+        return self._data(cfg, targets=make_targets(**options), label_validator=validator)
+
+    def _data(self, cfg: dict[str, Any], **options: Any) -> MasksDataModule:
+        options = {**data_options(cfg), **options}
         kind = MODULES[options.pop("name")]
         try:
             return kind(**options)
         except TypeError as error:
             raise UserError(f"data={kind.name} does not take these options: {error}") from error
 
-    def build_module(self, cfg: dict[str, Any], data: MasksDataModule) -> Segmentation:
-        """The segmenter of `cfg`, which normalises as `data` does. Raises ValueError for arguments that it refuses."""
+    def build_module(self, cfg: dict[str, Any], data: MasksDataModule) -> SegmentationModule:
+        """The segmenter of `cfg`, which normalises as `data` does. Raises UserError for arguments that it refuses."""
         if cfg.get("adapter") is not None:
             raise UserError("a segmenter takes no adapter: leave out adapter=, and train it whole")
         if cfg["compile"]:
             raise UserError("compile=true is for classifiers, and a segmenter is not compiled: leave compile=false")
         model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
-        if model.get("task", "instances") == "instances":
+        if model.get("output", "instances") == "instances":
             check_installed()
         elif cfg["monitor"]["metric"] in ("val/ap50", "val/pq"):
             raise UserError(
-                f"monitor.metric={cfg['monitor']['metric']} is of instances: take val/dice for model.task=masks"
+                f"monitor.metric={cfg['monitor']['metric']} is of instances: take val/dice for model.output=classes"
             )
-        low, high = data.percentiles
+        pmin, pmax = data.percentiles
         optimizer = dict(cfg["optimizer"])
         schedule = optimizer.pop("schedule")
-        model |= {"in_chans": data.in_chans, "low": low, "high": high}
-        module = Segmentation(model=model, schedule=schedule, optimizer=optimizer)
-        check_crop(data.crop, module.model.multiple, module.model.least)
-        data.targets = targets_of(module.model)
-        data.check_labels = checked_as(module.model)
+        model |= {"in_chans": data.in_chans, "pmin": pmin, "pmax": pmax}
+        module = SegmentationModule(model=model, schedule=schedule, optimizer=optimizer)
+        check_crop(data.crop, module.model.size_divisor, module.model.min_size)
         return module
 
-    def export(self, module: Segmentation, data: MasksDataModule, folder: Path) -> str:
-        """Chooses the thresholds on the validation images, and writes the weights into `folder`, for segment.py; returns it."""
-        if module.model.task == "instances":
-            data.trainer = None  # all images: in a fit of several processes each had its share
-            data.setup("validate")  # which a process that only started those has not read
-            choose_thresholds(
-                module.model.eval(), ((image[0], labels[0].numpy()) for image, labels in data.val_dataloader())
-            )
-        return str(save_segmenter(module.model, folder, {"data": data.name}))
+    def export(self, module: SegmentationModule, data: MasksDataModule, folder: Path) -> str:
+        """Chooses the thresholds on the validation images and writes the weights into `folder`, which it returns."""
+        module.eval()
+        if module.model.output == "instances":
+            data.setup("validate")  # a process that only started others has read nothing yet
+            choose_thresholds(module.predictor, ((example.image, example.labels) for example in data.images("val")))
+        return str(save_segmenter(module.predictor, folder, {"data": data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
-        """How right the label maps of a segmenter are, see `evaluate_masks`."""
-        return evaluate_masks(config, self.build_data(config))
+        """The scores of a segmenter, see `evaluate_masks`."""
+        return evaluate_masks(config, lambda **options: self._data(config, **options))
 
-    def count_flops(self, module: Segmentation, data: MasksDataModule) -> int:
+    def count_flops(self, module: SegmentationModule, data: MasksDataModule) -> int:
         """FLOPs of an image of `COUNTED_SIDE` pixels a side."""
         return count_flops(module.model, torch.zeros(data.in_chans, COUNTED_SIDE, COUNTED_SIDE))
 
     def measure(
-        self, module: Segmentation, data: MasksDataModule, scores: dict[str, float], output_dir: Path
+        self, module: SegmentationModule, data: MasksDataModule, scores: dict[str, float], output_dir: Path
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """What the turned and mirrored test images give, and lines for the screen."""
-        examples = ((image[0], labels[0].numpy()) for image, labels in data.test_dataloader())
-        turned = measure_turned(module.model.eval(), examples)
+        """The changes of rotated and reflected test images, the thresholds, and lines for the screen."""
+        module.eval()
+        turned = measure_transformed(
+            module.predictor, ((example.picture, example.labels) for example in data.images("test"))
+        )
         shown = {"test dice": f"{scores['test/dice']:.4f}"}
         change = f"{turned['pixels']} pixels"
         if "test/ap50" in scores:
             shown["test AP at IoU 0.5"] = f"{scores['test/ap50']:.4f}"
             change += f" and {turned['objects']} objects"
-        shown["turned and mirrored"] = f"{change} change"
-        settings = {key: module.model.options[key] for key in ("threshold", "overlap")}
-        return {"turned": turned, **settings}, shown
+        shown["rotated and reflected"] = f"{change} change"
+        predictor = module.predictor
+        return {"turned": turned, "prob_thresh": predictor.prob_thresh, "nms_thresh": predictor.nms_thresh}, shown

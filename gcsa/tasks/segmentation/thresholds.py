@@ -1,42 +1,37 @@
-"""The threshold and the overlap that find the most objects in validation images."""
+"""The choice of `prob_thresh` and `nms_thresh` on validation images."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 
-import torch
-from torch import Tensor
+from gcsa.images.windows import WindowedImage
+from gcsa.tasks.segmentation.metrics import IOU_THRESHOLDS, InstanceScores
+from gcsa.tasks.segmentation.predict import SegmentationPredictor
+from gcsa.tasks.segmentation.stars import Labels
 
-from gcsa.tasks.segmentation.metrics import OVERLAPS, InstanceScores
-from gcsa.tasks.segmentation.segmenter import Segmenter
-from gcsa.tasks.segmentation.stars import Labels, candidates, draw, suppress
-
-THRESHOLDS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
-SHARES = (0.2, 0.3, 0.4, 0.5)
-
-
-@torch.inference_mode()
-def choose_thresholds(segmenter: Segmenter, images: Iterable[tuple[Tensor, Labels]]) -> float:
-    """Sets `threshold` and `overlap` of a segmenter of instances to those of the highest mean of the average precisions at
-    `OVERLAPS`, which is returned; of settings that are level, to the nearest. images: normalised ones (in_chans, H, W) with their label maps (H, W)."""
-    scores = {(threshold, share): InstanceScores() for threshold in THRESHOLDS for share in SHARES}
-    for image, labels in images:
-        shape = (image.shape[1], image.shape[2])
-        found = candidates(segmenter.maps(image), min(THRESHOLDS))
-        for (threshold, share), score in scores.items():
-            objects = suppress(found[found.scores > threshold], share, shape)
-            score.update(draw(objects, shape), labels)
-    means = {
-        setting: sum(float(value) for name, value in score.compute().items() if name in _names()) / len(OVERLAPS)
-        for setting, score in scores.items()
-    }
-    usual = segmenter.threshold, segmenter.overlap
-    best = max(
-        means, key=lambda setting: (means[setting], -sum(abs(a - b) for a, b in zip(setting, usual, strict=True)))
-    )
-    segmenter.set_thresholds(*best)
-    return means[best]
+PROB_THRESHOLDS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
+NMS_THRESHOLDS = (0.2, 0.3, 0.4, 0.5)
 
 
-def _names() -> list[str]:
-    return [f"ap{round(100 * overlap)}" for overlap in OVERLAPS]
+def choose_thresholds(predictor: SegmentationPredictor, examples: Iterable[tuple[WindowedImage, Labels]]) -> float:
+    """Sets both thresholds of a predictor of instances to the pair with the highest mean average precision over
+    `IOU_THRESHOLDS`, and returns this mean. Of tied pairs it takes the one nearest to those before.
+
+    The network runs once for each image. examples: images with their label maps (H, W).
+    """
+    scores = {pair: InstanceScores() for pair in product(PROB_THRESHOLDS, NMS_THRESHOLDS)}
+    for image, labels in examples:
+        candidates = predictor.predict_candidates(image, prob_thresh=min(PROB_THRESHOLDS))
+        for (prob_thresh, nms_thresh), score in scores.items():
+            score.update(predictor.finish(candidates, prob_thresh=prob_thresh, nms_thresh=nms_thresh).labels, labels)
+    before = predictor.prob_thresh, predictor.nms_thresh
+
+    def rank(pair: tuple[float, float]) -> tuple[float, float]:
+        values = scores[pair].compute()
+        mean = sum(float(values[f"ap{round(100 * iou)}"]) for iou in IOU_THRESHOLDS) / len(IOU_THRESHOLDS)
+        return mean, -sum(abs(a - b) for a, b in zip(pair, before, strict=True))
+
+    best = max(scores, key=rank)
+    predictor.prob_thresh, predictor.nms_thresh = best
+    return rank(best)[0]

@@ -1,4 +1,4 @@
-"""What segment.py writes of a picture: a label image, an overlay, a table, and polygons for QuPath; each whole or not at all."""
+"""The files of segment.py: label image, overlay, table, and polygons for QuPath. A file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from PIL import Image
 
 from gcsa._utils.atomic import replacing
 from gcsa.images.windows import WindowedImage, strips
+from gcsa.tasks.segmentation.predict import Segmentation
 from gcsa.tasks.segmentation.stars import Labels
-from gcsa.tasks.segmentation.tiles import Segmented
 
 ENDINGS = {
     "labels": ("_labels.png", "_labels.tif"),
@@ -24,34 +24,39 @@ ENDINGS = {
     "csv": ("_objects.csv", "_classes.csv"),
     "geojson": (".geojson",),
 }
-"""How the names of files of each kind can end."""
+"""The endings of file names, by kind."""
 KINDS = tuple(ENDINGS)
-MOST_16_BITS = 65_535
-LONGEST_OVERLAY = 4096
-"""Pixels of the longer side of an overlay, which shows every k-th pixel of a larger picture."""
+MAX_16_BITS = 65_535
+MAX_OVERLAY_SIDE = 4096
+"""Longest side of an overlay in pixels; of a larger image it shows every k-th pixel."""
 BORDER = (255, 230, 0)
 
 
 def write(
-    result: Segmented, source: WindowedImage, scale: tuple[float, float], stem: Path, kinds: Sequence[str] = KINDS
+    result: Segmentation, image: WindowedImage, limits: tuple[float, float], stem: Path, kinds: Sequence[str] = KINDS
 ) -> list[Path]:
-    """Writes `kinds` of a picture's result into files that begin as `stem`, and returns them.
+    """Writes files of an image's result whose names begin with `stem`, and returns them.
 
-    STEM_labels.png has 16 bits, or is a .tif of 32 bits where there are more than 65,535 objects; STEM_overlay.png shows borders
-    on the picture, of which `scale` become black and white; STEM_objects.csv has a line an object, or STEM_classes.csv one a
-    class; STEM.geojson has a polygon an object, of instances only. Raises as `gcsa._utils.atomic.replacing`.
+    | kind | file | content |
+    | --- | --- | --- |
+    | labels | STEM_labels.png, or .tif | 16 bits; 32 bits in a .tif above 65,535 objects |
+    | overlay | STEM_overlay.png | borders on the image, in which `limits` are black and white |
+    | csv | STEM_objects.csv, or STEM_classes.csv | a line for each object or class |
+    | geojson | STEM.geojson | a polygon for each object; for instances only |
+
+    Raises as `gcsa._utils.atomic.replacing`.
     """
     written = []
     if "labels" in kinds:
         written.append(_labels(result.labels, stem))
     if "overlay" in kinds:
         with replacing(_named(stem, "_overlay.png")) as part:
-            Image.fromarray(overlay(result.labels, source, scale)).save(part, format="PNG")
+            Image.fromarray(overlay(result.labels, image, limits)).save(part, format="PNG")
         written.append(_named(stem, "_overlay.png"))
     if "csv" in kinds:
         name, rows = (
             ("_classes.csv", class_rows(result.labels, result.num_classes))
-            if result.num_classes is not None
+            if result.objects is None
             else ("_objects.csv", object_rows(result))
         )
         with replacing(_named(stem, name)) as part, part.open("w", encoding="utf-8", newline="") as file:
@@ -70,7 +75,7 @@ def _named(stem: Path, ending: str) -> Path:
 
 def _labels(labels: Labels, stem: Path) -> Path:
     png, tif = (_named(stem, ending) for ending in ENDINGS["labels"])
-    if labels.max(initial=0) <= MOST_16_BITS:
+    if labels.max(initial=0) <= MAX_16_BITS:
         with replacing(png) as part:
             Image.fromarray(labels.astype(np.uint16)).save(part, format="PNG")
         tif.unlink(missing_ok=True)  # of an earlier result, which nobody should take for this one's
@@ -81,24 +86,24 @@ def _labels(labels: Labels, stem: Path) -> Path:
     return tif
 
 
-def overlay(labels: Labels, source: WindowedImage, scale: tuple[float, float]) -> NDArray[np.uint8]:
-    """The picture (h, w, 3) with the inner borders of its objects or classes; every k-th pixel of a large one."""
+def overlay(labels: Labels, image: WindowedImage, limits: tuple[float, float]) -> NDArray[np.uint8]:
+    """The image (h, w, 3) with the inner borders of its objects or classes; every k-th pixel of a large one."""
     from skimage.segmentation import find_boundaries
 
-    height, width = source.shape
-    step = -(-max(height, width) // LONGEST_OVERLAY)
+    height, width = image.shape
+    step = -(-max(height, width) // MAX_OVERLAY_SIDE)
     small = np.ascontiguousarray(labels[::step, ::step])
-    low, high = scale
+    low, high = limits
     picture: NDArray[np.uint8] = np.empty((*small.shape, 3), np.uint8)
     for top, bottom in strips(height, step):
-        rows = source.window(top, 0, bottom, width)[::step, ::step].astype(np.float32)
+        rows = image.window(top, 0, bottom, width)[::step, ::step].astype(np.float32)
         picture[top // step : -(-bottom // step)] = 255 * ((rows - low) / ((high - low) or 1)).clip(0, 1)
     picture[find_boundaries(small, mode="inner")] = BORDER
     return picture
 
 
-def object_rows(result: Segmented) -> list[list[Any]]:
-    """A header, and of each object its number, centre (row, column), area, score and box; the last row and column lie outside."""
+def object_rows(result: Segmentation) -> list[list[Any]]:
+    """A header, and for each object its number, centre (row, column), area, score and box (`bottom` and `right` exclusive)."""
     from skimage.measure import regionprops_table
 
     rows: list[list[Any]] = [["label", "row", "column", "area", "score", "top", "left", "bottom", "right"]]
@@ -123,7 +128,7 @@ def object_rows(result: Segmented) -> list[list[Any]]:
 
 
 def class_rows(labels: Labels, num_classes: int) -> list[list[Any]]:
-    """A header, and of each class its number, pixels and share."""
+    """A header, and for each class its number, pixels and share."""
     counts = np.zeros(num_classes, np.int64)
     for top, bottom in strips(len(labels), 1):
         counts += np.bincount(labels[top:bottom].ravel(), minlength=num_classes)
@@ -131,16 +136,24 @@ def class_rows(labels: Labels, num_classes: int) -> list[list[Any]]:
     return rows + [[number, int(count), round(float(count / labels.size), 6)] for number, count in enumerate(counts)]
 
 
-def features(result: Segmented) -> Iterator[dict[str, Any]]:
-    """The objects in GeoJSON as QuPath opens them: detections with closed polygons, x to the right and y downwards in pixels, whose
-    whole numbers are the pixels' corners. What reaches beyond the picture is cut off at its border."""
+def features(result: Segmentation) -> Iterator[dict[str, Any]]:
+    """The objects as QuPath opens them in GeoJSON: detections with closed polygons, clipped at the border of the image.
+
+    Coordinates are x to the right and y downwards in pixels; whole numbers are the corners of pixels.
+    """
+    import shapely
+
     if result.objects is None:
         return
-    for number, (outline, score) in enumerate(zip(result.objects.outlines(), result.objects.scores, strict=True), 1):
-        ring = [[round(float(x), 3), round(float(y), 3)] for y, x in inside(outline + 0.5, result.labels.shape)]
+    height, width = result.labels.shape
+    outlines = shapely.polygons(result.objects.outlines()[:, :, ::-1] + 0.5)
+    # The part of a star-convex polygon within a rectangle that holds its centre is in one piece.
+    for number, (polygon, score) in enumerate(
+        zip(shapely.clip_by_rect(outlines, 0, 0, width, height), result.objects.scores, strict=True), 1
+    ):
         yield {
             "type": "Feature",
-            "geometry": {"type": "Polygon", "coordinates": [[*ring, ring[0]]]},
+            "geometry": {"type": "Polygon", "coordinates": [shapely.get_coordinates(polygon).round(3).tolist()]},
             "properties": {
                 "objectType": "detection",
                 "name": str(number),
@@ -149,26 +162,7 @@ def features(result: Segmented) -> Iterator[dict[str, Any]]:
         }
 
 
-def inside(corners: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """The part (m, 2) from 0 to `shape` of a polygon (n, 2), which is star-convex about a point in there, and so is the part: all
-    in one piece. One border after the other cuts it (Sutherland and Hodgman 1974)."""
-    for axis, side in enumerate(shape):
-        for sign, border in ((1, 0), (-1, side)):
-            depths = sign * (corners[:, axis] - border)
-            if (depths >= 0).all():
-                continue
-            kept = []
-            for i, depth in enumerate(depths):
-                if (depth < 0) != (depths[i - 1] < 0):
-                    share = depth / (depth - depths[i - 1])
-                    kept.append(corners[i] + share * (corners[i - 1] - corners[i]))
-                if depth >= 0:
-                    kept.append(corners[i])
-            corners = np.stack(kept)
-    return corners.clip(0, shape)
-
-
-def _geojson(result: Segmented, file: TextIO) -> None:
+def _geojson(result: Segmentation, file: TextIO) -> None:
     """Writes a feature a line: all objects of a large picture as one text would take a multiple of its label map."""
     file.write('{"type": "FeatureCollection", "features": [')
     for i, feature in enumerate(features(result)):

@@ -2,7 +2,6 @@
 
 import math
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +9,9 @@ import torch
 from torch import Tensor
 
 from gcsa.tasks.segmentation import Segmenter
-from gcsa.tasks.segmentation.losses import RAY_WEIGHT, classes, mask_loss, star_loss, targets_of
+from gcsa.tasks.segmentation.losses import RAY_WEIGHT, class_loss, classes, make_targets, star_loss
 from gcsa.tasks.segmentation.stars import star_targets
-
-TINY: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, 1], stem_fields=[2])
+from tests.tasks.segmentation.networks import TINY
 
 
 def labels() -> np.ndarray:
@@ -30,19 +28,19 @@ def perfect(targets: Tensor) -> Tensor:
 
 
 def test_targets_are_those_of_the_task() -> None:
-    made = targets_of(Segmenter(**TINY, rays=8))(labels())
+    made = make_targets("instances", 2, 8)(labels())
     assert torch.equal(made, star_targets(labels(), 8))
-    masks = targets_of(Segmenter(**TINY, task="masks"))(labels())
+    masks = make_targets("classes", 2, 8)(labels())
     assert (masks.shape, masks.dtype) == ((1, 16, 24), torch.float32)
     assert torch.equal(masks[0] > 0, torch.from_numpy(labels() > 0))
     assert masks.max() == 1
-    several = targets_of(Segmenter(**TINY, task="masks", num_classes=9))(labels())
+    several = make_targets("classes", 9, 8)(labels())
     assert several.unique().tolist() == [0, 3, 8]
 
 
-@pytest.mark.parametrize("task", ["instances", "masks"])
-def test_targets_reach_the_processes_that_a_run_starts(task: str) -> None:
-    targets = targets_of(Segmenter(**TINY, rays=8, task=task))
+@pytest.mark.parametrize("output", ["instances", "classes"])
+def test_targets_reach_the_processes_that_a_run_starts(output: str) -> None:
+    targets = make_targets(output, 2, 8)
     assert torch.equal(pickle.loads(pickle.dumps(targets))(labels()), targets(labels()))
 
 
@@ -93,14 +91,17 @@ def test_rays_are_weighted_by_depth_and_measured_in_pixels() -> None:
         assert more.item() == pytest.approx(RAY_WEIGHT, rel=1e-5)
 
 
-def logits(wanted: Tensor, num_classes: int, confidence: float) -> Tensor:
-    return confidence * torch.nn.functional.one_hot(wanted, num_classes).movedim(-1, 1).float()
+def logits(drawn_classes: Tensor, num_classes: int, confidence: float) -> Tensor:
+    return confidence * torch.nn.functional.one_hot(drawn_classes, num_classes).movedim(-1, 1).float()
 
 
 @pytest.mark.parametrize("num_classes", [2, 4])
 def test_masks_lose_less_the_more_they_are_right(num_classes: int) -> None:
-    wanted = torch.randint(num_classes, (2, 12, 10))
-    losses = [mask_loss(logits(wanted, num_classes, c), wanted[:, None].float()).item() for c in (-3, 0, 1, 4, 30)]
+    drawn_classes = torch.randint(num_classes, (2, 12, 10))
+    losses = [
+        class_loss(logits(drawn_classes, num_classes, c), drawn_classes[:, None].float()).item()
+        for c in (-3, 0, 1, 4, 30)
+    ]
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < 1e-5
     # At zero: the cross-entropy of even odds, and a Dice score of what is there by chance.
@@ -109,24 +110,24 @@ def test_masks_lose_less_the_more_they_are_right(num_classes: int) -> None:
 
 def test_a_rare_class_counts_as_much_as_a_frequent_one() -> None:
     """Dice is of classes, so that four pixels missed of four lose more than four of four hundred."""
-    wanted = torch.zeros(1, 20, 24, dtype=torch.long)
-    wanted[:, :, :20], wanted[:, 0, 20:] = 1, 2
-    without_rare, without_frequent = wanted.clone(), wanted.clone()
+    drawn_classes = torch.zeros(1, 20, 24, dtype=torch.long)
+    drawn_classes[:, :, :20], drawn_classes[:, 0, 20:] = 1, 2
+    without_rare, without_frequent = drawn_classes.clone(), drawn_classes.clone()
     without_rare[:, 0, 20:], without_frequent[:, 0, :4] = 0, 0
     rare, frequent = (
-        mask_loss(logits(found, 3, 30), wanted[:, None].float()) for found in (without_rare, without_frequent)
+        class_loss(logits(found, 3, 30), drawn_classes[:, None].float()) for found in (without_rare, without_frequent)
     )
     assert rare > frequent + 0.3
 
 
-@pytest.mark.parametrize("task", ["instances", "masks"])
+@pytest.mark.parametrize("output", ["instances", "classes"])
 @pytest.mark.parametrize("empty", [False, True])
-def test_gradients_are_finite_and_reach_everything(task: str, empty: bool) -> None:
+def test_gradients_are_finite_and_reach_everything(output: str, empty: bool) -> None:
     """Also of a batch without a single object."""
-    network = Segmenter(**TINY, task=task, rays=8, layer_scale=1.0)
+    network = Segmenter(**TINY, output=output, layer_scale=1.0)
     drawn = np.pad(0 * labels() if empty else labels(), ((0, 0), (0, 8)))
-    targets = torch.stack(2 * [targets_of(network)(drawn)])
-    loss = (star_loss if task == "instances" else mask_loss)(network(torch.randn(2, 3, *drawn.shape)), targets)
+    targets = torch.stack(2 * [make_targets(output, 2, 8)(drawn)])
+    loss = (star_loss if output == "instances" else class_loss)(network(torch.randn(2, 3, *drawn.shape)), targets)
     loss.backward()
     assert loss.isfinite()
     for name, parameter in network.named_parameters():
@@ -135,13 +136,13 @@ def test_gradients_are_finite_and_reach_everything(task: str, empty: bool) -> No
     assert network.network.encoder.stem.convs[0].weight.grad.abs().max() > 0
 
 
-@pytest.mark.parametrize("task", ["instances", "masks"])
-def test_a_few_steps_learn_a_picture(task: str) -> None:
-    network = Segmenter(**TINY, task=task, rays=8)
+@pytest.mark.parametrize("output", ["instances", "classes"])
+def test_a_few_steps_learn_a_picture(output: str) -> None:
+    network = Segmenter(**TINY, output=output)
     drawn = np.pad(labels(), ((0, 0), (0, 8)))
     image = torch.from_numpy(drawn > 0).float().expand(1, 3, -1, -1)
-    targets = targets_of(network)(drawn)[None]
-    loss = star_loss if task == "instances" else mask_loss
+    targets = make_targets(output, 2, 8)(drawn)[None]
+    loss = star_loss if output == "instances" else class_loss
     optimizer = torch.optim.Adam(network.parameters(), 0.03)
     losses = []
     for _ in range(20):

@@ -13,10 +13,10 @@ from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.stars import (
     FINENESS,
     Objects,
-    candidates,
     check_installed,
     check_objects,
     draw,
+    find_candidates,
     numbered,
     star_targets,
     suppress,
@@ -55,9 +55,9 @@ def as_maps(targets: Tensor) -> Tensor:
     return maps
 
 
-def found(maps: Tensor, threshold: float = 0.5, overlap: float = 0.4) -> np.ndarray:
+def found(maps: Tensor, prob_thresh: float = 0.5, nms_thresh: float = 0.4) -> np.ndarray:
     shape = (maps.shape[1], maps.shape[2])
-    return draw(suppress(candidates(maps, threshold), overlap, shape), shape)
+    return draw(suppress(find_candidates(maps, prob_thresh), nms_thresh, shape), shape)
 
 
 def overlaps(labels: np.ndarray, others: np.ndarray) -> list[float]:
@@ -99,7 +99,7 @@ def test_an_image_without_objects() -> None:
     assert targets.dtype == torch.float32
     assert not targets.any()
     assert not found(as_maps(targets)).any()
-    assert len(candidates(as_maps(targets), 0.1)) == 0
+    assert len(find_candidates(as_maps(targets), 0.1)) == 0
 
 
 def test_targets_are_depths_and_distances() -> None:
@@ -177,7 +177,7 @@ def turned_back(labels: np.ndarray, g: int) -> np.ndarray:
 def test_the_objects_of_turned_maps_are_the_turned_objects(seed: int, shape: tuple[int, int]) -> None:
     """Pixel by pixel, although hundreds of candidates overlap."""
     maps = noisy(seed, shape)
-    objects = candidates(maps, 0.3)
+    objects = find_candidates(maps, 0.3)
     upright = found(maps, 0.3, 0.3)
     assert len(objects) > 2 * upright.max() > 10
     for g in D4.exact_elements[1:]:
@@ -217,7 +217,7 @@ def test_rays_that_do_not_turn_are_found() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_the_candidates_does_not_matter(seed: int) -> None:
-    objects = candidates(noisy(seed), 0.3)
+    objects = find_candidates(noisy(seed), 0.3)
     shuffled = objects[np.random.default_rng(seed).permutation(len(objects))]
     one, other = (suppress(given, 0.3, (60, 60)) for given in (objects, shuffled))
     for name in ("points", "distances", "scores"):
@@ -233,8 +233,8 @@ def test_equal_scores_go_by_the_distance_to_the_centre() -> None:
     assert suppress(larger, 0.5, (21, 21)).distances[:, 0].tolist() == [3]
 
 
-@pytest.mark.parametrize(("overlap", "kept"), [(0.0, 1), (0.2, 1), (0.5, 2), (1.0, 2)])
-def test_overlap_is_a_share_of_the_smaller(overlap: float, kept: int) -> None:
+@pytest.mark.parametrize(("nms_thresh", "kept"), [(0.0, 1), (0.2, 1), (0.5, 2), (1.0, 2)])
+def test_overlap_is_a_share_of_the_smaller(nms_thresh: float, kept: int) -> None:
     """A third of the small disc lies in the large one, and a tenth of the large one in the small one."""
     labels = np.zeros((60, 60), np.int32)
     rows, columns = np.indices(labels.shape)
@@ -244,7 +244,7 @@ def test_overlap_is_a_share_of_the_smaller(overlap: float, kept: int) -> None:
     assert (large & small).sum() / large.sum() < 0.2
     radii = np.repeat([[16.0], [9.0]], RAYS, 1).astype(np.float32)
     objects = Objects(np.array([[30.0, 22.0], [30.0, 40.0]]), radii, np.array([0.6, 0.9]))
-    left = suppress(objects, overlap, labels.shape)
+    left = suppress(objects, nms_thresh, labels.shape)
     assert len(left) == kept
     assert left.scores[0] == 0.9
 
@@ -260,11 +260,11 @@ def test_candidates_are_local_maxima_above_the_threshold() -> None:
     maps = torch.full((9, 6, 6), 5.0)
     maps[0] = -9
     maps[0, 1, 1], maps[0, 1, 2], maps[0, 4, 4], maps[0, 4, 0] = 2.0, 1.0, 0.5, -0.1
-    chosen = candidates(maps, 0.5)
+    chosen = find_candidates(maps, 0.5)
     assert chosen.points.tolist() == [[1, 1], [4, 4]]
     assert chosen.scores.tolist() == pytest.approx(torch.tensor([2.0, 0.5]).sigmoid().tolist())
-    assert len(candidates(maps, 0.45)) == 3
-    assert len(candidates(maps, 0.9)) == 0
+    assert len(find_candidates(maps, 0.45)) == 3
+    assert len(find_candidates(maps, 0.9)) == 0
 
 
 def test_rays_of_a_network_may_be_negative() -> None:
@@ -285,12 +285,12 @@ def test_maps_with_a_gradient() -> None:
 
 
 def test_objects_are_chosen_joined_and_moved() -> None:
-    objects = candidates(noisy(1), 0.5)
+    objects = find_candidates(noisy(1), 0.5)
     again = Objects.joined([objects[::2], objects[1::2]])
     assert len(again) == len(objects)
     one, other = (suppress(given, 0.3, (60, 60)) for given in (objects, again))
     assert np.array_equal(one.points, other.points)
-    moved = objects.moved(3, -7)
+    moved = objects.shifted(3, -7)
     assert (moved.points - objects.points == [3, -7]).all()
     assert np.allclose(moved.outlines() - objects.outlines(), [3, -7])
 
@@ -299,5 +299,5 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     check_installed()
     modules: Any = sys.modules
     monkeypatch.setitem(modules, "stardist.geometry", None)
-    with pytest.raises(ImportError, match=r"not installed: pip install gcsa\[dense\]"):
+    with pytest.raises(ImportError, match=r"pip install gcsa-vit\[dense\]"):
         check_installed()

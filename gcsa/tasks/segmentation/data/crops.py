@@ -11,22 +11,28 @@ from torch.utils.data import Dataset
 
 from gcsa._utils.arrays import Array
 from gcsa.images.intensity import normalize
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.loading import BatchIndices, seeded_generator
 from gcsa.tasks.segmentation.data.augment import DenseAugment
 
 Targets = Callable[[Array], Tensor]
 """Labels int32 (H, W) to what a model is trained on, float32 (T, H, W)."""
 Batch = tuple[Tensor, Tensor]
+WholeBatch = tuple[ArrayImage, Tensor]
 ALL = slice(None)
 
 
 class Example(NamedTuple):
-    """A `picture` (H, W, C) as it is stored, its `labels` int32 (H, W), its `path`, and its values that become 0 and 1."""
+    """A `picture` (H, W, C) as it is stored, its `labels` int32 (H, W), its `path`, and its values that become 0 and 1 (`scale`)."""
 
     picture: Array
     labels: Array
     path: Path
     scale: tuple[float, float]
+
+    @property
+    def image(self) -> ArrayImage:
+        return ArrayImage(self.picture)
 
     def normalized(self, rows: slice = ALL, columns: slice = ALL) -> Array:
         """The picture, or a part of it, in float32 (C, H, W)."""
@@ -91,8 +97,8 @@ class Crops(Dataset[Batch]):
         return image[:, inside, inside].contiguous(), targets[:, inside, inside].contiguous()
 
 
-class Whole(Dataset[Batch]):
-    """Whole pictures, one a batch."""
+class Whole(Dataset[WholeBatch]):
+    """Whole pictures as they are stored, one a batch."""
 
     def __init__(self, examples: Sequence[Example]) -> None:
         self.examples = examples
@@ -100,11 +106,10 @@ class Whole(Dataset[Batch]):
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, draw: BatchIndices) -> Batch:
-        """The image float32 (1, C, H, W) and its labels int32 (1, H, W) of the only row of `draw`."""
+    def __getitem__(self, draw: BatchIndices) -> WholeBatch:
+        """The image and its labels int32 (H, W) of the only row of `draw`."""
         (row,) = draw.rows
-        example = self.examples[row]
-        return torch.from_numpy(example.normalized())[None], torch.from_numpy(example.labels.copy())[None]
+        return self.examples[row].image, torch.from_numpy(self.examples[row].labels)
 
 
 def filled(values: Array, side: int) -> Array:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pytorch_lightning as pl
 import torch
@@ -17,36 +17,37 @@ from gcsa.images.intensity import percentiles as percentiles_of
 from gcsa.images.reader import check_pair, check_sizes, read_labels, read_picture
 from gcsa.tasks.loading import BatchLoader, EpochSampler
 from gcsa.tasks.segmentation.data.augment import DenseAugment
-from gcsa.tasks.segmentation.data.crops import Batch, Crops, Example, Targets, Whole
+from gcsa.tasks.segmentation.data.crops import Batch, Crops, Example, Targets, Whole, WholeBatch
 from gcsa.tasks.segmentation.data.pairs import SPLITS, Pair, list_pairs
 from gcsa.tasks.splits import limited
 from gcsa.tasks.storage import data_root
 
 MAX_CROPS = 100_000
+T = TypeVar("T")
 
 
 class MasksDataModule(pl.LightningDataModule):
     """Pictures with label maps (0 background, else the number of the object) in three splits, held in memory.
 
-    Training batches are (images float32 (B, C, crop, crop), targets float32 (B, T, crop, crop)), where `targets`, which
-    the task sets before training, makes the latter of labels int32 (H, W) with `context` pixels around the crop, see
-    `gcsa.tasks.segmentation.data.crops.Crops`. Validation and test batches are one whole picture each, in the order of the names:
-    (image float32 (1, C, H, W), labels int32 (1, H, W)). Every picture is scaled by its own percentiles. The test split
-    is read only for `setup("test")` or `setup(None)`. `check_labels`, which the task may set before, is called with the
-    labels of every picture that is read, and raises ValueError for those that it cannot use.
+    Training batches are (images float32 (B, C, crop, crop), targets float32 (B, T, crop, crop)), see
+    `gcsa.tasks.segmentation.data.crops.Crops`; images are scaled by their own percentiles. Validation and test batches are one
+    whole picture each, in the order of the names: (`ArrayImage`, labels int32 (H, W)). The test split is read only for
+    `setup("test")` or `setup(None)`.
 
     Args:
         path: the folder, see `gcsa.tasks.segmentation.data.pairs.list_pairs`.
         in_chans: 3 for colour, in which grey is repeated, 1 for grey.
         crop: pixels a side of training crops.
         context: pixels around a crop in which labels are seen when targets are made of them.
-        percentiles: low and high, the share of a picture's values below what becomes 0 and 1.
+        percentiles: `pmin` and `pmax`, the percentiles of a picture that become 0 and 1.
         batch_size: crops a batch and process.
         num_workers: processes that gather batches; 0 gathers in the training process.
         seed: of the order of the crops, their places and augmentation, and of `limit_train`.
         limit_train: train on a fraction (float in (0, 1]) or a count (int) of the pictures.
         crops_per_image: crops of each picture in an epoch.
         augment: arguments of `gcsa.tasks.segmentation.data.augment.DenseAugment`, for training crops only.
+        targets: from labels int32 (H, W), a crop with its context, to what the network learns, float32 (T, H, W); needed for training.
+        label_validator: is called with the labels (H, W) of every picture that is read; raises ValueError for those of no use.
 
     Raises:
         ValueError: a bad argument, at once; pictures or masks that cannot be used, in `prepare_data` or `setup`.
@@ -69,6 +70,8 @@ class MasksDataModule(pl.LightningDataModule):
         limit_train: float | int | None = None,
         crops_per_image: int = 1,
         augment: Mapping[str, Any] | None = None,
+        targets: Targets | None = None,
+        label_validator: Callable[[Array], object] | None = None,
     ) -> None:
         super().__init__()
         if path is None:
@@ -84,14 +87,13 @@ class MasksDataModule(pl.LightningDataModule):
         for share in percentiles:
             check_float("percentiles", share, 0)
         if not percentiles[0] < percentiles[1] <= 100:
-            raise UserError(f"percentiles={list(percentiles)} must be two shares in percent, 0 <= low < high <= 100")
+            raise UserError(f"percentiles={list(percentiles)} must be two shares in percent, 0 <= pmin < pmax <= 100")
         self.path, self.in_chans, self.crop, self.context = expanded(path), in_chans, crop, context
         self.percentiles = float(percentiles[0]), float(percentiles[1])
         self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
         self.limit_train, self.crops_per_image = limit_train, crops_per_image
         self.augment = None if augment is None else DenseAugment.from_config(augment)
-        self.targets: Targets | None = None
-        self.check_labels: Callable[[Array], object] | None = None
+        self.targets, self.label_validator = targets, label_validator
         self._splits: dict[str, list[Example]] = {}
 
     @cached_property
@@ -140,10 +142,10 @@ class MasksDataModule(pl.LightningDataModule):
         return self._splits[split]
 
     def train_dataloader(self) -> BatchLoader[Batch]:
-        """Crops shuffled by (seed, epoch), augmented. Raises ValueError before `targets` is set."""
+        """Crops shuffled by (seed, epoch), augmented. Raises UserError without `targets`."""
         examples = self.images("train")
         if self.targets is None:
-            raise UserError(f"the targets of data={self.name} are not set: assign its `targets` before training")
+            raise UserError(f"data={self.name} has no targets to train on: give it `targets`")
         crops = Crops(
             examples,
             self.targets,
@@ -154,11 +156,11 @@ class MasksDataModule(pl.LightningDataModule):
         )
         return self._loader(crops, len(crops), self.batch_size, shuffle=True)
 
-    def val_dataloader(self) -> BatchLoader[Batch]:
+    def val_dataloader(self) -> BatchLoader[WholeBatch]:
         """Whole pictures, by name."""
         return self._whole("val")
 
-    def test_dataloader(self) -> BatchLoader[Batch]:
+    def test_dataloader(self) -> BatchLoader[WholeBatch]:
         """Whole pictures, by name."""
         return self._whole("test")
 
@@ -169,20 +171,18 @@ class MasksDataModule(pl.LightningDataModule):
         """The picture and the labels in two files. Raises as `setup`."""
         picture, labels = read_picture(pair.image, self.in_chans), read_labels(pair.mask)
         check_sizes(pair.image, picture.shape[:2], pair.mask, labels.shape)
-        if self.check_labels is not None:
+        if self.label_validator is not None:
             try:
-                self.check_labels(labels)
+                self.label_validator(labels)
             except ValueError as error:
                 raise UserError(f"{pair.image}: {error}") from error
         return Example(picture, labels, pair.image, percentiles_of(picture, *self.percentiles))
 
-    def _whole(self, split: str) -> BatchLoader[Batch]:
+    def _whole(self, split: str) -> BatchLoader[WholeBatch]:
         examples = self.images(split)
         return self._loader(Whole(examples), len(examples), 1)
 
-    def _loader(
-        self, pictures: Dataset[Batch], length: int, batch_size: int, *, shuffle: bool = False
-    ) -> BatchLoader[Batch]:
+    def _loader(self, pictures: Dataset[T], length: int, batch_size: int, *, shuffle: bool = False) -> BatchLoader[T]:
         sampler = EpochSampler(
             length,
             batch_size,
@@ -220,6 +220,3 @@ class Nuclei(MasksDataModule):
                 "or GCSA_DATA to the folder that holds nuclei"
             )
         return super().pairs
-
-
-__all__ = ["SPLITS", "MasksDataModule", "Nuclei"]

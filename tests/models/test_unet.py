@@ -38,7 +38,7 @@ def unet(kind: str, group: str, **options: Any) -> UNet:
 
 
 def image(network: UNet, positions: int = 2) -> Tensor:
-    side = max(32, positions * network.multiple)
+    side = max(32, positions * network.size_divisor)
     return torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(1))
 
 
@@ -91,7 +91,7 @@ def test_each_kind_of_output_by_itself(kind: str) -> None:
 def test_every_resolution(kind: str, resolution: int) -> None:
     network = unet(kind, "d4", resolution=resolution)
     strides = [level.stride for level in network.encoder.levels]
-    assert network.stride == min([stride for stride in strides if stride >= resolution], default=network.multiple)
+    assert network.stride == min([stride for stride in strides if stride >= resolution], default=network.size_divisor)
     assert network(image(network)).shape == (2, 2 + RAYS, *image(network).shape[2:])
     assert_equivariant(Both(network), image(network), "d4", "image", "rays", dtypes=[torch.float64])
 
@@ -162,7 +162,7 @@ def test_levels_of_stems(options: dict[str, Any], levels: list[tuple[int, int]])
     model = create_model("gcsa_tiny", num_classes=0, in_chans=3, group="c4", fields=4, depth=2, **options)
     made = Encoder(model)
     assert [(level.fields, level.stride) for level in made.levels] == levels
-    side = 2 * made.multiple
+    side = 2 * made.size_divisor
     maps = made(torch.randn(1, 3, side, side))
     assert [(x.shape[4], side // x.shape[1], x.shape[3]) for x in maps] == [(*level, 4) for level in levels]
     x = torch.randn(1, 3, side, side)
@@ -260,10 +260,10 @@ def test_the_shortest_side(radii: tuple[Any, ...]) -> None:
     """From `least` on no neighbourhood is larger than its map; below it one is, unless it is `multiple`."""
     options = dict(ENCODERS["three stages"][1], radii=radii, group="c4")
     network = UNet(create_model("gcsa_pyramid_tiny", num_classes=0, in_chans=3, **options), 1)
-    assert network.least % network.multiple == 0
-    network(torch.randn(1, 3, network.least, network.least))
-    if network.least > network.multiple:
-        side = network.least - network.multiple
+    assert network.min_size % network.size_divisor == 0
+    network(torch.randn(1, 3, network.min_size, network.min_size))
+    if network.min_size > network.size_divisor:
+        side = network.min_size - network.size_divisor
         with pytest.raises(ValueError, match=r"radius \d is larger than a map"):
             network(torch.randn(1, 3, side, side))
 
@@ -272,12 +272,12 @@ def reach(network: UNet) -> int:
     """The farthest output pixel that a change of one input pixel changes, tried at each place within a stride."""
     network = randomize(network).double().eval()
     assert network.margin is not None
-    side = 2 * (network.margin + network.multiple)
+    side = 2 * (network.margin + network.size_divisor)
     x = torch.randn(1, 3, side, side, dtype=torch.float64)
     farthest = 0
     with torch.no_grad():
         still = network(x)
-        for place in range(side // 2, side // 2 + network.multiple):
+        for place in range(side // 2, side // 2 + network.size_divisor):
             changed = x.clone()
             changed[0, :, place, place] += 1
             differ = (network(changed) != still)[0].any(0).nonzero()
@@ -312,8 +312,8 @@ def test_no_pixel_sees_beyond_the_margin(name: str, options: dict[str, Any], res
     network = UNet(model, 1, 4, resolution=resolution)
     seen = reach(network)
     assert network.margin is not None
-    assert network.margin % network.multiple == 0
-    assert seen <= network.margin <= 1.5 * seen + network.multiple
+    assert network.margin % network.size_divisor == 0
+    assert seen <= network.margin <= 1.5 * seen + network.size_divisor
 
 
 @pytest.mark.parametrize(

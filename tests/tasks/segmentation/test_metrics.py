@@ -1,17 +1,16 @@
 """Scores of objects against counts by hand and against StarDist's own, and what counts as a change of a label map."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
-from gcsa.tasks.segmentation import Segmenter
-from gcsa.tasks.segmentation.metrics import OVERLAPS, InstanceScores, OverlapScores, changes, measure_turned
-from gcsa.testing import randomize
-
-TINY: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, 1], stem_fields=[2], rays=8)
+from gcsa.tasks.segmentation import Segmentation, SegmentationPredictor
+from gcsa.tasks.segmentation.metrics import IOU_THRESHOLDS, InstanceScores, OverlapScores, changes, measure_transformed
+from gcsa.tasks.segmentation.stars import Objects
+from tests.tasks.segmentation.networks import TINY, picture, untrained
 
 
 def blocks(*columns: tuple[int, int], shape: tuple[int, int] = (6, 40)) -> np.ndarray:
@@ -103,9 +102,9 @@ def test_as_stardist_counts(seed: int) -> None:
         drawn.append(blocks(*edges.tolist(), shape=(5, 60)))
         predicted.append(blocks(*shifted.tolist(), shape=(5, 60)))
     measured = scores(*zip(predicted, drawn, strict=True))
-    for overlap in OVERLAPS:
-        theirs = matching_dataset(drawn, predicted, thresh=overlap, show_progress=False)
-        assert measured[f"ap{round(100 * overlap)}"] == pytest.approx(theirs.accuracy)
+    for iou in IOU_THRESHOLDS:
+        theirs = matching_dataset(drawn, predicted, thresh=iou, show_progress=False)
+        assert measured[f"ap{round(100 * iou)}"] == pytest.approx(theirs.accuracy)
     assert measured["pq"] == pytest.approx(matching_dataset(drawn, predicted, show_progress=False).panoptic_quality)
     by_image = matching_dataset(drawn, predicted, by_image=True, show_progress=False)
     assert measured["ap50_by_image"] == pytest.approx(by_image.accuracy)
@@ -175,80 +174,61 @@ def test_objects_that_move_away() -> None:
     assert both_ways(blocks((0, 5)), blocks((10, 15))) == (10 * 6, 2)
 
 
-def examples(count: int, size: tuple[int, int]) -> list[tuple[Tensor, np.ndarray]]:
-    return [(torch.randn(3, *size, dtype=torch.float64), blocks((0, 9), (15, 25), shape=size)) for _ in range(count)]
-
-
-def measured(segmenter: Segmenter, size: tuple[int, int] = (24, 33)) -> dict[str, Any]:
-    segmenter = segmenter.double().eval()
-    return measure_turned(segmenter, examples(2, size))
-
-
-def centred(**options: Any) -> Segmenter:
-    """A small network whose first output lies about the others', so that it finds objects and pixels of every class."""
-    made = randomize(Segmenter(**{**TINY, "layer_scale": 1.0, "threshold": 0.45, **options})).double().eval()
-    out: Any = made.network.head.out
-    with torch.no_grad():
-        logits = made(torch.randn(1, 3, 48, 48, dtype=torch.float64))[:, : made.network.head.count]
-        out.bias[: made.network.head.count] -= logits.mean((0, 2, 3))
-    return made
+def measured(predictor: SegmentationPredictor) -> dict[str, Any]:
+    labels = blocks((0, 9), (15, 25), shape=(24, 33))
+    return measure_transformed(predictor, 2 * [(picture(24, 33), labels)])
 
 
 def test_nothing_changes_with_an_equivariant_network() -> None:
-    found = measured(centred())
-    assert (found["pixels"], found["objects"]) == (0, 0)
-    assert found["of_pixels"] == 2 * 7 * 24 * 33
-    assert found["of_objects"] > 2 * 7 * 2
-    assert {"ap50", "pq", "ap50_by_image"} <= found.keys()
-    masks = measured(centred(task="masks", num_classes=3))
-    assert masks == {"pixels": 0, "of_pixels": 2 * 7 * 24 * 33}
+    instances = measured(untrained())
+    assert (instances["pixels"], instances["objects"]) == (0, 0)
+    assert instances["of_pixels"] == 2 * 7 * 24 * 33
+    assert instances["of_objects"] > 2 * 7 * 2
+    assert {"ap50", "pq", "ap50_by_image"} <= instances.keys()
+    classes = measured(untrained(output="classes", num_classes=3))
+    assert classes == {"pixels": 0, "of_pixels": 2 * 7 * 24 * 33}
 
 
-@pytest.mark.parametrize("task", ["instances", "masks"])
+@pytest.mark.parametrize("output", ["instances", "classes"])
 @pytest.mark.parametrize("group", ["c1", "c4", "d1"])
-def test_poses_beyond_the_group_change_much(group: str, task: str) -> None:
-    """The control: c4 misses the mirrors, d1 the turns, c1 all."""
-    found = measured(centred(group=group, task=task))
-    assert found["pixels"] > 0.02 * found["of_pixels"]
-    if task == "instances":
-        assert 0 < found["objects"] <= found["of_objects"]
+def test_poses_beyond_the_group_change_much(group: str, output: str) -> None:
+    """Negative control: c4 has no reflections, d1 no rotations, c1 neither."""
+    result = measured(untrained(group=group, output=output))
+    assert result["pixels"] > 0.02 * result["of_pixels"]
+    if output == "instances":
+        assert 0 < result["objects"] <= result["of_objects"]
 
 
-def test_a_plain_network_changes_much() -> None:
-    network = Segmenter("smp_unet_resnet18", task="masks").double().eval()
-    out = network.network.unet.segmentation_head[0]
-    with torch.no_grad():
-        out.bias -= network(torch.randn(1, 3, 64, 64, dtype=torch.float64)).mean((0, 2, 3))
-    found = measure_turned(network, examples(1, (32, 32)))
-    assert found["pixels"] > 0.01 * found["of_pixels"]
+class Fixed(SegmentationPredictor):
+    """Predicts by a function of the image."""
+
+    result: Callable[[np.ndarray], Segmentation]
+
+    def predict(self, images: Any, **_: Any) -> Segmentation:
+        return self.result(images)
+
+
+def fixed(output: str, result: Callable[[np.ndarray], Segmentation]) -> Fixed:
+    predictor = Fixed(SegmentationPredictor.create("gcsa_unet_tiny", **TINY, output=output, num_classes=3).network)
+    predictor.result = result
+    return predictor
 
 
 def test_classes_that_change_their_names_change() -> None:
-    """Of masks the numbers matter: all of class 1 that becomes class 2 is another mask."""
-
-    class Named(Segmenter):
-        def maps(self, image: Tensor) -> Tensor:
-            maps = torch.zeros(3, *image.shape[1:])
-            maps[2 if image[0, 0, 0] > 0 else 1] = 1
-            return maps
-
-    network = Named("gcsa_unet_tiny", task="masks", num_classes=3, **TINY)
-    image = torch.zeros(3, 8, 8)
-    image[:, 0, 0] = 1
-    found = measure_turned(network, [(image, np.zeros((8, 8), np.int32))])
-    assert found == {"pixels": 6 * 64, "of_pixels": 7 * 64}, "one mirror alone keeps the corner where it is"
+    """All of class 1 that becomes class 2 is another label map; one reflection keeps the corner where it is."""
+    image = np.zeros((8, 8, 3), np.uint8)
+    image[0, 0] = 1
+    predictor = fixed("classes", lambda x: Segmentation(np.full((8, 8), 1 + (x[0, 0, 0] > 0), np.int32), None, 3))
+    result = measure_transformed(predictor, [(image, np.zeros((8, 8), np.int32))])
+    assert result == {"pixels": 6 * 64, "of_pixels": 7 * 64}
 
 
-def test_scores_over_all_ways() -> None:
-    """A network that finds the same upright bars in whatever it is shown: turned back they are right upside down alone, one of
-    the seven ways, which is two of fourteen bars, and at half turns they overlap by chance, but not by half."""
+def test_scores_over_all_poses() -> None:
+    """A network that predicts the same upright bars for every image. Transformed back, the bars are right in one of seven poses:
+    two of fourteen bars. At half a rotation they overlap by chance, but by less than half."""
     bars = blocks((0, 9), (15, 25), shape=(32, 32))
-
-    class Fixed(Segmenter):
-        def labels(self, maps: Tensor) -> np.ndarray:
-            return bars
-
-    found = measure_turned(Fixed(**TINY), [(torch.zeros(3, 32, 32), bars)])
-    assert found["ap50"] == pytest.approx(2 / (2 + 12 + 12))
-    assert found["objects"] == 6 * 4
-    assert found["of_objects"] == 7 * 4
+    nothing = Objects(np.zeros((0, 2)), np.zeros((0, 8), np.float32), np.zeros(0))
+    predictor = fixed("instances", lambda _: Segmentation(bars, nothing))
+    result = measure_transformed(predictor, [(picture(32, 32), bars)])
+    assert result["ap50"] == pytest.approx(2 / (2 + 12 + 12))
+    assert (result["objects"], result["of_objects"]) == (6 * 4, 7 * 4)

@@ -1,0 +1,161 @@
+"""The network of a segmenter: equivariant for images of any size, and the same after it was written and read."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gcsa
+from gcsa import weights as checkpoints
+from gcsa.groups import group
+from gcsa.models.create import SEGMENTERS
+from gcsa.tasks.segmentation import SegmentationPredictor, Segmenter, tiles
+from gcsa.tasks.segmentation.pose import transform_array
+from gcsa.testing import act, assert_equivariant, randomize, relative_error
+from tests.tasks.segmentation.networks import TINY, picture, untrained, whole_maps
+
+SIZELESS = dict.fromkeys(("fields", "depths", "heads", "radii", "stem_fields"))
+"""Options of another encoder than a pyramid: its own."""
+D4 = group("d4")
+
+
+def error(network: Segmenter, image: np.ndarray) -> float:
+    """The largest relative error of the maps over all eight poses of an image."""
+    upright, errors = whole_maps(network, image)[None], []
+    for g in D4.exact_elements:
+        maps = whole_maps(network, transform_array(image, D4, g))[None]
+        errors.append(relative_error(maps[:, :1], act(upright[:, :1], D4, g, "image")))
+        errors.append(relative_error(maps[:, 1:], act(upright[:, 1:], D4, g, "rays")))
+    return max(errors)
+
+
+@pytest.mark.parametrize("in_chans", [1, 3])
+@pytest.mark.parametrize("size", [(1, 1), (1, 30), (3, 5), (7, 8), (8, 8), (13, 16), (33, 40), (31, 17)], ids=str)
+def test_maps_of_any_size_are_equivariant(size: tuple[int, int], in_chans: int) -> None:
+    """Sides smaller than `size_divisor`, which is 8, and sides that lack an odd number of pixels."""
+    network, image = untrained(in_chans=in_chans).network, picture(*size, in_chans)
+    assert whole_maps(network, image).shape == (9, *size)
+    assert error(network, image) < 1e-10
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 10), (24, 26)], ids=str)
+def test_images_smaller_than_a_neighbourhood(size: tuple[int, int]) -> None:
+    """The coarsest map would have one or two positions, with a radius of 4."""
+    network = untrained(radii=[1, 4]).network
+    assert (network.size_divisor, network.min_size) == (8, 32)
+    assert error(network, picture(*size)) < 1e-10
+
+
+@pytest.mark.parametrize("placement", [0, -1])
+def test_one_placement_of_an_odd_size_prefers_a_side(placement: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control of the mean over both placements."""
+    both = tiles.placements
+    monkeypatch.setattr(tiles, "placements", lambda *sides: [both(*sides)[placement]])
+    assert error(untrained().network, picture(13, 16)) > 1e-3
+    assert error(untrained().network, picture(14, 16)) < 1e-10
+
+
+@pytest.mark.parametrize("name", SEGMENTERS)
+def test_every_registered_segmenter(name: str) -> None:
+    """With the registered depth and width. The plain network is the negative control."""
+    network = Segmenter(name, output="classes", num_classes=3, in_chans=1)
+    for key, parameter in network.named_parameters():
+        if key.endswith(("scale1.gamma", "scale2.gamma")):
+            torch.nn.init.ones_(parameter)
+    randomize(network)
+    if name.startswith("gcsa"):
+        x = torch.randn(1, 1, network.min_size, network.min_size)
+        assert network.group == D4
+        assert_equivariant(network, x, "d4", "image", "image", elements=[1, 4], dtypes=[torch.float64])
+    else:
+        assert network.group == group("c1")
+        with pytest.raises(AssertionError, match="not equivariant"):
+            assert_equivariant(network.eval(), torch.randn(2, 1, 64, 64), "d4", "image", "image", elements=[1])
+
+
+def as_checkpoint(predictor: SegmentationPredictor, path: Path, **changed: Any) -> Path:
+    """The .ckpt that train.py writes of a segmenter."""
+    network = predictor.network
+    tensors = {f"model.{name}": tensor for name, tensor in network.state_dict().items()}
+    model = {"name": network.name, **predictor.options, **changed}
+    hyper = {"task": "segmentation", "model": model, "optimizer": {}, "schedule": {}, "adapter": None}
+    torch.save({"state_dict": tensors, "hyper_parameters": hyper}, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("gcsa_unet_tiny", {}),
+        ("gcsa_unet_tiny", dict(output="classes", num_classes=5, in_chans=1, decoder_fields=[3, 5], decoder_depth=2)),
+        (
+            "gcsa_unet_tiny",
+            dict(pmin=2, pmax=98.5, prob_thresh=0.25, nms_thresh=0.1, resolution=4, group="c8", rays=16),
+        ),
+        ("gcsa_unet_small", dict(SIZELESS, encoder="gcsa_tiny", fields=4, heads=2, depth=1)),
+        ("gcsa_unet_tiny", dict(proj_drop_rate=0.1, drop_path_rate=0.2, radii=[1, "all"], basis="full")),
+        ("smp_unet_resnet18", dict(SIZELESS, rays=4)),
+    ],
+    ids=str,
+)
+def test_what_was_written_is_read(name: str, options: dict[str, Any], tmp_path: Path) -> None:
+    made = SegmentationPredictor.create(name, **{**TINY, **options})
+    randomize(made.network).eval()
+    x = torch.rand(1, made.network.in_chans, made.network.min_size, made.network.min_size)
+    folder = checkpoints.save_segmenter(made, tmp_path / "weights", {"data": "nuclei"})
+    for source in (folder, f"local-dir:{folder}", as_checkpoint(made, tmp_path / "best.ckpt")):
+        opened = gcsa.load(source)
+        assert isinstance(opened, SegmentationPredictor)
+        assert not opened.network.training
+        assert (opened.network.name, opened.options) == (name, made.options)
+        assert torch.equal(opened.network(x), made.network(x))
+        for key in ("output", "rays", "size_divisor", "margin", "out_chans"):
+            assert getattr(opened.network, key) == getattr(made.network, key), key
+    assert checkpoints.read(folder).about == {"data": "nuclei"}
+
+
+def test_tensors_of_another_network(tmp_path: Path) -> None:
+    path = as_checkpoint(SegmentationPredictor.create("gcsa_unet_tiny", **TINY), tmp_path / "best.ckpt", rays=16)
+    with pytest.raises(ValueError, match="holds another architecture"):
+        gcsa.load(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(name="gcsa_tiny"), "'gcsa_tiny': choose one of gcsa_unet_tiny, gcsa_unet_small, smp_unet"),
+        (dict(output="boxes"), "output=.?boxes.? must be one of instances, classes"),
+        (dict(rays=30), "rays=30 must be a multiple of 4"),
+        (dict(rays=2), "rays=2 must be"),
+        (dict(rays="32"), "rays=.?32"),
+        (dict(output="classes", num_classes=1), "num_classes=1 must be 2 or more"),
+        (dict(pmin=60, pmax=40), "pmin=60 must be below pmax=40"),
+        (dict(prob_thresh=1.0), "prob_thresh=1.0 must be a number from 0.001 to 0.999"),
+        (dict(nms_thresh=-1), "nms_thresh=-1 must be"),
+        (dict(in_chans=0), "in_chans=0 must be"),
+        (dict(resolution=0), "resolution=0 must be"),
+        (dict(decoder_fields=[4]), r"decoder_fields=\[4\] needs 2 entries, one for each stride of 2, 4"),
+        (dict(decoder_fields="4"), "decoder_fields=.?4"),
+        (dict(feilds=4), "'feilds': did you mean fields"),
+        (dict(encoder="resnet18", **SIZELESS), "ResNet is no encoder of an equivariant U-Net"),
+        (dict(encoder="gcsa_nothing"), "unknown model 'gcsa_nothing'"),
+        (dict(encoder="gcsa_tiny"), "heads=|does not take|must be"),
+        (dict(feature_maps="invariant"), "feature_maps=invariant"),
+        (dict(pretrained_cfg={"file": "/etc/passwd"}), "'pretrained_cfg'"),
+        (dict(name="smp_unet_resnet18", **SIZELESS, group="d4"), "does not take group"),
+        (dict(name="smp_unet_resnet18", **SIZELESS, resolution=4), "does not take resolution"),
+        (dict(name="smp_unet_resnet18", **SIZELESS, encoder="gcsa_tiny"), "does not take encoder"),
+    ],
+    ids=str,
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        SegmentationPredictor.create(**{"name": "gcsa_unet_tiny", **TINY, **options})
+    assert "\n" not in str(error.value)
+
+
+def test_sides_of_a_batch() -> None:
+    with pytest.raises(ValueError, match="both sides must be multiples of 8; resize 30 to 24 or 32"):
+        Segmenter(**TINY)(torch.zeros(1, 3, 32, 30))

@@ -1,0 +1,144 @@
+"""One prediction for every kind of image, exact in every pose, whole or in tiles."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from gcsa.groups import group
+from gcsa.images.windows import ArrayImage
+from gcsa.tasks.segmentation import SegmentationPredictor
+from gcsa.tasks.segmentation.pose import transform_array
+from gcsa.tasks.segmentation.tiles import choose_tiles
+from tests.tasks.segmentation.networks import TINY, picture, untrained, whole_maps
+
+D4 = group("d4")
+
+
+def test_every_kind_of_image(tmp_path: Path) -> None:
+    predictor, image = untrained(torch.float32), picture(30, 21)
+    Image.fromarray(image).save(tmp_path / "x.png")
+    tensor = torch.from_numpy(image).movedim(-1, 0)
+    kinds = [image, tmp_path / "x.png", str(tmp_path / "x.png"), Image.fromarray(image), tensor, ArrayImage(image)]
+    kinds += [image.astype(kind) for kind in (np.uint32, np.int64, np.float32, np.float64)]
+    results = predictor.predict(kinds)
+    assert results[0].labels.shape == (30, 21)
+    assert results[0].labels.dtype == np.int32
+    assert results[0].labels.max() > 0
+    for result in results:
+        assert np.array_equal(result.labels, results[0].labels)
+
+
+def test_channels_are_converted() -> None:
+    colour, grey = untrained(torch.float32), untrained(torch.float32, in_chans=1)
+    image = picture(30, 21, 4)
+    expected = colour.predict(image[..., :3]).labels
+    assert np.array_equal(colour.predict(image).labels, expected), "alpha is dropped"
+    assert np.array_equal(colour.predict(Image.fromarray(image)).labels, expected)
+    level = image[..., 0]
+    expected = colour.predict(np.repeat(level[..., None], 3, 2)).labels
+    for one in (level, level[..., None], Image.fromarray(level), torch.from_numpy(level)):
+        assert np.array_equal(colour.predict(one).labels, expected), "grey is repeated"
+        assert np.array_equal(grey.predict(one).labels, grey.predict(level).labels)
+    assert grey.predict(image).labels.shape == (30, 21)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (np.zeros((3, 40, 40), np.uint8), r"shape \(3, 40, 40\) :"),
+        (np.zeros((0, 40, 3), np.uint8), r"shape \(0, 40, 3\)"),
+        (np.zeros((2, 40, 40, 3), np.uint8), r"shape \(2, 40, 40, 3\)"),
+        (np.full((4, 4), np.nan), "values that are not finite"),
+        (np.full((4, 4), 70_000), r"beyond 0\.\.65535"),
+    ],
+    ids=str,
+)
+def test_images_of_no_use(image: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        untrained().predict(image)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+@pytest.mark.parametrize("in_chans", [1, 3])
+def test_the_zero_and_the_gain_of_the_camera_do_not_matter(dtype: Any, in_chans: int) -> None:
+    predictor, levels = untrained(in_chans=in_chans), picture(21, 30, in_chans) % 100
+    first = predictor.predict(levels.astype(dtype)).labels
+    assert first.max() > 0
+    assert np.array_equal(first, predictor.predict((2 * levels + 16).astype(dtype)).labels)
+    assert predictor.preprocess(levels).dtype == torch.float32
+    assert predictor.predict(np.full((20, 20, in_chans), 7, np.uint8)).labels.shape == (20, 20)
+
+
+@pytest.mark.parametrize("shape", [(64, 48), (61, 50)], ids=str)
+@pytest.mark.parametrize("output", ["instances", "classes"])
+def test_every_pose_gives_the_same_label_map_to_the_last_bit(shape: tuple[int, int], output: str) -> None:
+    """Numbers and scores included, in float32, also in tiles. The maps of the network by itself differ by rounding."""
+    predictor = untrained(torch.float32, output=output, num_classes=3, prob_thresh=0.3, nms_thresh=0.2)
+    image, h = picture(*shape), predictor.group
+    expected = {side: predictor.predict(image, tile=side) for side in (None, 20)}
+    assert len(np.unique(expected[None].labels)) >= 3
+    for g in h.exact_elements:
+        for side, upright in expected.items():
+            result = predictor.predict(transform_array(image, h, g), tile=side)
+            assert np.array_equal(result.labels, transform_array(upright.labels, h, g))
+            if upright.objects is not None:
+                assert list(result.objects.scores) == list(upright.objects.scores)
+    upright, rotated = (whole_maps(predictor.network, transform_array(image, h, g)) for g in (0, 1))
+    assert not torch.equal(rotated[0], h.act_on_grid(upright[0], 1))
+
+
+@pytest.mark.parametrize(("shape", "side"), [((200, 168), 20), ((211, 190), 25), ((197, 195), 30)], ids=str)
+def test_tiles_find_the_objects_of_the_whole(shape: tuple[int, int], side: int) -> None:
+    predictor, image = untrained(stem_strides=[2, 2], fields=[2, 2], heads=[1, 1]), picture(*shape)
+    assert len(choose_tiles(predictor.network, shape, side)) > 1
+    in_tiles, whole = predictor.predict(image, tile=side), predictor.predict(image)
+    assert whole.labels.max() > 3
+    assert np.array_equal(in_tiles.labels, whole.labels)
+    for name in ("points", "distances", "scores"):
+        assert np.allclose(getattr(in_tiles.objects, name), getattr(whole.objects, name))
+
+
+@pytest.mark.parametrize("side", [20, 33])
+def test_classes_in_tiles(side: int) -> None:
+    predictor, image = untrained(output="classes", num_classes=3, fields=[2, 2], heads=[1, 1]), picture(210, 184)
+    result = predictor.predict(image, tile=side)
+    assert result.objects is None
+    assert result.num_classes == len(np.unique(result.labels)) == 3
+    assert np.array_equal(result.labels, predictor.predict(image).labels)
+
+
+def test_numbers_and_objects_belong_together() -> None:
+    """Objects that others hide have no number. The reported fractions add up."""
+    predictor, fractions = untrained(nms_thresh=1.0, prob_thresh=0.3, fields=[2, 2], heads=[1, 1]), []
+    result = predictor.predict(picture(190, 184), tile=30, progress=fractions.append)
+    assert len(fractions) > 1
+    assert sum(fractions) == pytest.approx(1)
+    assert set(np.unique(result.labels)) - {0} == set(range(1, len(result.objects) + 1))
+    assert list(result.objects.scores) == sorted(result.objects.scores, reverse=True)
+
+
+def test_candidates_are_found_once_for_all_thresholds() -> None:
+    predictor, image = untrained(), ArrayImage(picture(48, 56))
+    candidates = predictor.predict_candidates(image, prob_thresh=0.2)
+    numbers = []
+    for prob_thresh, nms_thresh in ((0.2, 0.4), (0.45, 0.4), (0.55, 0.1)):
+        result = predictor.finish(candidates, prob_thresh=prob_thresh, nms_thresh=nms_thresh)
+        predictor.prob_thresh, predictor.nms_thresh = prob_thresh, nms_thresh
+        assert np.array_equal(result.labels, predictor.predict(image).labels)
+        numbers.append(len(result.objects))
+    assert numbers[0] > numbers[1] > numbers[2]
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (3, 200)], ids=str)
+def test_tiny_images_in_tiles(shape: tuple[int, int]) -> None:
+    predictor, image = untrained(), picture(*shape)
+    assert np.array_equal(predictor.predict(image, tile=16).labels, predictor.predict(image).labels)
+
+
+def test_a_plain_network_is_read_in_the_pose_of_the_image() -> None:
+    predictor = SegmentationPredictor.create("gcsa_unet_tiny", **TINY, group="c1")
+    assert {predictor.predict_candidates(ArrayImage(np.rot90(picture(12, 17), k))).pose for k in range(4)} == {0}
