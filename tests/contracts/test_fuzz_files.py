@@ -21,7 +21,7 @@ import pytest
 import torch
 from PIL import Image
 
-from gcsa.images.reader import read_image, read_levels
+from gcsa.images.reader import read_image, read_levels, read_picture
 from gcsa.tasks.classification.data.idx import read_idx
 from gcsa.tasks.classification.data.pcam import FILE, PCam
 from gcsa.tasks.classification.data.rotmnist import RotMNIST
@@ -147,6 +147,7 @@ def read(kind: str, path: Path) -> None:
             assert line.image.resolve().is_relative_to(path.parent.resolve())
     elif kind in IMAGES + MORE_IMAGES:
         assert read_image(path, 3).mode == "RGB"
+        assert read_picture(path, 3).shape[2] == 3
         levels = read_levels(path)
         assert levels.size == 0 or (np.isfinite(levels).all() and 0 <= levels.min() <= levels.max() <= 256)
         read_line(path, 40)

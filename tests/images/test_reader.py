@@ -109,16 +109,10 @@ def test_values_that_are_no_brightness_are_refused(values: list[float], tmp_path
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_pictures_stand_as_the_camera_was_held(orientation: int, tmp_path: Path) -> None:
-    stored = {
-        1: GREY,
-        2: GREY[:, ::-1],
-        3: GREY[::-1, ::-1],
-        4: GREY[::-1],
-        5: GREY.T,
-        6: np.rot90(GREY),
-        7: np.rot90(GREY, 2).T,
-        8: np.rot90(GREY, -1),
-    }[orientation]
+    half = np.rot90(GREY, 2)
+    stored = (GREY, GREY[:, ::-1], half, GREY[::-1], GREY.T, np.rot90(GREY), half.T, np.rot90(GREY, -1))[
+        orientation - 1
+    ]
     exif = Image.Exif()
     exif[274] = orientation
     image = Image.fromarray(stored.copy())

@@ -36,6 +36,14 @@ LAYOUTS = [(depth, colour) for depth in DTYPES for colour in BY_COLOUR.get(depth
 RNG = np.random.default_rng(0)
 
 
+def picture(path: Path) -> Array:
+    return read_picture(path, 3)
+
+
+def brightness(path: Path) -> Image.Image:
+    return read_image(path, 3)
+
+
 def lzw(data: bytes) -> bytes:
     """LZW without a single string: a clear code after every 250 bytes keeps all codes at 9 bits."""
     codes = [code for i in range(0, len(data), 250) for code in (256, *data[i : i + 250])] + [257]
@@ -110,37 +118,34 @@ def expected(values: Array, colours: Array | None, depth: str, colour: str) -> t
 
 @pytest.mark.parametrize(("depth", "colour"), LAYOUTS, ids=str)
 def test_every_combination_is_what_tifffile_reads(depth: str, colour: str, tmp_path: Path) -> None:
-    """Files of every: bit depth, photometric, planar configuration, alpha, compression, byte order and BigTIFF."""
+    """400 files: bit depth, photometric, planar configuration, alpha, compression, byte order and BigTIFF."""
+    assert len(LAYOUTS) * len(COMPRESSIONS) * 2 * 2 == 400
     path = tmp_path / "x.tif"
     for compression, byteorder, big in itertools.product(COMPRESSIONS, "<>", (False, True)):
         case = (compression, byteorder, big)
         options = {"compression": compression, "byteorder": byteorder, "bigtiff": big, "rowsperstrip": 8}
         stored, colours = write(path, depth, colour, **options)
-        picture, level = expected(stored, colours, depth, colour)
+        full_depth, level = expected(stored, colours, depth, colour)
         grey = level[..., 0] if level.shape[2] == 1 else level @ [0.299, 0.587, 0.114]
         rounded = np.repeat(level, 4 - level.shape[2], 2)[..., :3].round()
         assert image_size(path) == (WIDTH, HEIGHT), case
         full = read_picture(path, 3)
-        assert full.dtype == picture.dtype, case
-        assert np.array_equal(full, np.broadcast_to(picture, full.shape)), case
-        assert np.abs(read_picture(path, 1)[..., 0] - (picture @ [0.299, 0.587, 0.114] if picture.shape[2] > 1 else picture[..., 0])).max() <= 0.5001, case  # fmt: skip
-        assert np.abs(np.asarray(read_image(path, 3)) - rounded).max() <= (
-            1 if "rgba" in colour or depth == "32f" else 0
-        ), case
-        assert np.abs(np.asarray(read_image(path, 1)) - grey).max() <= 1.5, case
-        assert np.abs(read_levels(path) - grey).max() <= (
-            1e-3 if depth in ("16", "32f") and colours is None else 1.5
-        ), case
+        assert full.dtype == full_depth.dtype, case
+        assert np.array_equal(full, np.broadcast_to(full_depth, full.shape)), case
+        luma = full_depth @ [0.299, 0.587, 0.114] if full_depth.shape[2] > 1 else full_depth[..., 0]
+        off = [np.abs(read_picture(path, 1)[..., 0] - luma).max(), np.abs(read_levels(path) - grey).max()]
+        off += [
+            np.abs(np.asarray(read_image(path, 3)) - rounded).max(),
+            np.abs(np.asarray(read_image(path, 1)) - grey).max(),
+        ]
+        most = [0.5001, 1e-3 if depth in ("16", "32f") and colours is None else 1.5, float("rgba" in colour), 1.5]
+        assert np.less_equal(off, most).all(), (case, off)
         if depth != "32f":
             with open_window_source(path, 3, in_memory=1) as source:
                 assert isinstance(source, TiffImage)
                 assert np.array_equal(source.window(5, 3, 18, 20), full[5:18, 3:20]), case
         if colour in ("grey", "palette") and depth != "32f":
             assert np.array_equal(read_labels(path), stored[..., 0]), case
-
-
-def test_combinations_are_many() -> None:
-    assert len(LAYOUTS) * len(COMPRESSIONS) * 2 * 2 >= 288
 
 
 @pytest.mark.parametrize("bits", [2, 4, 12])
@@ -187,14 +192,9 @@ def test_what_libtiff_writes(kind: str, tmp_path: Path) -> None:
 def test_stacks_and_channels_are_refused(shape: tuple[int, ...], options: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.tif"
     tifffile.imwrite(path, np.ones(shape, np.uint16), **options)
-    for read in (
-        lambda: read_picture(path, 3),
-        lambda: read_image(path, 3),
-        lambda: image_size(path),
-        lambda: read_levels(path),
-    ):
+    for read in (picture, brightness, image_size, read_levels):
         with pytest.raises(UserError, match=rf"x\.tif {message}"):
-            read()
+            read(path)
     with pytest.raises(UserError, match=rf"x\.tif {message}"), open_window_source(path, 3, in_memory=1):
         pass
 
@@ -216,21 +216,6 @@ def test_pages_thumbnails_and_channels_first(tmp_path: Path) -> None:
             assert np.array_equal(source.window(3, 4, 9, 11), values[3:9, 4:11]), name
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        (np.array([[1, np.nan]], np.float32), "holds values that are not finite"),
-        (np.array([[1, -1]], np.int16), r"holds int16 values beyond 0\.\.65535"),
-        (np.array([[1, 70000]], np.uint32), r"holds uint32 values beyond 0\.\.65535"),
-        (np.ones((2, 2), np.complex64), "holds complex64 values beyond"),
-    ],
-)
-def test_values_without_a_type(values: Array, message: str, tmp_path: Path) -> None:
-    tifffile.imwrite(tmp_path / "x.tif", values)
-    with pytest.raises(UserError, match=rf"x\.tif {message}"):
-        read_picture(tmp_path / "x.tif", 1)
-
-
 def test_other_widths_of_numbers(tmp_path: Path) -> None:
     values = RNG.integers(0, 4096, (7, 9))
     for dtype in (np.int32, np.uint32, np.int64, np.float16, np.float64):
@@ -242,27 +227,29 @@ def test_other_widths_of_numbers(tmp_path: Path) -> None:
             assert np.array_equal(read_labels(tmp_path / "x.tif"), values)
 
 
+WHITE_IS_0 = {"photometric": "miniswhite"}
+
+
 @pytest.mark.parametrize(
-    ("values", "options", "message"),
+    ("read", "values", "options", "message"),
     [
-        (np.ones((7, 9, 3), np.uint8), {"photometric": "rgb"}, "is in colour"),
-        (np.ones((7, 9), np.float32), {}, "holds float32 values: a mask must hold whole numbers"),
-        (np.full((7, 9), -5, np.int16), {}, r"holds labels in -5\.\.-5: they must lie in 0\.\.2147483647"),
-        (np.full((7, 9), 2**31, np.uint32), {}, r"holds labels in 2147483648\.\."),
-        (np.ones((7, 9), np.bool_), {"photometric": "miniswhite"}, "stores white as zero"),
-        (np.ones((7, 9), np.uint8), {"photometric": "miniswhite"}, "stores white as zero"),
+        (picture, np.array([[1, np.nan]], np.float32), {}, "holds values that are not finite"),
+        (picture, np.array([[1, -1]], np.int16), {}, r"holds int16 values beyond 0\.\.65535"),
+        (picture, np.array([[1, 70000]], np.uint32), {}, r"holds uint32 values beyond 0\.\.65535"),
+        (picture, np.ones((2, 2), np.complex64), {}, "holds complex64 values beyond"),
+        (brightness, np.ones((7, 9), np.float32), WHITE_IS_0, "stores MINISWHITE as float32"),
+        (read_labels, np.ones((7, 9, 3), np.uint8), {"photometric": "rgb"}, "is in colour"),
+        (read_labels, np.ones((7, 9), np.float32), {}, "holds float32 values: a mask must hold whole numbers"),
+        (read_labels, np.full((7, 9), -5, np.int16), {}, r"holds labels in -5\.\.-5: they must lie in 0\.\.2147483647"),
+        (read_labels, np.full((7, 9), 2**31, np.uint32), {}, r"holds labels in 2147483648\.\."),
+        (read_labels, np.ones((7, 9), np.bool_), WHITE_IS_0, "stores white as zero"),
+        (read_labels, np.ones((7, 9), np.uint8), WHITE_IS_0, "stores white as zero"),
     ],
 )
-def test_no_label_maps(values: Array, options: Any, message: str, tmp_path: Path) -> None:
+def test_values_that_are_refused(read: Any, values: Array, options: Any, message: str, tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "x.tif", values, **options)
     with pytest.raises(UserError, match=rf"x\.tif {message}"):
-        read_labels(tmp_path / "x.tif")
-
-
-def test_white_as_zero_without_a_range_is_refused(tmp_path: Path) -> None:
-    tifffile.imwrite(tmp_path / "x.tif", np.ones((7, 9), np.float32), photometric="miniswhite")
-    with pytest.raises(UserError, match="stores MINISWHITE as float32"):
-        read_image(tmp_path / "x.tif", 1)
+        read(tmp_path / "x.tif")
 
 
 WINDOWS = ((0, 0, 70, 90), (15, 17, 16, 18), (16, 16, 32, 48), (60, 80, 70, 90), (5, 0, 69, 90))
@@ -367,9 +354,9 @@ def test_damaged_pixels_are_a_sentence(compression: str, damage: str, tmp_path: 
 
 
 def test_a_strip_that_expands_without_end(tmp_path: Path) -> None:
-    """1 GB of zeros in 1 MB of Deflate: no more is decompressed than the strip holds."""
+    """200 MB of zeros in 200 kB of Deflate: no more is decompressed than the strip holds."""
     packer = zlib.compressobj()
-    data = b"".join(packer.compress(bytes(1 << 24)) for _ in range(64)) + packer.flush()
+    data = b"".join(packer.compress(bytes(1 << 24)) for _ in range(12)) + packer.flush()
     tifffile.imwrite(tmp_path / "x.tif", np.ones((8, 8), np.uint8), compression="zlib")
     with tifffile.TiffFile(tmp_path / "x.tif", mode="r+") as file:
         page, end = file.pages.first, file.filehandle.size
@@ -377,5 +364,5 @@ def test_a_strip_that_expands_without_end(tmp_path: Path) -> None:
         page.tags[279].overwrite(len(data))
         file.filehandle.seek(end)
         file.filehandle.write(data)
-    with sealed(tmp_path, memory=1 << 28):
+    with sealed(tmp_path, memory=1 << 27):
         assert not read_picture(tmp_path / "x.tif", 1).any()
