@@ -46,7 +46,8 @@ def lora_config(
         alpha: the delta is scaled by alpha / rank; None: twice the rank.
         target_modules: a name of modules, or several; each stands for all convolutions and linear layers of that name or
             within it, such as "mlp" or "stem". Depthwise convolutions are passed over, for the 1 x 1 behind them.
-        options: of `peft.LoraConfig`, such as `use_rslora`, `lora_dropout` or `modules_to_save`.
+        options: of `peft.LoraConfig`, such as `use_rslora`, `lora_dropout` or `modules_to_save`. Norms with running
+            statistics are added to `modules_to_save`: training changes these statistics, so the adapter must hold them.
 
     Raises:
         ValueError: a rank below 1 or above the fields of a layer, a name that `model` lacks, dropout on an `nn.Linear`.
@@ -54,7 +55,8 @@ def lora_config(
     if rank < 1:
         raise UserError(f"the rank must be 1 or more, not {rank}")
     layers: dict[str, nn.Module] = {}
-    adaptable = _adaptable(model.get_base_model() if isinstance(model, PeftModel) else model)
+    base = model.get_base_model() if isinstance(model, PeftModel) else model
+    adaptable = _adaptable(base)
     for target in [target_modules] if isinstance(target_modules, str) else target_modules:
         chosen = {name: layer for name, layer in adaptable.items() if f".{target}." in f".{name}."}
         if not chosen:
@@ -70,6 +72,8 @@ def lora_config(
         most = _fields(layer)
         if rank > most:
             raise UserError(f"rank {rank} is larger than the {most} fields of {name}: use {most} or less")
+    whole = [*(options.pop("modules_to_save", None) or ()), *_with_statistics(base)]
+    options["modules_to_save"] = list(dict.fromkeys(whole)) or None
     alpha = 2 * rank if alpha is None else alpha
     return register(LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(layers), **options))
 
@@ -142,6 +146,15 @@ def _adaptable(model: nn.Module) -> dict[str, nn.Module]:
         and not name.startswith(readers)
         and ".lora_" not in name
     }
+
+
+def _with_statistics(model: nn.Module) -> list[str]:
+    """The names of norms with running statistics; of one that an adapter holds already, that of the layer itself."""
+    return [
+        name.removesuffix(".original_module")
+        for name, layer in model.named_modules()
+        if getattr(layer, "running_mean", None) is not None and ".modules_to_save." not in name
+    ]
 
 
 def _fields(layer: nn.Module) -> int:

@@ -57,9 +57,7 @@ def attach(model: nn.Module, adapter: Mapping[str, Any]) -> nn.Module:
     check_installed()
     from gcsa.adapters.lora import get_peft_model, lora_config
 
-    # Running means change in training although they have no gradient: saved with the adapter, they leave the base alone.
-    whole = [name for name, layer in model.named_modules() if getattr(layer, "running_mean", None) is not None]
-    whole += classifier_names(model) if adapter["train_head"] else []
+    whole = classifier_names(model) if adapter["train_head"] else []
     config = lora_config(
         model,
         adapter["rank"],

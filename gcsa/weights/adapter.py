@@ -16,6 +16,7 @@ from gcsa.weights.files import CHARSET, read_charset, read_json, read_tensors
 from gcsa.weights.tensors import check_finite
 
 ADAPTER_TENSORS = "adapter_model.safetensors"
+MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Adapter:
 def read_adapter(folder: str | Path) -> Adapter:
     """The adapter that PEFT's `save_pretrained` wrote into `folder`, or that comes with gcsa by this name.
 
-    Only what a low-rank adapter of a gcsa model needs is read: rank, alpha, dropout and the names of layers. Raises
-    FileNotFoundError for a missing file and ValueError for a damaged one, or one that asks for more than that.
+    Reads the options that `gcsa.adapters.lora_config` can write: ranks, scales, dropout, biases and names of layers. Raises
+    FileNotFoundError for a missing file and ValueError for a damaged one, or for another option.
     """
     folder = published(str(folder)) or Path(folder)
     for file in (ADAPTER_CONFIG, ADAPTER_TENSORS):
@@ -40,39 +41,73 @@ def read_adapter(folder: str | Path) -> Adapter:
             raise FileNotFoundError(f"there is no {folder / file}: name a folder as save_pretrained writes it")
     stored, tensors = read_json(folder / ADAPTER_CONFIG), read_tensors(folder / ADAPTER_TENSORS)
     check_finite(folder, tensors)
-    checks: dict[str, Callable[[Any], bool]] = {
-        "r": lambda value: is_int(value, 1, 16384),
-        "lora_alpha": lambda value: is_number(value, 1e-6, 1e6),
-        "lora_dropout": lambda value: is_number(value, 0, 1) and value < 1,
-        "use_rslora": lambda value: isinstance(value, bool),
-        "target_modules": _are_layers,
-        "modules_to_save": lambda value: value is None or _are_layers(value),
-    }
     config: dict[str, Any] = {}
-    for key, check in checks.items():
-        if key not in stored and key in ("use_rslora", "modules_to_save"):
+    for key, check in CHECKS.items():
+        value = stored.get(key)
+        if value is None and key in OPTIONAL:
             continue
-        if not check(stored.get(key)):
+        if not check(value):
             raise UserError(
                 f"{folder / ADAPTER_CONFIG} is damaged: its {key} is {str(stored.get(key, 'missing'))[:60]}"
             )
-        config[key] = stored[key]
-    if stored.get("peft_type") != "LORA" or stored.get("bias", "none") != "none":
-        raise UserError(f"{folder} is no plain LoRA adapter: its peft_type is {str(stored.get('peft_type'))[:60]}")
-    for key in ("rank_pattern", "alpha_pattern", "layer_replication", "use_dora", "use_qalora", "use_bdlora"):
+        config[key] = value
+    if stored.get("peft_type") != "LORA":
+        raise UserError(f"{folder} is no LoRA adapter: its peft_type is {str(stored.get('peft_type'))[:60]}")
+    for key in ("layer_replication", "use_dora", "use_qalora", "use_bdlora"):
         if stored.get(key):
             raise UserError(f"{folder / ADAPTER_CONFIG} sets {key}, which adapters of gcsa models do not have")
-    # What the rank costs is bounded by the file: the first factor of each delta has as many rows.
-    for name, tensor in tensors.items():
-        if ".lora_A." in name and name.endswith(".weight") and tensor.shape[:1] != (config["r"],):
-            raise UserError(
-                f"{folder} is damaged: {name[:100]} has {list(tensor.shape)[:1]} rows, its rank is {config['r']}"
-            )
+    # The file bounds the cost of a rank: the first factor of each delta has as many rows.
+    ranks = {config["r"], *config.get("rank_pattern", {}).values()}
+    rows = {
+        name: tensor.shape[0]
+        for name, tensor in tensors.items()
+        if ".lora_A." in name and name.endswith(".weight") and tensor.ndim
+    }
+    for name, count in rows.items():
+        if count not in ranks:
+            raise UserError(f"{folder} is damaged: {name[:100]} has {count} rows, its rank is {max(ranks)}")
+    if rows and max(ranks) > max(rows.values()):
+        raise UserError(f"{folder} is damaged: no tensor has the {max(ranks)} rows of its rank")
     return Adapter(config, tensors, read_charset(folder / CHARSET))
 
 
+def _is_layer(name: Any) -> bool:
+    return isinstance(name, str) and len(name) <= 200 and name.replace(".", "_").isidentifier()
+
+
 def _are_layers(names: Any) -> bool:
-    """Whether these are names of modules, in a list: in a text, PEFT would see a regular expression."""
-    if not isinstance(names, list) or not 1 <= len(names) <= 10_000:
-        return False
-    return all(isinstance(name, str) and len(name) <= 200 and name.replace(".", "_").isidentifier() for name in names)
+    """Whether these are names of modules, in a list: PEFT takes a text for a regular expression."""
+    return isinstance(names, list) and 1 <= len(names) <= MOST_LAYERS and all(map(_is_layer, names))
+
+
+def _of_layers(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is an object from names of modules to values that pass `check`."""
+    return lambda values: (
+        isinstance(values, dict)
+        and len(values) <= MOST_LAYERS
+        and all(_is_layer(name) and check(value) for name, value in values.items())
+    )
+
+
+def _is_rank(value: Any) -> bool:
+    return is_int(value, 1, 16384)
+
+
+def _is_alpha(value: Any) -> bool:
+    return is_number(value, 1e-6, 1e6)
+
+
+CHECKS: dict[str, Callable[[Any], bool]] = {
+    "r": _is_rank,
+    "lora_alpha": _is_alpha,
+    "lora_dropout": lambda value: is_number(value, 0, 1) and value < 1,
+    "target_modules": _are_layers,
+    "use_rslora": lambda value: isinstance(value, bool),
+    "modules_to_save": _are_layers,
+    "exclude_modules": _are_layers,
+    "bias": lambda value: value in ("none", "all", "lora_only"),
+    "rank_pattern": _of_layers(_is_rank),
+    "alpha_pattern": _of_layers(_is_alpha),
+}
+"""The options of `peft.LoraConfig` that are read, and what passes."""
+OPTIONAL = ("use_rslora", "modules_to_save", "exclude_modules", "bias", "rank_pattern", "alpha_pattern")

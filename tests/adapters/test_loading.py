@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import timm
@@ -75,3 +76,27 @@ def test_an_adapter_by_its_name() -> None:
     x = torch.rand(1, 1, 40, 80)
     for one, other in zip(by_name(x), by_folder(x), strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"bias": "all"},
+        {"rank_pattern": {"q": 1}, "alpha_pattern": {"k": 3}},
+        {"exclude_modules": ["v"], "modules_to_save": ["head"]},
+    ],
+    ids=str,
+)
+def test_what_was_trained_and_saved_is_loaded(options: dict[str, Any], tmp_path: Path) -> None:
+    """With the running statistics of the stem, which training moves."""
+    adapted = get_peft_model(small(stem_norm="batch"), adapters.lora_config(small(stem_norm="batch"), 2, **options))
+    optimizer = torch.optim.SGD([p for p in adapted.parameters() if p.requires_grad], 0.1)
+    adapted.train()(3 * X + 1).square().sum().backward()
+    optimizer.step()
+    adapted.eval().save_pretrained(str(tmp_path))
+    base = small(stem_norm="batch")
+    before, loaded = base(X), adapters.load(base, tmp_path)
+    assert torch.allclose(loaded(X), adapted(X), atol=1e-6)
+    assert torch.allclose(loaded.merge_and_unload()(X), adapted(X), atol=1e-4)
+    assert not torch.allclose(before, adapted(X), atol=1e-3)
