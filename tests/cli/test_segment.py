@@ -121,8 +121,8 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_segmented(
     ("arguments", "sentence"),
     [
         (["nothing", "a.png"], "there is no nothing/config.json"),
-        (["gcsa_tiny.rotmnist", "a.png"], "gcsa_tiny.rotmnist segments no images: name the weights of a gcsa_unet"),
-        (["gcsa_ocr_tiny.fr17", "a.png"], "gcsa_ocr_tiny.fr17 segments no images"),
+        (["gcsa_tiny.rotmnist", "a.png"], "gcsa_tiny.rotmnist holds weights for classification"),
+        (["gcsa_ocr_tiny.fr17", "a.png"], "gcsa_ocr_tiny.fr17 holds weights for recognition"),
         (["WEIGHTS", "missing.png"], "there is no missing.png: give images, or folders of them"),
         (["WEIGHTS", "empty"], "empty is a folder without images"),
         (["WEIGHTS", "/dev/null"], "/dev/null is a device or a pipe"),

@@ -49,13 +49,13 @@ def test_channels_are_converted() -> None:
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (np.zeros((3, 40, 40), np.uint8), r"shape \(3, 40, 40\) :"),
+        (np.zeros((3, 40, 40), np.uint8), r"shape \(3, 40, 40\)"),
         (np.zeros((0, 40, 3), np.uint8), r"shape \(0, 40, 3\)"),
         (np.zeros((2, 40, 40, 3), np.uint8), r"shape \(2, 40, 40, 3\)"),
         (np.full((4, 4), np.nan), "values that are not finite"),
         (np.full((4, 4), 70_000), r"beyond 0\.\.65535"),
     ],
-    ids=str,
+    ids=["channels first", "empty", "four axes", "not finite", "large numbers"],
 )
 def test_images_of_no_use(image: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -125,12 +125,13 @@ def test_candidates_are_found_once_for_all_thresholds() -> None:
     predictor, image = untrained(), ArrayImage(picture(48, 56))
     candidates = predictor.predict_candidates(image, prob_thresh=0.2)
     numbers = []
-    for prob_thresh, nms_thresh in ((0.2, 0.4), (0.45, 0.4), (0.55, 0.1)):
+    middle = float(np.median(candidates.objects.scores))  # type: ignore[union-attr]
+    for prob_thresh, nms_thresh in ((0.2, 0.4), (middle, 0.4), (middle, 0.0)):
         result = predictor.finish(candidates, prob_thresh=prob_thresh, nms_thresh=nms_thresh)
         predictor.prob_thresh, predictor.nms_thresh = prob_thresh, nms_thresh
         assert np.array_equal(result.labels, predictor.predict(image).labels)
         numbers.append(len(result.objects))
-    assert numbers[0] > numbers[1] > numbers[2]
+    assert numbers[0] > numbers[1] >= numbers[2] > 0
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (3, 200)], ids=str)
