@@ -1,1 +1,1 @@
-"""A page in the browser on which pictures turn: scores, nuclei and text beside them, offline from the packaged weights."""
+"""A page in the browser that rotates pictures: scores, nuclei and text beside them, offline with the packaged weights."""

@@ -1,4 +1,4 @@
-"""A page in the browser on which pictures turn: `python demo.py`; --help lists the options."""
+"""A page in the browser that rotates pictures: `python demo.py`; --help lists the options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gcsa.cli.errors import Parser, user_errors
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns 0. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
-    parser = Parser(prog=program("demo"), description="Serves a page on which pictures turn, to this machine alone.")
+    parser = Parser(prog=program("demo"), description="Serves a page that rotates pictures, to this machine only.")
     parser.add_argument("--port", type=count(65_535), help="default: the first free one from 7860")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     args = parser.parse_args(argv)

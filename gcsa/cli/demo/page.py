@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from gcsa._utils.errors import MissingExtraError
-from gcsa.cli.demo import turning
+from gcsa.cli.demo import rotation
 from gcsa.cli.demo.digits import HELD_OUT
 
 ABOUT_PLAIN = (
-    "Left: `gcsa_tiny.rotmnist`, trained on turned digits of MNIST. Right: a plain network of two convolutions, trained when "
-    f"this page started, on upright scans of scikit-learn's digits alone; it names {{share:.1%}} of {HELD_OUT} others rightly "
-    "while they are upright. It is there to show what turning does to a network that was not made for it, not as a fair rival: "
-    "it saw no turned digit. Ours, in turn, saw no scan of this kind: it named four of eight sevens rightly, and the example is "
-    "one of the four. Quarter turns leave our scores as they are; other angles resample the picture, and move them a little."
+    "Left: `gcsa_tiny.rotmnist`, trained on rotated digits of MNIST. Right: a plain network of two convolutions, trained when "
+    f"this page started, on upright scans of scikit-learn's digits; it names {{share:.1%}} of {HELD_OUT} other upright ones "
+    "rightly. It shows how rotation changes the answers of a plain network, and is no fair rival: it saw no rotated digit. Ours "
+    "saw no scan of this kind: it named four of eight sevens rightly, and the example is one of the four. Rotations by 90 "
+    "degrees do not change our scores; other angles resample the picture, and change them a little."
 )
 
 
@@ -39,22 +39,24 @@ def theme() -> Any:
 def make_page() -> Any:
     """Gradio's Blocks. Trains the plain network, which takes seconds."""
     gr = gradio()
-    _, share = turning.plain()
+    _, share = rotation.plain()
     with gr.Blocks(title="gcsa", analytics_enabled=False) as page:
-        gr.Markdown("# gcsa: turn the picture")
+        gr.Markdown("# gcsa: rotate the picture")
         with gr.Tab("Classify"):
             gr.Markdown(ABOUT_PLAIN.format(share=share))
-            shown, ours = gr.Image(label="turned", type="pil"), gr.Label(label="ours", num_top_classes=3)
+            shown, ours = gr.Image(label="rotated", type="pil"), gr.Label(label="ours", num_top_classes=3)
             other = gr.Label(label="plain", num_top_classes=3)
-            _wire(gr, page, turning.classify, turning.example_digit(), 1, [shown, ours, other])
+            _wire(gr, page, rotation.classify, rotation.example_digit(), 1, [shown, ours, other])
         with gr.Tab("Segment nuclei"):
-            gr.Markdown("`gcsa_unet_tiny.nuclei`: at quarter turns the borders turn with the picture, pixel for pixel.")
+            gr.Markdown(
+                "`gcsa_unet_tiny.nuclei`: at multiples of 90 degrees the borders rotate with the picture, pixel for pixel."
+            )
             count = gr.Textbox(label="found", elem_id="nuclei")
-            _wire(gr, page, turning.segment, turning.example("nuclei.png"), 1, [gr.Image(label="borders"), count])
+            _wire(gr, page, rotation.segment, rotation.example("nuclei.png"), 1, [gr.Image(label="borders"), count])
         with gr.Tab("Read a line"):
-            gr.Markdown("`gcsa_ocr_tiny.fr17`, for French print of the 17th century, at any quarter turn.")
+            gr.Markdown("`gcsa_ocr_tiny.fr17`, for French print of the 17th century, at any multiple of 90 degrees.")
             text, certain = gr.Textbox(label="text", elem_id="text"), gr.Textbox(label="confidence")
-            _wire(gr, page, turning.read, turning.example("line.png"), 90, [gr.Image(label="turned"), text, certain])
+            _wire(gr, page, rotation.read, rotation.example("line.png"), 90, [gr.Image(label="rotated"), text, certain])
         gr.Markdown("Examples: scikit-learn's digits (CC-BY 4.0), BBBC038 (CC0), e-ditiones' OCR17 (CC-BY 4.0).")
     return page
 

@@ -42,7 +42,7 @@ def test_the_page_takes_nothing_from_the_network(address: str) -> None:
     assert "fonts.googleapis.com/css" not in page
 
 
-def test_turning_the_slider_in_a_browser(address: str) -> None:
+def test_moving_the_slider_in_a_browser(address: str) -> None:
     sync_api = pytest.importorskip("playwright.sync_api")
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
     with sync_api.sync_playwright() as playwright:
@@ -62,7 +62,7 @@ def test_turning_the_slider_in_a_browser(address: str) -> None:
         number = page.get_by_role("spinbutton").locator("visible=true")
         number.fill("90")
         number.press("Enter")
-        sync_api.expect(certain).to_have_value(re.compile("turned by 90 degrees"), timeout=60_000)
+        sync_api.expect(certain).to_have_value(re.compile("rotated by 90 degrees"), timeout=60_000)
         assert text.input_value() == upright
         if name := os.environ.get(SCREENSHOT):
             page.screenshot(path=str(Path(name)))

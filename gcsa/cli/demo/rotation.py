@@ -1,4 +1,4 @@
-"""What the demo shows of a turned picture; nothing here knows of the page."""
+"""The results that the demo shows of a rotated image, without the page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def recognizer() -> Predictor:
 
 
 def example_digit() -> Image.Image:
-    """A 7, white on black, that neither network was trained on: the fifth, for ours takes the first for a 2."""
+    """A 7, white on black, that neither network was trained on: the fifth, since ours takes the first for a 2."""
     images, labels = upright_digits()
     row = len(images) - HELD_OUT + int((labels[-HELD_OUT:] == 7).nonzero()[4])
     return Image.fromarray((images[row, 0] * 255).round().byte().numpy())
@@ -49,8 +49,8 @@ def example(name: str) -> Image.Image:
         return image.convert("RGB" if name.startswith("nuclei") else "L")
 
 
-def turned(picture: Image.Image, angle: float) -> Image.Image:
-    """Counter-clockwise by `angle` degrees: quarter turns move pixels, others resample and fill up with the border's median."""
+def rotated(picture: Image.Image, angle: float) -> Image.Image:
+    """Counter-clockwise by `angle` degrees. Multiples of 90 move pixels; others resample and fill up with the border's median."""
     quarters, rest = divmod(angle % 360, 90)
     if rest == 0:
         return Image.fromarray(np.ascontiguousarray(np.rot90(np.asarray(picture), int(quarters))))
@@ -62,14 +62,14 @@ def turned(picture: Image.Image, angle: float) -> Image.Image:
 
 
 def classify(picture: Image.Image | None, angle: float) -> tuple[Image.Image, Scores, Scores]:
-    """The turned digit, and the probability of each class by ours and by the plain network.
+    """The rotated digit, and the probability of each class by ours and by the plain network.
 
-    A digit is light on dark; where the border is light the picture is inverted. Raises ValueError without a picture.
+    A digit is light on dark; a picture with a light border is inverted. Raises ValueError without a picture.
     """
-    grey = turned(_given(picture).convert("L").resize((SIDE, SIDE), Image.Resampling.BICUBIC), 0)
+    grey = rotated(_checked(picture).convert("L").resize((SIDE, SIDE), Image.Resampling.BICUBIC), 0)
     if np.median(np.concatenate([np.asarray(grey)[0], np.asarray(grey)[-1]])) > 127:
         grey = Image.fromarray(255 - np.asarray(grey))
-    shown = turned(grey, angle)
+    shown = rotated(grey, angle)
     image = torch.from_numpy(np.array(shown, np.float32) / 255)[None, None]
     network, _ = plain()
     with torch.no_grad():
@@ -79,24 +79,24 @@ def classify(picture: Image.Image | None, angle: float) -> tuple[Image.Image, Sc
 
 
 def segment(picture: Image.Image | None, angle: float) -> tuple[NDArray[np.uint8], str]:
-    """The turned picture with the borders of its nuclei, and how many there are. Raises ValueError without a picture."""
-    colour = _given(picture).convert("RGB")
+    """The rotated picture with the borders of its nuclei, and their number. Raises ValueError without a picture."""
+    colour = _checked(picture).convert("RGB")
     colour.thumbnail((LARGEST, LARGEST))
-    pixels = np.asarray(turned(colour, angle))
+    pixels = np.asarray(rotated(colour, angle))
     predictor, image = segmenter(), ArrayImage(pixels)
     labels = predictor.predict(image).labels
     return overlay(labels, image, predictor.limits(image)), f"{labels.max()} nuclei"
 
 
 def read(picture: Image.Image | None, angle: float) -> tuple[Image.Image, str, str]:
-    """The line at the quarter turn next to `angle`, its text, and how certain that is. Raises ValueError without a picture
-    and for one that is no line."""
-    shown = turned(_given(picture).convert("L"), 90 * round(angle / 90))
+    """The line rotated by the multiple of 90 degrees next to `angle`, its text, and its confidence. Raises ValueError without
+    a picture and for one that is no line."""
+    shown = rotated(_checked(picture).convert("L"), 90 * round(angle / 90))
     reading = recognizer().predict(shown)
     return shown, reading.text, f"{reading.confidence:.0%}, rotated by {reading.orientation} degrees"
 
 
-def _given(picture: Image.Image | None) -> Image.Image:
+def _checked(picture: Image.Image | None) -> Image.Image:
     if picture is None:
         raise UserError("there is no picture: choose one, or take the example")
     return picture.copy()
