@@ -1,4 +1,4 @@
-"""A complete small run: 256 digits, a tiny timm model with batch norm and dropout, on one thread."""
+"""A complete small run: 3 epochs of 4 batches of digits, a tiny timm model with batch norm and dropout, on one thread."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ TINY = (
     "model.name=test_efficientnet",
     "+model.drop_rate=0.2",
     "data.batch_size=32",
-    "data.limit_train=256",
+    "data.limit_train=128",
     "data.augment.degrees=20",
     "trainer.max_epochs=3",
     "logger=none",

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from pathlib import Path
 
+import psutil
 import torch
 
 log = logging.getLogger(__name__)
 
-TICKS = Path("/proc/stat")
 LOOK = 0.5  # seconds
 
 
@@ -40,32 +38,7 @@ def choose_threads(asked: int | None) -> int:
 
 
 def busy_share() -> float:
-    """The share of the cores that other programs keep busy, 0 to 1: the load average of the last minute, or what half a
-    second shows where that is less, for the load may be of a program that has just ended, such as an earlier run. 0 where
-    the system does not tell."""
-    try:
-        load = os.getloadavg()[0] / (os.cpu_count() or 1)
-    except (AttributeError, OSError):  # Windows has none
-        return 0.0
-    if load < 0.25:
-        return min(load, 1.0)
-    return min(load, share_now(), 1.0)
-
-
-def share_now() -> float:
-    """The share of the cores' time that is not idle, over half a second; 1 where the system does not tell."""
-    before = read_ticks()
-    time.sleep(LOOK)
-    after = read_ticks()
-    if before is None or after is None or after[1] <= before[1]:
-        return 1.0
-    return 1 - (after[0] - before[0]) / (after[1] - before[1])
-
-
-def read_ticks() -> tuple[int, int] | None:
-    """Idle and all ticks of all cores since the start of the system; None outside Linux."""
-    try:
-        numbers = [int(word) for word in TICKS.read_text().split("\n", 1)[0].split()[1:9]]
-    except (OSError, ValueError):
-        return None
-    return sum(numbers[3:5]), sum(numbers)
+    """The share of the cores that other programs keep busy, 0 to 1: the load average of the last minute, or the use of the
+    cores over half a second where that is less, for the load may be of a program that has just ended."""
+    load = psutil.getloadavg()[0] / (os.cpu_count() or 1)
+    return min(load, 1.0) if load < 0.25 else min(load, psutil.cpu_percent(LOOK) / 100, 1.0)

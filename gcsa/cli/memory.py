@@ -1,4 +1,4 @@
-"""What a process keeps for its next use, and would otherwise take or make anew: memory, and compiled kernels."""
+"""Keeps freed memory and compiled kernels in the process, for reuse."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
     if config["test"]:
         try:
             measured, shown = test(task, config, module, data, output_dir)
-        except (ValueError, OSError) as error:
+        except (UserError, OSError) as error:
             raise UserError(f"{error} (the weights are written: {lines['weights']})") from error
         results |= measured
         lines |= shown

@@ -1,12 +1,11 @@
 import logging
 import os
-from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
-from gcsa._utils import threads
-from gcsa._utils.threads import busy_share, choose_threads
+from gcsa._utils.threads import choose_threads
 
 
 @pytest.fixture(autouse=True)
@@ -18,8 +17,8 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, average: float, now: float = 1.0) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (average, 0.0, 0.0))
-    monkeypatch.setattr(threads, "share_now", lambda: now)
+    monkeypatch.setattr(psutil, "getloadavg", lambda: (average, 0.0, 0.0))
+    monkeypatch.setattr(psutil, "cpu_percent", lambda interval: 100 * now)
 
 
 @pytest.mark.parametrize(
@@ -50,23 +49,3 @@ def test_what_is_asked_for_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_threads(3) == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     assert choose_threads(None) == 4
-
-
-def test_a_system_without_a_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "getloadavg")
-    assert choose_threads(None) == 4
-
-
-def test_what_half_a_second_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Three of four cores idle between two looks, and a system that does not tell."""
-    stat = tmp_path / "stat"
-    looks = iter(["cpu  100 0 0 900 0 0 0 0 0 0\ncpu0", "cpu  150 0 0 1040 10 0 0 0 0 0\ncpu0"])
-    monkeypatch.setattr(threads, "TICKS", stat)
-    stat.write_text(next(looks))
-    monkeypatch.setattr(threads.time, "sleep", lambda _: stat.write_text(next(looks)))
-    assert threads.share_now() == pytest.approx(0.25)
-    monkeypatch.setattr(threads.time, "sleep", lambda _: None)
-    stat.unlink()
-    assert threads.share_now() == 1.0
-    monkeypatch.setattr(os, "getloadavg", lambda: (2.0, 0.0, 0.0))
-    assert busy_share() == 0.5

@@ -9,15 +9,18 @@ import pytest
 
 from gcsa.cli import memory
 
+from .conftest import ROOT
+
 PROGRAM = """
 import resource, sys
-import torch
+import gcsa_commands  # so that gcsa.cli loads no torch
+import numpy
 from gcsa.cli.memory import keep_freed_memory
 
 told = keep_freed_memory() if sys.argv[1] == "keep" else False
 for _ in range(3):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    [torch.ones(2**22) for _ in range(16)]  # of 16 MiB, freed at once
+    [numpy.ones(2**22, "float32") for _ in range(16)]  # of 16 MiB, freed at once
 print(told, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a setting of glibc")
@@ -27,7 +30,7 @@ def faults(mode: str) -> tuple[bool, int]:
     """Whether the library was told, and the faults of the third time."""
     environment = {"PATH": "/usr/bin:/bin"}
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, mode], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, mode], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
     )
     told, count = run.stdout.split()
     return told == "True", int(count)

@@ -1,6 +1,9 @@
 """train.py as a command: what a refused run leaves, and how Hydra is told."""
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,9 @@ from gcsa._utils.errors import UserError
 from gcsa.cli import cleanup
 from gcsa.cli.cleanup import remember, remove_leftovers
 from gcsa.cli.composition import conf_folder
+from tests.runs import TINY
 
-from .conftest import Run
+from .conftest import ROOT, Run
 
 REFUSED = "monitor.mode=most"
 
@@ -47,9 +51,6 @@ def test_a_sweep_goes_on_after_a_run_that_fails(run: Run, monkeypatch: pytest.Mo
         (output_dir / "results.json").touch()
         return 0.5
 
-    def task_of(name: str) -> None: ...
-
-    monkeypatch.setattr("gcsa.tasks.task_of", task_of)
     monkeypatch.setattr("gcsa.training.run.train", train)
     monkeypatch.setattr("gcsa.training.seeds.Seeds.on_multirun_end", lambda *_, **__: None)
     for name, status, sentence in (
@@ -83,6 +84,47 @@ def test_a_search_goes_on_after_a_trial_that_fails(run: Run, monkeypatch: pytest
     assert code == 0, err
     assert "error: the loss is nan\n" in err
     assert "best_value: 0.75" in Path("search/optimization_results.yaml").read_text()
+
+
+def test_a_multirun_ends_with_the_mean_over_seeds(run: Run) -> None:
+    short = ("trainer.max_epochs=1", "data.limit_train=32", "output_dir=sweep")
+    code, out, err = run("train", "-m", *TINY, *short, "seed=1,2")
+    assert code == 0, err
+    (row,) = json.loads(Path("sweep/seeds.json").read_text())["runs"]
+    results = [json.loads(Path("sweep", name, "results.json").read_text())["results"] for name in "01"]
+    mean = sum(result["val/accuracy"] for result in results) / 2
+    assert row["metrics"]["val/accuracy"]["mean"] == pytest.approx(mean)
+    assert "over seeds" in out
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["+loss=bce"], "unknown key 'loss'"),
+        (["+lr=0.5"], "unknown key 'lr': did you mean optimizer.lr?"),
+        (["+class_weights=[1,2]"], "unknown key 'class_weights'"),
+        (["+callbacks.early_stopping.patience=1"], "callbacks.early_stopping is not in use"),
+        (["+monitor.patience=1"], "unknown key 'monitor.patience'"),
+        (["+callbacks.ema.rate=1"], "unexpected keyword argument 'rate'"),
+        (["+trainer.colour=1"], "unexpected keyword argument 'colour'"),
+        (["+optimizer.rate=1"], "unexpected keyword argument 'rate'"),
+        (["adapter=lora", "adapter.base=gcsa_tiny.rotmnist", "+adapter.size=1"], "unknown key 'adapter.size'"),
+    ],
+)
+def test_keys_that_nobody_reads_are_refused(overrides: list[str], words: str, run: Run) -> None:
+    code, _, err = run("train", *overrides, "output_dir=run")
+    assert (code, err.count("\n")) == (2, 1), err
+    assert words in err
+    assert os.listdir() == []
+
+
+def test_help_and_configurations_need_no_torch() -> None:
+    script = "import sys, runpy; sys.argv = ['train.py', *sys.argv[1:]]\n"
+    script += "try: runpy.run_path('train.py', run_name='__main__')\nexcept SystemExit: pass\n"
+    script += "assert not {'torch', 'timm', 'pytorch_lightning'} & sys.modules.keys()"
+    for arguments in (["--help"], ["--cfg", "job", "experiment=rotmnist_tiny"]):
+        done = subprocess.run([sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_runs_of_a_sweep_before_the_refused_one_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,9 +170,9 @@ def test_an_epoch_that_max_steps_ends_is_validated(
 
 
 def test_the_last_epoch_is_validated_of_a_run_resumed_within_it(tmp_path: Path) -> None:
-    """Killed at its fifth batch of eight, where no hook tells that the epoch starts."""
+    """Killed at its third batch of four, where no hook tells that the epoch starts."""
     own = ("trainer.check_val_every_n_epoch=2", "checkpoint_every_n_steps=3", "logger=csv")
-    fit_until(20, tmp_path, *own)
+    fit_until(10, tmp_path, *own)
     assert validated(tmp_path) == [1]
     train(composed(tmp_path, *TINY, *own, "ckpt_path=last"), tmp_path)
     assert validated(tmp_path) == [1, 2]
@@ -183,9 +183,9 @@ def test_the_schedule_ends_with_the_time(
 ) -> None:
     """A run far from its last epoch: its rate is the last one, its last weights are validated, and it can go on.
 
-    The clock moves by 20 ms whenever it is looked at."""
+    The clock moves by 40 ms whenever it is looked at."""
     clock = itertools.count()
-    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: next(clock) / 50))
+    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: next(clock) / 25))
     own = [*TINY, "trainer.max_epochs=100000", "trainer.check_val_every_n_epoch=100000", "data.limit_train=32"]
     train(composed(tmp_path, *own, "trainer.max_time=00:00:00:02"), tmp_path)
     ended = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -16,13 +17,15 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from gcsa._utils.errors import UserError
 from gcsa.tasks.classification.task import Classifier, Task as Classification
 from gcsa.training.interruption import LOCK, Interrupted, interruptible, requeued_checkpoint, resume_command
 from tests.runs import TINY, composed, train
 from tests.training.test_resume import ROOT, assert_same_state
 
-COMMAND = (sys.executable, "train.py", *TINY, "data.limit_train=null")
-"""Epochs of 40 steps."""
+LONGER = (*TINY, "data.limit_train=384")
+"""Epochs of 12 steps."""
+COMMAND = (sys.executable, "train.py", *LONGER)
 
 
 def start(folder: Path, *more: str, **options: Any) -> "subprocess.Popen[str]":
@@ -61,7 +64,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     """Stopped in mid-epoch and resumed: the bits of a run that was never stopped. Meanwhile a second run is refused."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    train(composed(whole, *TINY, "data.limit_train=null"), whole)
+    train(composed(whole, *LONGER), whole)
 
     process = start(stopped)
     wait_for_epoch(process, stopped)
@@ -82,7 +85,7 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     assert sorted(path.name for path in (stopped / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
     assert not (stopped / LOCK).exists()
     assert not (stopped / "weights").exists()
-    assert 40 < torch.load(stopped / "checkpoints/last.ckpt", weights_only=True)["global_step"] < 120
+    assert 12 < torch.load(stopped / "checkpoints/last.ckpt", weights_only=True)["global_step"] < 36
 
     resume = shlex.split(sentence[1])
     assert subprocess.run([sys.executable, *resume[1:]], cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 0
@@ -98,14 +101,27 @@ def test_the_printed_command_is_for_any_folder(name: str, monkeypatch: pytest.Mo
     assert (parsed.key_or_group, parsed.value()) == ("output_dir", f"/runs/{name}")
 
 
-def test_sigint(tmp_path: Path) -> None:
-    process = start(tmp_path)
-    wait_for_epoch(process, tmp_path)
-    process.send_signal(signal.SIGINT)
-    code, printed = ended(process)
-    assert code == 128 + signal.SIGINT
-    assert re.fullmatch(r"interrupted by SIGINT: last.ckpt is saved, go on with: python train\.py .*\n", printed)
-    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > 40
+def test_sigint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the third batch, which is finished; a shell that starts the tests in the background ignores SIGINT."""
+    step = Classifier.training_step
+
+    def interrupted(self: Classifier, batch: Any, batch_idx: int) -> torch.Tensor:
+        if batch_idx == 2:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(Classifier, "training_step", interrupted)
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(Interrupted) as stopped:
+            train(composed(tmp_path, *TINY), tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert stopped.value.code == 128 + signal.SIGINT
+    sentence = r"interrupted by SIGINT: last.ckpt is saved, go on with: python train\.py .*\n"
+    assert re.fullmatch(sentence, capsys.readouterr().err)
+    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 3
 
 
 @pytest.mark.slow  # a process that imports torch and trains
@@ -141,7 +157,7 @@ def test_sigterm_stops_all_processes_of_a_run(tmp_path: Path) -> None:
     assert (code, printed.count("interrupted")) == (128 + signal.SIGTERM, 1), printed
     assert printed.splitlines()[-1].startswith("interrupted by SIGTERM: last.ckpt is saved")
     assert "Traceback" not in printed
-    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > 20
+    assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > 6
     assert ended(start(tmp_path, "trainer=ddp_cpu", "ckpt_path=last"))[0] == 0
     assert (tmp_path / "results.json").is_file()
 
@@ -162,7 +178,7 @@ def test_slurm_starts_the_same_command_again(tmp_path: Path, name: str) -> None:
     asked = tmp_path / "asked"
     assert (asked.read_text() if asked.exists() else "") == {"SIGTERM": "", "SIGUSR1": "requeue 7\n"}[name]
     step = torch.load(tmp_path / "run/checkpoints/last.ckpt", weights_only=True)["global_step"]
-    assert 40 < step < 120
+    assert 12 < step < 36
     assert ended(start(tmp_path / "run", env=job | {"SLURM_RESTART_COUNT": "1"}))[0] == 0
     assert (tmp_path / "run/results.json").is_file()
 
@@ -187,17 +203,16 @@ def test_a_full_disk(tmp_path: Path) -> None:
     """No file may grow beyond half of a checkpoint."""
     train(composed(tmp_path, *TINY, "trainer.max_epochs=1", "data.limit_train=32", "callbacks=no_ema"), tmp_path)
     before = contents(tmp_path / "checkpoints")
-    limit = len(before["last.ckpt"]) // 2
-    script = f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-    script += "runpy.run_path('train.py', run_name='__main__')"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     longer = ("trainer.max_epochs=2", "data.limit_train=32", "callbacks=no_ema", "ckpt_path=last")
-    command = [sys.executable, "-c", script, *COMMAND[2:], *longer, f"output_dir={tmp_path}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    wanted = (
-        r"error: cannot write the checkpoint .*\.ckpt \(File too large\), the earlier one is kept: make room in .*\n"
-    )
-    assert re.fullmatch(wanted, done.stderr), done.stderr
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before["last.ckpt"]) // 2, limits[1]))
+    try:
+        with pytest.raises(
+            OSError, match=r"cannot write the checkpoint .*\.ckpt \(File too large\), the earlier one is kept"
+        ):
+            train(composed(tmp_path, *TINY, *longer), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert contents(tmp_path / "checkpoints") == before
 
 
@@ -253,7 +268,7 @@ def test_a_damaged_test_set_costs_no_weights(tmp_path: Path, monkeypatch: pytest
     """Where the check before training could not see it."""
 
     def damaged(*_: Any) -> None:
-        raise ValueError("digits are damaged")
+        raise UserError("digits are damaged")
 
     monkeypatch.setattr("gcsa.tasks.classification.data.digits.Digits.read_test", damaged)
     small = [*TINY, "trainer.max_epochs=1", "data.limit_train=32", "test=true"]

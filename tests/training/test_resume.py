@@ -17,7 +17,7 @@ from tests.runs import TINY, InterruptAt, Interrupted, composed, train
 
 ROOT = Path(__file__).parents[2]
 EVERY = 3
-"""Steps between checkpoints; an epoch has 8."""
+"""Steps between checkpoints; an epoch has 4."""
 
 
 def fit(folder: Path, *overrides: str) -> None:
@@ -69,7 +69,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     ("every", "batch"),
-    [("null", 13), (f"{EVERY}", 5), (f"{EVERY}", 16)],
+    [("null", 6), (f"{EVERY}", 7), (f"{EVERY}", 8)],
     ids=["from an epoch's end", "from mid-epoch", "in the first batch of an epoch"],
 )
 def test_resumes_bit_for_bit(whole: Path, tmp_path: Path, every: str, batch: int) -> None:
@@ -110,7 +110,7 @@ def test_the_best_epoch_goes_along_to_another_folder(tmp_path: Path, name: str) 
 
 def test_random_numbers_matter(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: where the seed of a step is lost, the same comparison finds other weights."""
-    fit_until(5, tmp_path, f"checkpoint_every_n_steps={EVERY}")
+    fit_until(7, tmp_path, f"checkpoint_every_n_steps={EVERY}")
     monkeypatch.setattr("gcsa.training.callbacks.StepSeed.on_train_batch_start", lambda *_: None)
     fit(tmp_path, f"checkpoint_every_n_steps={EVERY}", "ckpt_path=last")
     with pytest.raises(AssertionError):

@@ -33,7 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_results_say_what_was_run(finished: Path) -> None:
     results = json.loads((finished / "results.json").read_text())
     assert [results[key] for key in ("model", "data", "seed")] == ["gcsa_tiny", "digits", 0]
-    assert results["best_step"] == 8 * results["best_epoch"]
+    assert results["best_step"] == 4 * results["best_epoch"]
     assert {"val/accuracy", "test/accuracy", "test/calibration_error", "invariance_error"} <= results["results"].keys()
     assert results["results"]["invariance_error"] < 1e-5
     assert results["machine"]["cores"] > 0

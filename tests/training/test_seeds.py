@@ -2,14 +2,11 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gcsa.training.seeds import over_seeds
-from tests.runs import TINY
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,14 +34,3 @@ def test_one_seed_each_has_no_mean(tmp_path: Path) -> None:
     for number, lr in enumerate((0.1, 0.2, 0.2)):
         write(tmp_path, number, 0, lr, 0.5)
     assert over_seeds(tmp_path) == over_seeds(tmp_path / "nothing") == []
-
-
-def test_a_multirun_ends_with_them(tmp_path: Path) -> None:
-    command = [sys.executable, "train.py", "-m", *TINY, "seed=1,2", "trainer.max_epochs=1", f"output_dir={tmp_path}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads((tmp_path / "seeds.json").read_text())["runs"]
-    results = [json.loads((tmp_path / name / "results.json").read_text())["results"] for name in "01"]
-    mean = sum(result["val/accuracy"] for result in results) / 2
-    assert row["metrics"]["val/accuracy"]["mean"] == pytest.approx(mean)
-    assert "over seeds" in done.stdout
