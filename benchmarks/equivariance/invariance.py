@@ -15,7 +15,8 @@ from gcsa.evaluation.audit import smooth_rotation_error
 from gcsa.models.backbone import Backbone
 from gcsa.testing import act, randomize, relative_error
 
-AT_45 = ("gcsa_tiny_c4", "gcsa_tiny_c8", "gcsa_small_c4", "gcsa_small_c8")
+AT_45 = ("gcsa_tiny", "gcsa_small")
+GROUPS = ("c4", "c8", "d4", "d8")
 
 
 @torch.no_grad()
@@ -35,15 +36,16 @@ def errors(model: Backbone, image: torch.Tensor) -> dict[str, float]:
 def main() -> None:
     arguments(__doc__)
     content = {}
-    for name in timm.list_models(["gcsa*", "gcnn*", "gsa*"]):
-        model = randomize(timm.create_model(name)).eval()
+    names = timm.list_models(["gcsa*", "gcnn*", "gsa*"])
+    for name, group in ((name, group) for name in names for group in GROUPS):
+        model = randomize(timm.create_model(name, group=group)).eval()
         channels, size, _ = model.default_cfg["input_size"]
-        side = max(2 * model.multiple, 16)
+        side = max(2 * model.size_divisor, 16)
         row = {"elements": len(model.group.exact_elements), **errors(model, torch.randn(1, channels, side, side))}
-        if name in AT_45:
+        if name in AT_45 and group in ("c4", "c8"):
             row["at_45_degrees"] = smooth_rotation_error(model, channels, size)
-        content[name] = row
-        print(name, row, flush=True)
+        content[f"{name}_{group}"] = row
+        print(name, group, row, flush=True)
     save("invariance", content)
 
 

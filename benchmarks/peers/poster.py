@@ -20,7 +20,7 @@ import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import alone, arguments, forward_and_step, ratios, save, step_megabytes
 from gcsa.testing import equivariance_error
 
-SHAPE = dict(group="c4", fields=24, depth=6, heads=4, num_classes=2)
+SHAPE = dict(group="c4", fields=24, depth=6, num_heads=4, num_classes=2)
 SIDES: dict[str, dict[str, Any]] = {
     "G-CSA, spatial": dict(model_name="gcsa_small", attention="spatial"),
     "G-CSA, group": dict(model_name="gcsa_small", attention="group"),

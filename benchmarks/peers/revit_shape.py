@@ -17,7 +17,15 @@ from gcsa.testing import equivariance_error
 def main() -> None:
     args = arguments(__doc__)
     ours = timm.create_model(
-        "gcsa_tiny_c4", fields=12, depth=4, heads=6, kernel_size=5, mlp_ratio=1, stem_strides=(2,), head_fields=0
+        "gcsa_tiny",
+        group="c4",
+        fields=12,
+        depth=4,
+        num_heads=6,
+        kernel_size=5,
+        mlp_ratio=1,
+        stem_strides=(2,),
+        head_fields=0,
     )
     nchw, channels_last = (EscnnNet(12, 6, 4, 5, 1, 4, in_chans=1, channels_last=last) for last in (False, True))
     x = torch.randn(64, 1, 28, 28)

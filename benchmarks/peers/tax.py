@@ -58,7 +58,7 @@ def with_convolutions(model: nn.Module) -> nn.Module:
 def build(width: int) -> dict[str, nn.Module]:
     heads = width // 64
     common = dict(img_size=224, num_classes=1000, depth=DEPTH)
-    ours = timm.create_model("gcsa_base", group=GROUP, fields=width // ORDER, heads=heads, **common)
+    ours = timm.create_model("gcsa_base", group=GROUP, fields=width // ORDER, num_heads=heads, **common)
     vit = VisionTransformer(
         patch_size=16, embed_dim=width, num_heads=heads, class_token=False, global_pool="avg", **common
     )

@@ -18,7 +18,14 @@ import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import DEVICE, alone, alternate, arguments, save, step_megabytes
 
 SHAPE: dict[str, Any] = dict(
-    model_name="gcsa_small_c4", fields=16, heads=2, depth=2, stem_strides=(4,), head_fields=0, separable=True
+    model_name="gcsa_small",
+    group="c4",
+    fields=16,
+    num_heads=2,
+    depth=2,
+    stem_strides=(4,),
+    head_fields=0,
+    separable=True,
 )
 SIDES: dict[str, dict[str, Any]] = {
     "neighbourhood of radius 3": dict(radius=3),

@@ -44,7 +44,6 @@ from gcsa.training.results import git_commit, machine
 FAMILIES = "gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*", "linformer_tiny", "routing_transformer_tiny"
 BASELINES = "alexnet_small", "vgg16_small"
 RECOGNIZERS = {f"CTCRecognizer, {name}": name for name in timm.list_models("gcsa_ocr*")}
-SUFFIXES = ("_c4", "_c8", "_d4", "_d8")
 SPEED = ("gcsa_tiny", "gcsa_small")
 LIMIT, SLOW_LIMIT = 120, 240
 """CPU seconds for one way and one model."""
@@ -59,7 +58,7 @@ def create(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
     cfg = model.default_cfg
     if cfg.get("fixed_input_size"):
         return model, cfg["input_size"]
-    side = max(4 * getattr(model, "multiple", 4), 16)
+    side = max(4 * getattr(model, "size_divisor", 4), 16)
     return model, (cfg["input_size"][0], side, side)
 
 
@@ -170,10 +169,9 @@ def sweep(patterns: list[str]) -> None:
     passes: dict[str, Any] = json.loads(file.read_text())["passes"] if file.is_file() else {}
     names = [*timm.list_models(list(FAMILIES)), *BASELINES, *RECOGNIZERS]
     names = [name for name in names if any(Path(name).match(pattern) for pattern in patterns)]
-    names.sort(key=lambda name: (name.endswith(SUFFIXES), "tiny" not in name, "small" not in name))
-    bare = [name for name in names if not name.endswith(SUFFIXES)]
-    for chosen, ways, seconds in ((names, QUICK, LIMIT), (bare, SLOW, SLOW_LIMIT)):
-        for name in chosen:
+    names.sort(key=lambda name: ("tiny" not in name, "small" not in name))
+    for ways, seconds in ((QUICK, LIMIT), (SLOW, SLOW_LIMIT)):
+        for name in names:
             row = passes.setdefault(name, {})
             for way in (way for way in ways if way not in row):
                 row[way] = within(seconds, way, name)

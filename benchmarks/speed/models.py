@@ -29,7 +29,6 @@ from gcsa.models.folding import fold
 MODELS = {
     "gcsa_tiny": 32,
     "gcsa_small": 16,
-    "gcsa_small_c8": 16,
     "gcsa_linear_small": 16,
     "gcnn_small": 16,
     "gcsa_pyramid_small": 2,

@@ -1,4 +1,4 @@
-"""`create_model("gcsa_small_c8")` in a fresh process, after torch and timm: `python -m benchmarks.speed.startup`."""
+"""`create_model("gcsa_small", group="c8")` in a fresh process, after torch and timm: `python -m benchmarks.speed.startup`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys, time
 import torch, timm
 start = time.perf_counter()
 import gcsa
-timm.create_model("gcsa_small_c8")
+timm.create_model("gcsa_small", group="c8")
 print(time.perf_counter() - start, "escnn" in sys.modules)
 """
 

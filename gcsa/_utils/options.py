@@ -15,11 +15,11 @@ import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import is_int, is_number, shown
 
 MOST_ENTRIES = 8
 """Of a list."""
@@ -48,8 +48,8 @@ Word = Annotated[
 
 
 def matches(value: Any, kind: Any) -> bool:
-    """Whether `value` is of the type `kind`: int, float, bool, str, None, a Literal, a union, a sequence, or one of these
-    annotated with a `Rule`. No bool is a number."""
+    """Whether `value` is of the type `kind`: int, float, bool, str, None, a Literal, a union, a sequence, a tuple, or one of
+    these annotated with a `Rule`. No bool is a number."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return matches(value, args[0]) and all(rule.passes(value) for rule in args[1:] if isinstance(rule, Rule))
@@ -57,15 +57,15 @@ def matches(value: Any, kind: Any) -> bool:
         return isinstance(value, str) and value in args
     if origin in (Union, UnionType):
         return any(matches(value, member) for member in args)
+    if origin is tuple:
+        return isinstance(value, list | tuple) and len(value) == len(args) and all(map(matches, value, args))
     if origin is not None and issubclass(origin, Sequence):
         return (
             isinstance(value, list | tuple)
             and 1 <= len(value) <= MOST_ENTRIES
             and all(matches(entry, args[0]) for entry in value)
         )
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, {int: Integral, float: Real}.get(kind, kind))
+    return {int: is_int, float: is_number}.get(kind, lambda value: isinstance(value, kind))(value)
 
 
 def words(kind: Any) -> str:
@@ -76,7 +76,9 @@ def words(kind: Any) -> str:
     if origin is Literal:
         return args[0] if len(args) == 1 else f"one of {', '.join(args)}"
     if origin in (Union, UnionType):
-        return " or ".join(words(member) for member in args if member is not NoneType)
+        return " or ".join(words(member) for member in args if member is not type(None))
+    if origin is tuple:
+        return f"a list of {len(args)}, each {words(args[0])}"
     if origin is not None and issubclass(origin, Sequence):
         return f"a list of up to {MOST_ENTRIES}, each {words(args[0])}"
     return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
@@ -117,7 +119,7 @@ def check_value(name: str, value: Any, *kinds: Any) -> None:
     """Raises UserError unless `value`, of the option `name`, is of one of the types `kinds`."""
     if not any(matches(value, kind) for kind in kinds):
         choices = " or ".join(dict.fromkeys(words(kind) for kind in kinds))
-        raise UserError(f"{name}={_shown(value)} must be {choices}")
+        raise UserError(f"{name}={shown(value)} must be {choices}")
 
 
 def check_options(options: Mapping[str, Any], *known: type[Options], owner: str = "a model") -> dict[str, Any]:
@@ -132,12 +134,7 @@ def check_options(options: Mapping[str, Any], *known: type[Options], owner: str 
     for key, value in options.items():
         if key not in kinds:
             close = difflib.get_close_matches(str(key), kinds) or kinds
-            raise UserError(f"unknown option {_shown(key)} of {owner}: choose {' or '.join(close)}")
+            raise UserError(f"unknown option {shown(key)} of {owner}: choose one of {', '.join(close)}")
         if value is not None:
             check_value(key, value, *kinds[key])
     return {key: value for key, value in options.items() if value is not None}
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -37,7 +37,7 @@ def stride_of(model: nn.Module) -> tuple[int, int]:
     """
     if hasattr(model, "charset"):
         return 0, int(model.stride)  # type: ignore[arg-type]
-    multiple = int(getattr(model, "multiple", 1))
+    multiple = int(getattr(model, "size_divisor", 1))
     return multiple, multiple
 
 

@@ -3,9 +3,10 @@
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 from timm.layers import register_notrace_function
@@ -14,27 +15,25 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.groups import Group
-from gcsa.layers.attention import GroupConvSelfAttention
+from gcsa._utils.options import Options, Range, Rate, Rule, Side, Width
+from gcsa.groups import Group, group as make_group
+from gcsa.layers import FieldNorm, GroupConvSelfAttention, RelativeSelfAttention, Stem
 from gcsa.layers.buffers import fill_buffers
-from gcsa.layers.checks import check_rate, check_sequence, check_whole
 from gcsa.layers.layout import to_nchw
-from gcsa.layers.norm import FieldNorm
 from gcsa.layers.pooling import POOLS, InvariantHead, NoHead, check_classes
-from gcsa.layers.relative_attention import RelativeSelfAttention
 
 
 @torch.fx.wrap
 @register_notrace_function
-def check_input(height: int, width: int, multiple: int, name: str) -> None:
-    """Raises ValueError unless both sides are positive multiples of `multiple`, the model's total stride."""
+def check_input(height: int, width: int, size_divisor: int, name: str) -> None:
+    """Raises UserError unless both sides are positive multiples of `size_divisor`, the model's total stride."""
     for size in (height, width):
-        if size % multiple != 0 or size == 0:
-            below = size // multiple * multiple
-            near = f"{below} or {below + multiple}" if below > 0 else f"{multiple}"
+        if size % size_divisor != 0 or size == 0:
+            below = size // size_divisor * size_divisor
+            near = f"{below} or {below + size_divisor}" if below > 0 else f"{size_divisor}"
             raise UserError(
                 f"an image of {height} x {width} breaks the exact equivariance of this {name} model: both sides must be "
-                f"multiples of {multiple}; resize {size} to {near}"
+                f"multiples of {size_divisor}; resize {size} to {near}"
             )
 
 
@@ -44,83 +43,162 @@ def blocks(stages: nn.Sequential) -> list[nn.Module]:
 
 
 @cache
-def warn_of_turns(group: Group) -> None:
-    """Says, once for each group, that its smallest turns divide no quarter turn, so that a grid of pixels shows few of them."""
+def warn_of_inexact(group: Group) -> None:
+    """Warns, once for each group, that not all quarter rotations are among its elements, so that few are exact on a grid."""
     if group.rotations > 2 and group.rotations % 4:
         warnings.warn(
             f"group={group} is exact on a grid of pixels under {group.exactness}; its other elements hold approximately, as "
-            f"far as pixels show them: choose {'d' if group.mirror else 'c'}4 or {'d' if group.mirror else 'c'}8 for quarter turns",
+            f"far as pixels show them: choose {'d' if group.mirror else 'c'}4 or {'d' if group.mirror else 'c'}8 for quarter rotations",
             stacklevel=2,
+        )
+
+
+def is_group(value: str) -> bool:
+    """Whether `value` names a group of at most 128 elements."""
+    try:
+        return make_group(value).order <= 128
+    except ValueError:
+        return False
+
+
+GroupName = Annotated[
+    str, Rule(is_group, "such as c4 or d4: c or d and a number of rotations, of at most 128 elements")
+]
+Radius = Annotated[int, Range(0, 1024)] | Literal["all"]
+WidthOrZero = Annotated[int, Range(0, 16384)]
+MlpRatio = Annotated[float, Range(0.01, 64)]
+Stride = Annotated[int, Range(1, 64)]
+ImageSize = Side | tuple[Side, Side]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackboneOptions(Options):
+    """Options of every family."""
+
+    num_classes: Annotated[int, Range(0, 1_000_000), "classes; 0: none, for features"] = 1000
+    in_chans: Annotated[int, Range(1, 1024), "channels of an image"] = 3
+    img_size: Annotated[
+        ImageSize | None, "pixels a side; only checked, since a model takes any that its strides divide"
+    ] = None
+    group: Annotated[GroupName, "rotations c1, c4, c8, ... or with reflections d4, d8, ..."] = "c8"
+    global_pool: Annotated[Literal["avg", "max", ""], "over the group; empty: the unpooled map, without classes"] = (
+        "max"
+    )
+    head_fields: Annotated[WidthOrZero, "fields of a 1 x 1 convolution in front of the pooling; 0: no such layer"] = 0
+    centred: Annotated[bool, "true: learned weights of the distance to the image's centre in the pooling"] = False
+    drop_rate: Annotated[Rate, "dropout in front of the classifier"] = 0.0
+    proj_drop_rate: Annotated[Rate, "dropout of whole fields in the blocks"] = 0.0
+    drop_path_rate: Annotated[
+        Rate, "stochastic depth: share of the branches left out, rising to this in the last block"
+    ] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_classes(self.num_classes, self.global_pool, POOLS)
+
+    def drop_path_rates(self, depth: int) -> list[float]:
+        """Of each of `depth` blocks, from 0 to `drop_path_rate`; a single block has none."""
+        return [self.drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvOptions(BackboneOptions):
+    """Options of the families with a stem of convolutions."""
+
+    stem_strides: Annotated[Sequence[Stride], "one convolution each, such as [2, 2]"] = (2, 2)
+    stem_fields: Annotated[
+        Sequence[Width] | None,
+        "fields behind each convolution of the stem but the last, such as [8]; null: half of the fields",
+    ] = None
+    stem_norm: Annotated[
+        Literal["layer", "batch"],
+        "behind the convolutions of the stem: layer, or batch, which keeps how strong an answer is",
+    ] = "layer"
+    stem_separable: Annotated[
+        bool, "true: depthwise, then 1 x 1, convolutions between the stem's first and last, of three or more"
+    ] = False
+    low_pass: Annotated[bool, "true: a low-pass filter in front of each stride of the stem"] = True
+    positions: Annotated[bool, "true: learned positions about the image's centre"] = False
+    padding_mode: Annotated[Literal["zeros", "circular"], "zeros, or circular for exact cyclic shifts"] = "zeros"
+    basis: Annotated[
+        Literal["full", "band"],
+        "of the filters: band, the smooth ones, or full, every filter (quarter rotations and reflections only)",
+    ] = "band"
+
+    @property
+    def stride(self) -> int:
+        """Pixels a position of the stem's map."""
+        return math.prod(self.stem_strides)
+
+    @property
+    def conv(self) -> dict[str, Any]:
+        """Arguments of every convolution."""
+        return dict(padding_mode=self.padding_mode, basis=self.basis)
+
+    def make_stem(self, fields: int, group: Group, **options: Any) -> Stem:
+        """The stem, which ends in `fields` fields; `options` are further ones of `Stem`."""
+        own = dict(norm=self.stem_norm, low_pass=self.low_pass, separable=self.stem_separable, positions=self.positions)
+        return Stem(
+            self.in_chans, fields, group, self.stem_strides, widths=self.stem_fields, **own, **self.conv, **options
         )
 
 
 class Backbone(nn.Module):
     """Image classifier and feature extractor, equivariant to `group`; base class of the model families.
 
-    A subclass gives the functions that build the stem and the stages, the last of which ends in `fields` fields, once
-    the arguments are checked; `feature_info` describes each stage as timm does. Features are public as (B, N * C, H, W),
-    group-major, N being the order of `fibre`.
+    A family makes the stem and the stages. Features are public as (B, N * C, H, W), group-major, N being the order of the
+    feature group.
 
     Args:
-        fibre: the group whose elements index the fields of the stages: `group` itself (None), or c1 for scalar fields.
-        num_classes: 0 for none.
-        head_fields: fields of the 1 x 1 group convolution in front of the pooling (0: no such layer).
-        global_pool: "avg", "max" (over the group), or "" for the unpooled map, without classes.
-        drop_rate: of the classifier's inputs.
-        centred: weigh positions by their distance to the centre where they are pooled (`CentredMean`).
-        img_size: only checked, for the model takes any size that the strides divide.
+        options: of the family, checked.
+        stem: images (B, in_chans, H, W) to (B, H / s, W / s, N, C).
+        stages: one after the other; the last one gives `fields` fields.
+        fields: regular fields that the last stage gives.
+        feature_info: of each stage as timm has it, with its channels and its stride.
+        feature_group: the group whose elements index the fields of the stages: `group` itself (None), or c1 for scalar
+            fields.
 
     Attributes:
         num_features: channels of `forward_features`.
-        feature_kind: how they move with the image, as in `gcsa.testing`: "regular", or "image" for scalar fields.
+        feature_kind: how features move with the image, as in `gcsa.testing`: "regular", or "image" for scalar fields.
         head_hidden_size: numbers in front of the classifier, which are invariant.
-        multiple: the total stride, of which both sides of an image must be multiples.
+        size_divisor: the total stride, which must divide both sides of an image.
     """
 
     def __init__(
         self,
-        group: Group,
-        stem: Callable[[], nn.Module],
-        stages: Callable[[], list[nn.Module]],
-        feature_info: list[dict[str, Any]],
+        options: BackboneOptions,
+        stem: nn.Module,
+        stages: list[nn.Module],
         fields: int,
-        fibre: Group | None = None,
-        num_classes: int = 1000,
-        in_chans: int = 3,
-        head_fields: int = 0,
-        global_pool: str = "max",
-        drop_rate: float = 0.0,
-        centred: bool = False,
-        img_size: int | tuple[int, int] | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        feature_info: list[dict[str, Any]],
+        feature_group: Group | None = None,
+        **factory: Any,
     ) -> None:
         super().__init__()
-        check_whole(in_chans=in_chans)
-        check_whole(0, num_classes=num_classes, head_fields=head_fields)
-        check_rate(drop_rate=drop_rate)
-        check_classes(num_classes, global_pool, POOLS)
-        factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        warn_of_turns(group)
-        self.group = group
-        self.group_name = group.name
-        self.num_classes, self.in_chans = num_classes, in_chans
-        fibre = fibre or group
-        self.feature_kind = "regular" if fibre == group else "image"
-        self.num_features = fields * fibre.order
-        self.multiple = feature_info[-1]["reduction"]
+        self.group = make_group(options.group)
+        warn_of_inexact(self.group)
+        self.group_name = self.group.name
+        self.num_classes, self.in_chans = options.num_classes, options.in_chans
+        feature_group = feature_group or self.group
+        self.feature_kind = "regular" if feature_group == self.group else "image"
+        self.num_features = fields * feature_group.order
+        self.size_divisor = feature_info[-1]["reduction"]
         self.feature_info = feature_info
         self.grad_checkpointing = False
-        self.stem = stem()
-        self.stages = nn.Sequential(*stages())
-        norm: nn.Module = FieldNorm(fields, fibre.order, **factory)
+        self.stem = stem
+        self.stages = nn.Sequential(*stages)
+        norm: nn.Module = FieldNorm(fields, feature_group.order, **factory)
         self.norm = norm
-        head = InvariantHead(fields, num_classes, fibre, head_fields, global_pool, drop_rate, centred, **factory)
+        o = options
+        head = InvariantHead(
+            fields, o.num_classes, feature_group, o.head_fields, o.global_pool, o.drop_rate, o.centred, **factory
+        )
         self.head: InvariantHead | NoHead = head
         self.head_hidden_size = head.num_features
         self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
-        if img_size is not None:
-            self.check_input_size(*height_and_width(img_size))
+        if options.img_size is not None:
+            self.check_input_size(*height_and_width(options.img_size))
 
     def extra_repr(self) -> str:
         return f"group={self.group}, exact on a grid of pixels under {self.group.exactness}"
@@ -128,7 +206,7 @@ class Backbone(nn.Module):
     def check_input_size(self, height: int, width: int) -> None:
         """Raises ValueError, naming the nearest sizes that work, unless quarter turns of such images are exact, and
         where a map is smaller than a neighbourhood or not divided by the stride of keys and values."""
-        check_input(height, width, self.multiple, self.group_name)
+        check_input(height, width, self.size_divisor, self.group_name)
         for info, stage in zip(self.feature_info, self.stages, strict=False):  # pruned models have fewer stages
             for module in stage.modules():
                 if isinstance(module, GroupConvSelfAttention | RelativeSelfAttention):
@@ -140,7 +218,7 @@ class Backbone(nn.Module):
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to unpooled features (B, N * C, H / s, W / s)."""
-        check_input(x.shape[2], x.shape[3], self.multiple, self.group_name)
+        check_input(x.shape[2], x.shape[3], self.size_divisor, self.group_name)
         x = self.stem(x)
         if self.grad_checkpointing and not torch.jit.is_scripting():
             x = checkpoint_seq(blocks(self.stages), x)
@@ -176,7 +254,7 @@ class Backbone(nn.Module):
         """
         if output_fmt != "NCHW":
             raise UserError(f"output_fmt must be NCHW, not {output_fmt!r}")
-        check_input(x.shape[2], x.shape[3], self.multiple, self.group_name)
+        check_input(x.shape[2], x.shape[3], self.size_divisor, self.group_name)
         take, last = feature_take_indices(len(self.stages), indices)
         stages = self.stages[: last + 1] if stop_early else self.stages
         intermediates = []
@@ -212,7 +290,7 @@ class Backbone(nn.Module):
             self.norm = nn.Identity()
         if prune_head:
             self.head, self.num_classes = NoHead(), 0
-        self.multiple = self.feature_info[last]["reduction"]
+        self.size_divisor = self.feature_info[last]["reduction"]
         return take
 
     @torch.jit.ignore
@@ -241,60 +319,12 @@ class Backbone(nn.Module):
         return dict(stem=r"^stem", blocks=[*blocks_of_a_pyramid, (r"^stages\.(\d+)", None), (r"^norm", (99999,))])
 
 
-class Isotropic(Backbone):
-    """A backbone of `depth` blocks on one resolution: `block` makes each for its place, from 0, and its rate of stochastic
-    depth, which rises from 0 to `drop_path_rate`, so that a single block has none. `stride` is the stem's; `options` are
-    those of `Backbone`."""
-
-    def __init__(
-        self,
-        group: Group,
-        stem: Callable[[], nn.Module],
-        block: Callable[[int, float], nn.Module],
-        fields: int,
-        depth: int,
-        stride: int,
-        drop_path_rate: float,
-        fibre: Group | None = None,
-        **options: Any,
-    ) -> None:
-        check_whole(fields=fields, depth=depth, stride=stride)
-        check_rate(drop_path_rate=drop_path_rate)
-        rates = [drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
-        channels = fields * (fibre or group).order
-        info = [dict(num_chs=channels, reduction=stride, module=f"stages.{i}") for i in range(depth)]
-        super().__init__(
-            group, stem, lambda: [block(i, rate) for i, rate in enumerate(rates)], info, fields, fibre, **options
-        )
+def stage_info(channels: Sequence[int], strides: Sequence[int]) -> list[dict[str, Any]]:
+    """timm's `feature_info` of stages with these channels and total strides."""
+    pairs = enumerate(zip(channels, strides, strict=True))
+    return [dict(num_chs=channels, reduction=stride, module=f"stages.{i}") for i, (channels, stride) in pairs]
 
 
-def height_and_width(img_size: int | tuple[int, int]) -> tuple[int, int]:
-    """Both sides of an image of `img_size`. Raises ValueError for anything but one or two whole numbers."""
-    sides = tuple(img_size) if isinstance(img_size, Sequence) and not isinstance(img_size, str) else (img_size,) * 2
-    if len(sides) != 2:
-        raise UserError(f"img_size must be one number or a height and a width, not {sides}")
-    for side in sides:
-        check_whole(0, img_size=side)
-    return sides
-
-
-def total_stride(stem_strides: Sequence[int]) -> int:
-    """The product of the stem's strides. Raises ValueError where they are not whole numbers from 1 on."""
-    check_sequence(stem_strides=stem_strides)
-    return math.prod(stem_strides)
-
-
-def features_of(depth: int, conv_depth: int = 0) -> dict[str, Any]:
-    """How timm's `features_only` takes the features of all stages. Raises ValueError unless these are whole numbers, the first
-    from 1 on."""
-    check_whole(depth=depth)
-    check_whole(0, conv_depth=conv_depth)
-    return dict(out_indices=tuple(range(conv_depth + depth)), feature_cls="getter")
-
-
-def fields_for(fields: int, order: int, heads: int) -> int:
-    """Fields that keep the number of parameters of `fields` in a group of order 8, rounded to whole heads.
-
-    Parameters grow as C^2 |H|, so C grows as 1 / sqrt(|H|).
-    """
-    return max(round(fields * math.sqrt(8 / order) / heads), 1) * heads
+def height_and_width(img_size: int | Sequence[int]) -> tuple[int, int]:
+    """Both sides of an image of `img_size`."""
+    return (img_size, img_size) if isinstance(img_size, int) else (img_size[0], img_size[1])

@@ -1,185 +1,118 @@
 """The one place where a model is made from a name and options, whether a user or a file gave them.
 
 A file of weights must not choose what happens on a machine (design section 7). timm's `create_model` takes addresses,
-files and folders among its arguments; here a closed list says which options there are, each with its type and range.
+files and folders among its arguments; here each family has a closed list of options, each with its type and range.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import timm
 from torch import nn
 
+from gcsa._utils import options as declared
 from gcsa._utils.errors import UserError, one_line
-from gcsa._utils.validation import is_int, is_number, shown
-from gcsa.groups import group
+from gcsa._utils.options import Count, Options, Range, Rate, Side, Width, Word
+from gcsa._utils.validation import shown
+from gcsa.models import baselines, gcnn, gcsa, gcsa_pyramid, gsa  # noqa: F401 (which register their models)
+from gcsa.models.registry import MODEL_OPTIONS
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)?")
-WORD = re.compile(r"[a-z0-9_]{0,32}")
 
-Check = Callable[[Any], bool]
-
-
-def whole(low: int, high: int) -> tuple[Check, str]:
-    return lambda value: is_int(value, low, high), f"a whole number from {low} to {high}"
+PatchSize = Annotated[int, Range(1, 1024)]
+Share = Annotated[float, Range(0, 1)]
 
 
-def number(low: float, high: float) -> tuple[Check, str]:
-    return lambda value: is_number(value, low, high), f"a number from {low:g} to {high:g}"
+@dataclass(frozen=True, kw_only=True)
+class TimmOptions(Options):
+    """Options of timm's own models, as far as this door passes them on."""
+
+    num_classes: Annotated[Annotated[int, Range(0, 1_000_000)] | None, "classes"] = None
+    in_chans: Annotated[Annotated[int, Range(1, 1024)] | None, "channels of an image"] = None
+    img_size: Annotated[Side | tuple[Side, Side] | None, "pixels a side"] = None
+    global_pool: Annotated[Word | None, "of the features"] = None
+    drop_rate: Annotated[Rate | None, "dropout in front of the classifier"] = None
+    drop_path_rate: Annotated[Rate | None, "stochastic depth"] = None
+    proj_drop_rate: Annotated[Rate | None, "dropout of the projections"] = None
+    attn_drop_rate: Annotated[Rate | None, "dropout of attention"] = None
+    pos_drop_rate: Annotated[Rate | None, "dropout of positions"] = None
+    patch_size: Annotated[PatchSize | tuple[PatchSize, PatchSize] | None, "pixels"] = None
+    window_size: Annotated[PatchSize | tuple[PatchSize, PatchSize] | None, "positions"] = None
+    embed_dim: Annotated[Width | Sequence[Width] | None, "channels"] = None
+    dims: Annotated[Sequence[Width] | None, "channels of each stage"] = None
+    depth: Annotated[Count | None, "blocks"] = None
+    depths: Annotated[Sequence[Count] | None, "blocks of each stage"] = None
+    layers: Annotated[Sequence[Count] | None, "blocks of each stage"] = None
+    channels: Annotated[Sequence[Width] | None, "channels of each stage"] = None
+    num_heads: Annotated[Count | Sequence[Count] | None, "attention heads"] = None
+    mlp_ratio: Annotated[Annotated[float, Range(0.01, 64)] | None, "hidden channels of the MLP, as a multiple"] = None
+    qkv_bias: Annotated[bool | None, "of queries, keys and values"] = None
+    qk_norm: Annotated[bool | None, "of queries and keys"] = None
+    init_values: Annotated[Annotated[float, Range(0, 10)] | None, "of layer scale"] = None
+    class_token: Annotated[bool | None, "beside the patches"] = None
+    reg_tokens: Annotated[Annotated[int, Range(0, 256)] | None, "register tokens"] = None
+    no_embed_class: Annotated[bool | None, "no position of the class token"] = None
+    dynamic_img_size: Annotated[bool | None, "images of any size"] = None
+    base_width: Annotated[Annotated[int, Range(1, 4096)] | None, "of a ResNet"] = None
+    cardinality: Annotated[Annotated[int, Range(1, 4096)] | None, "of a ResNeXt"] = None
+    stem_width: Annotated[Annotated[int, Range(1, 4096)] | None, "channels of the stem"] = None
+    output_stride: Annotated[Annotated[int, Range(1, 32)] | None, "of the last stage"] = None
+    bn_momentum: Annotated[Share | None, "of batch norm"] = None
+    bn_eps: Annotated[Share | None, "of batch norm"] = None
 
 
-def rate() -> tuple[Check, str]:
-    return lambda value: is_number(value, 0, 1) and value < 1, "a number of at least 0 and below 1"
+@dataclass(frozen=True, kw_only=True)
+class SegmenterOptions(Options):
+    """Options of the networks of `gcsa.tasks.segmentation` beside those of their encoder."""
+
+    output: Annotated[
+        Literal["instances", "classes"], "instances: numbered objects; classes: a class for each pixel"
+    ] = "instances"
+    num_classes: Annotated[Annotated[int, Range(0, 1_000_000)], "of output=classes"] = 2
+    encoder: Annotated[Word | None, "another model of gcsa as encoder"] = None
+    rays: Annotated[
+        Annotated[int, Range(3, 256)], "of output=instances: directions in which an object's border is measured"
+    ] = 32
+    decoder_fields: Annotated[Sequence[Width] | None, "regular fields of the decoder, fine to coarse"] = None
+    decoder_depth: Annotated[
+        Annotated[int, Range(1, 64)] | None, "residual blocks at each resolution of the decoder"
+    ] = None
+    resolution: Annotated[Annotated[int, Range(1, 64)] | None, "pixels a position of the decoder's finest map"] = None
+    pmin: Annotated[Annotated[float, Range(0, 100)], "percentile of an image that becomes 0"] = 1.0
+    pmax: Annotated[Annotated[float, Range(0, 100)], "percentile of an image that becomes 1"] = 99.8
+    prob_thresh: Annotated[Annotated[float, Range(0.001, 0.999)], "probability from which a pixel can be a centre"] = (
+        0.5
+    )
+    nms_thresh: Annotated[Share, "share of the smaller of two objects that they may have in common"] = 0.4
 
 
-def choice(*names: str) -> tuple[Check, str]:
-    return lambda value: isinstance(value, str) and value in names, f"one of {', '.join(names)}"
+@dataclass(frozen=True, kw_only=True)
+class RecognizerOptions(Options):
+    """Options of the recognisers of `gcsa.tasks.recognition` beside those of their encoder."""
 
+    height: Annotated[Annotated[int, Range(1, 1024)], "of the lines in pixels"] = 40
+    hidden: Annotated[Width, "channels in front of the classifier"] = 256
+    upsample: Annotated[Annotated[int, Range(1, 1024)], "time steps for each column of the encoder's map"] = 2
+    drop_rate: Annotated[Rate, "dropout in front of the classifier"] = 0.1
+    channels: Annotated[Annotated[int, Range(1, 1024)], "of the crnn's first convolution"] = 20
 
-def word() -> tuple[Check, str]:
-    return lambda value: isinstance(value, str) and bool(WORD.fullmatch(value)), "a short word"
-
-
-def flag() -> tuple[Check, str]:
-    return lambda value: isinstance(value, bool), "true or false"
-
-
-def either(*kinds: tuple[Check, str]) -> tuple[Check, str]:
-    return lambda value: any(check(value) for check, _ in kinds), " or ".join(text for _, text in kinds)
-
-
-def several(kind: tuple[Check, str], most: int = 8) -> tuple[Check, str]:
-    """A list of one to `most` values of a kind."""
-
-    def check(values: Any) -> bool:
-        return isinstance(values, list | tuple) and 1 <= len(values) <= most and all(kind[0](v) for v in values)
-
-    return check, f"a list of up to {most}, each {kind[1]}"
-
-
-def is_group(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and group(value).order <= 128
-    except ValueError:
-        return False
-
-
-WIDTH, COUNT, SIDE = whole(1, 16384), whole(1, 256), whole(1, 8192)
-RADIUS = either(whole(0, 1024), choice("all"))
-
-OPTIONS: dict[str, tuple[Check, str]] = {
-    # of every image classifier
-    "num_classes": whole(0, 1_000_000),
-    "in_chans": whole(1, 1024),
-    "img_size": either(SIDE, several(SIDE, 2)),
-    "global_pool": word(),
-    "drop_rate": rate(),
-    "drop_path_rate": rate(),
-    "proj_drop_rate": rate(),
-    "attn_drop_rate": rate(),
-    "mlp_drop_rate": rate(),
-    "pos_drop_rate": rate(),
-    # of the equivariant families
-    "group": (is_group, "c or d and a number of rotations, of at most 128 elements, such as c4, c8 or d4"),
-    "fields": either(WIDTH, several(WIDTH)),
-    "scalar_fields": whole(0, 16384),
-    "depth": COUNT,
-    "conv_depth": whole(0, 4096),
-    "depths": several(COUNT),
-    "heads": either(COUNT, several(COUNT)),
-    "attention": choice("spatial", "group", "linear"),
-    "radius": RADIUS,
-    "radii": several(either(RADIUS, (lambda value: value is None, "null"))),
-    "feature_maps": choice("regular", "invariant"),
-    "shape": choice("square", "disc"),
-    "features": WIDTH,
-    "kernel_size": whole(1, 15),
-    "separable": flag(),
-    "kv_stride": whole(1, 64),
-    "mlp_ratio": number(0.01, 64),
-    "layer_scale": number(0, 10),
-    "stem_strides": several(whole(1, 64)),
-    "stem_fields": several(WIDTH),
-    "head_fields": whole(0, 16384),
-    "padding_mode": choice("zeros", "circular"),
-    "basis": choice("full", "band"),
-    "stem_norm": choice("layer", "batch"),
-    "low_pass": flag(),
-    "stem_separable": flag(),
-    "positions": flag(),
-    "centred": flag(),
-    "encoding": choice("corrected", "gevit", "original"),
-    "lift_radius": whole(0, 64),
-    "lift_heads": COUNT,
-    "stride": whole(1, 64),
-    "waves": whole(1, 1024),
-    # of segmenters, in gcsa.tasks.segmentation
-    "output": choice("instances", "classes"),
-    "encoder": word(),
-    "rays": whole(3, 256),
-    "decoder_fields": several(WIDTH),
-    "decoder_depth": whole(1, 64),
-    "resolution": whole(1, 64),
-    "pmin": number(0, 100),
-    "pmax": number(0, 100),
-    "prob_thresh": number(0.001, 0.999),
-    "nms_thresh": number(0, 1),
-    # of the baselines
-    "position": choice("none", "absolute", "relative_s1", "relative_s2"),
-    "patch_size": either(whole(1, 1024), several(whole(1, 1024), 2)),
-    "dim": WIDTH,
-    "redraw_interval": whole(0, 1_000_000_000),
-    "width": whole(2, 1024),
-    "clip": whole(1, 1024),
-    "projected": WIDTH,
-    "clusters": whole(1, 1024),
-    "channels": whole(1, 1024),
-    "hidden": WIDTH,
-    # of recognisers of text lines, in gcsa.tasks.recognition
-    "height": whole(1, 1024),
-    "upsample": whole(1, 1024),
-    # of timm's own models
-    "embed_dim": either(WIDTH, several(WIDTH)),
-    "num_heads": either(COUNT, several(COUNT)),
-    "qkv_bias": flag(),
-    "qk_norm": flag(),
-    "init_values": number(0, 10),
-    "class_token": flag(),
-    "reg_tokens": whole(0, 256),
-    "no_embed_class": flag(),
-    "dynamic_img_size": flag(),
-    "window_size": either(whole(1, 1024), several(whole(1, 1024), 2)),
-    "dims": several(WIDTH),
-    "layers": several(COUNT),
-    "base_width": whole(1, 4096),
-    "cardinality": whole(1, 4096),
-    "stem_width": whole(1, 4096),
-    "output_stride": whole(1, 32),
-    "bn_momentum": number(0, 1),
-    "bn_eps": number(0, 1),
-}
-"""Name to check and to the words for what passes it; None always stands for the model's own default."""
 
 SEGMENTERS = ("gcsa_unet_tiny", "gcsa_unet_small", "smp_unet_resnet18")
 """Networks of `gcsa.tasks.segmentation`, which timm does not know; the last is the plain one that they are compared with."""
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are not None. Raises ValueError, in one sentence, for an unknown one or an impossible value."""
-    for key, value in options.items():
-        if key not in OPTIONS:
-            close = difflib.get_close_matches(str(key), OPTIONS)
-            hint = f"did you mean {' or '.join(close)}?" if close else "gcsa.models.create.OPTIONS lists what there is"
-            raise UserError(f"unknown model option {str(key)[:60]!r}: {hint}")
-        check, wanted = OPTIONS[key]
-        if value is not None and not check(value):
-            raise UserError(f"model option {key}={shown(value)} must be {wanted}")
-    return {key: value for key, value in options.items() if value is not None}
+    """The options that are not None. Raises UserError, in one sentence, for one that no network takes, and for a value that
+    is impossible for all of them."""
+    return declared.check_options(
+        options, *dict.fromkeys(MODEL_OPTIONS.values()), TimmOptions, SegmenterOptions, RecognizerOptions
+    )
 
 
 def check_name(name: Any) -> str:
@@ -191,21 +124,21 @@ def check_name(name: Any) -> str:
             return name
     names = [*timm.list_models(), *timm.list_models(pretrained=True)]
     close = difflib.get_close_matches(str(name)[:100], names, n=5, cutoff=0.5)
-    sizes = [model for model in timm.list_models("gcsa_*") if not re.search(r"_[cd]\d+$", model)]
-    choices = ", ".join(sorted({*sizes, *close}))
+    close += [known for known in names if known.startswith(f"{str(name).partition('.')[0]}.")]
+    choices = ", ".join(sorted({*timm.list_models("gcsa_*"), *close}))
     raise UserError(f"unknown model {shown(name)}: choose one of {choices} or any of timm.list_models()")
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
     """The model that timm calls `name`, with random weights; options that are None keep the model's own default.
 
-    Raises ValueError, in one sentence and before anything is allocated, for a name that timm does not know, for an
-    option that is not in `OPTIONS` or out of its range; and for one that this model does not take.
+    Raises UserError, in one sentence and before anything is allocated, for a name that timm does not know, for an option
+    that this model does not take, and for a value out of its range.
     """
     check_name(name)
-    given = check_options(options)
+    checked = declared.check_options(options, MODEL_OPTIONS.get(name.partition(".")[0], TimmOptions), owner=name)
     try:
-        return timm.create_model(name, pretrained=False, **given)
+        return timm.create_model(name, pretrained=False, **checked)
     except (TypeError, AssertionError) as error:
-        named = ", ".join(f"{key}={value!r}" for key, value in given.items())
+        named = ", ".join(f"{key}={value!r}" for key, value in checked.items())
         raise UserError(f"timm model {name!r} does not take {named or 'these arguments'}: {one_line(error)}") from error

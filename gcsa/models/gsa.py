@@ -7,22 +7,23 @@ trivial group, self-attention on Z^2 with relative position encodings.
 """
 
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
 from timm.layers import DropPath
-from timm.models import build_model_with_cfg, register_model
+from timm.models import register_model
 from torch import Tensor, nn
 
+from gcsa._utils.options import Count, Range, Width
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.blocks import FieldMlp, mlp_width
-from gcsa.layers.layout import from_nchw, to_nchw
-from gcsa.layers.norm import FieldNorm
-from gcsa.layers.relative_attention import LiftingSelfAttention, RelativeSelfAttention
+from gcsa.layers import FieldMlp, FieldNorm, LiftingSelfAttention, RelativeSelfAttention, from_nchw, to_nchw
+from gcsa.layers.blocks import mlp_width
 from gcsa.layers.windows import check_window_size
-from gcsa.models.backbone import Isotropic, features_of, fields_for
-from gcsa.models.registry import default_cfg, with_groups
+from gcsa.models.backbone import Backbone, BackboneOptions, MlpRatio, Radius, Stride, stage_info
+from gcsa.models.registry import build, default_cfg, family_cfgs, merge
 
 
 class LiftingStem(nn.Module):
@@ -79,162 +80,90 @@ class RelativeBlock(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class GSA(Isotropic):
-    """G-SA transformer.
+@dataclass(frozen=True, kw_only=True)
+class GSAOptions(BackboneOptions):
+    """Options of the models with relative encodings."""
 
-    Args:
-        group: "c" or "d" and a number of rotations.
-        encoding: "corrected" or "gevit", or "original", with which the model is not equivariant.
-        radius: of the blocks' neighbourhoods in positions; "all": all positions.
-        lift_radius, lift_heads: of the lifting self-attention, in pixels; lift_heads must divide `fields`.
-        stride: pixels a side that the stem averages to one position.
-        waves: hidden numbers of the spatial encodings.
-        mlp_ratio: hidden fields of the MLP, as a multiple of `fields`.
-        The others are as in `GCSA`.
+    encoding: Annotated[
+        Literal["corrected", "gevit", "original"], "corrected, gevit, or original, which is not equivariant"
+    ] = "corrected"
+    radius: Annotated[Radius | None, "of the blocks' neighbourhoods, in positions; all: every position"] = "all"
+    fields: Annotated[Width, "regular fields; channels are fields x the order of the group"] = 16
+    depth: Annotated[Count, "blocks"] = 4
+    num_heads: Annotated[Count, "attention heads; must divide the fields"] = 2
+    lift_radius: Annotated[Annotated[int, Range(0, 64)], "of the lifting self-attention, in pixels"] = 2
+    lift_heads: Annotated[Count, "its heads; must divide the fields"] = 4
+    stride: Annotated[Stride, "pixels a side that the stem averages to one position"] = 4
+    waves: Annotated[Annotated[int, Range(1, 1024)], "hidden numbers of the spatial encodings"] = 16
+    mlp_ratio: Annotated[MlpRatio, "hidden fields of the MLP, as a multiple of the fields"] = 2.0
+
+    @property
+    def num_stages(self) -> int:
+        return self.depth
+
+
+class GSA(Backbone):
+    """G-SA transformer; `options` are those of `GSAOptions`. With encoding "original" it is not equivariant.
 
     Raises:
-        ValueError: an argument of a wrong type or range; in forward, an image whose sides are no multiples of the
-            stride, or whose map is smaller than the radius.
+        UserError: an impossible value; in forward, an image whose sides are no multiples of the stride, or whose map is
+            smaller than the radius.
     """
 
     def __init__(
-        self,
-        num_classes: int = 1000,
-        in_chans: int = 3,
-        group: str = "c4",
-        encoding: str = "corrected",
-        radius: int | str | None = "all",
-        fields: int = 16,
-        depth: int = 4,
-        heads: int = 2,
-        lift_radius: int = 2,
-        lift_heads: int = 4,
-        stride: int = 4,
-        waves: int = 16,
-        mlp_ratio: float = 2.0,
-        head_fields: int = 0,
-        global_pool: str = "max",
-        drop_rate: float = 0.0,
-        proj_drop_rate: float = 0.0,
-        drop_path_rate: float = 0.0,
-        img_size: int | tuple[int, int] | None = None,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None, **options: Any
     ) -> None:
-        h = make_group(group)
+        o = GSAOptions(**options)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        attention = dict(encoding=encoding, radius=radius, waves=waves)
-        super().__init__(
-            h,
-            lambda: LiftingStem(in_chans, fields, lift_heads, h, lift_radius, stride, waves, factory),
-            lambda _, rate: RelativeBlock(fields, heads, h, mlp_ratio, rate, proj_drop_rate, factory, **attention),
-            fields,
-            depth,
-            stride,
-            drop_path_rate,
-            num_classes=num_classes,
-            in_chans=in_chans,
-            head_fields=head_fields,
-            global_pool=global_pool,
-            drop_rate=drop_rate,
-            img_size=img_size,
-            **factory,
-        )
+        group = make_group(o.group)
+        stem = LiftingStem(o.in_chans, o.fields, o.lift_heads, group, o.lift_radius, o.stride, o.waves, factory)
+        attention: dict[str, Any] = dict(encoding=o.encoding, radius=o.radius, waves=o.waves)
+        blocks: list[nn.Module] = [
+            RelativeBlock(o.fields, o.num_heads, group, o.mlp_ratio, rate, o.proj_drop_rate, factory, **attention)
+            for rate in o.drop_path_rates(o.depth)
+        ]
+        info = stage_info([o.fields * group.order] * o.depth, [o.stride] * o.depth)
+        super().__init__(o, stem, blocks, o.fields, info, **factory)
 
     def check_input_size(self, height: int, width: int) -> None:
-        """As in `Backbone`; also ValueError for an image smaller than the lifting's neighbourhood."""
+        """As in `Backbone`; also UserError for an image smaller than the lifting's neighbourhood."""
         super().check_input_size(height, width)
         check_window_size(self.stem.attn.radius, height, width)  # type: ignore[union-attr]
 
 
-# Fields at order 8; other groups get the number that keeps the parameters (`fields_for`).
-TINY: dict[str, Any] = dict(fields=12, depth=3, heads=2, stride=4, head_fields=64)
-SIZES: dict[str, dict[str, Any]] = {
-    "gsa_tiny": TINY,
-    "gsa_small": dict(fields=16, depth=6, heads=4, radius=2, stride=8, head_fields=128),
-    "z2sa_tiny": {**TINY, "fields": 10},  # as many parameters as gsa_tiny
-}
+# Sizes. Fields are those at order 8; other groups get the number that keeps the parameters (`scale_fields`).
+TINY: dict[str, Any] = dict(group="c4", fields=12, depth=3, num_heads=2, stride=4, head_fields=64)
+SMALL: dict[str, Any] = dict(group="c4", fields=16, depth=6, num_heads=4, radius=2, stride=8, head_fields=128)
+Z2 = {**TINY, "group": "c1", "fields": 10}  # as many parameters as gsa_tiny
 
-default_cfgs = with_groups(
+default_cfgs = family_cfgs(
+    GSAOptions,
     {
         "gsa_tiny": default_cfg((1, 28, 28), 4, num_classes=10, first_conv="stem.attn.qkv"),
         "gsa_small": default_cfg((3, 96, 96), 8, num_classes=2, first_conv="stem.attn.qkv"),
         "z2sa_tiny": default_cfg((1, 28, 28), 4, num_classes=10, first_conv="stem.attn.qkv"),
     },
-    bare=("z2sa_tiny",),
 )
 
 
-def _create(name: str, size: str, group: str, pretrained: bool, kwargs: dict[str, Any]) -> GSA:
-    arguments = {**SIZES[size], "group": group, **kwargs}
-    if "fields" not in kwargs:
-        # Whole heads of the lifting, whose number the heads of the blocks divide.
-        arguments["fields"] = fields_for(SIZES[size]["fields"], make_group(arguments["group"]).order, heads=4)
-    feature_cfg = features_of(arguments["depth"])
-    return build_model_with_cfg(GSA, name, pretrained, feature_cfg=feature_cfg, **arguments)
+def _create(name: str, pretrained: bool, kwargs: dict[str, Any], size: dict[str, Any]) -> GSA:
+    # Whole heads of the lifting, whose number the heads of the blocks divide.
+    return build(GSA, name, pretrained, kwargs, partial(merge, size, num_heads=4))
 
 
 @register_model
 def gsa_tiny(pretrained: bool = False, **kwargs: Any) -> GSA:
     """G-SA for 28 x 28 images, at most 100k parameters."""
-    return _create("gsa_tiny", "gsa_tiny", "c4", pretrained, kwargs)
-
-
-@register_model
-def gsa_tiny_c4(pretrained: bool = False, **kwargs: Any) -> GSA:
-    """`gsa_tiny` of c4."""
-    return _create("gsa_tiny_c4", "gsa_tiny", "c4", pretrained, kwargs)
-
-
-@register_model
-def gsa_tiny_c8(pretrained: bool = False, **kwargs: Any) -> GSA:
-    """`gsa_tiny` of c8."""
-    return _create("gsa_tiny_c8", "gsa_tiny", "c8", pretrained, kwargs)
-
-
-@register_model
-def gsa_tiny_d4(pretrained: bool = False, **kwargs: Any) -> GSA:
-    """`gsa_tiny` of d4."""
-    return _create("gsa_tiny_d4", "gsa_tiny", "d4", pretrained, kwargs)
-
-
-@register_model
-def gsa_tiny_d8(pretrained: bool = False, **kwargs: Any) -> GSA:
-    """`gsa_tiny` of d8."""
-    return _create("gsa_tiny_d8", "gsa_tiny", "d8", pretrained, kwargs)
+    return _create("gsa_tiny", pretrained, kwargs, TINY)
 
 
 @register_model
 def gsa_small(pretrained: bool = False, **kwargs: Any) -> GSA:
     """G-SA for 96 x 96 images."""
-    return _create("gsa_small", "gsa_small", "c4", pretrained, kwargs)
-
-
-@register_model
-def gsa_small_c4(pretrained: bool = False, **kwargs: Any) -> GSA:
-    """`gsa_small` of c4."""
-    return _create("gsa_small_c4", "gsa_small", "c4", pretrained, kwargs)
-
-
-@register_model
-def gsa_small_c8(pretrained: bool = False, **kwargs: Any) -> GSA:
-    """`gsa_small` of c8."""
-    return _create("gsa_small_c8", "gsa_small", "c8", pretrained, kwargs)
-
-
-@register_model
-def gsa_small_d4(pretrained: bool = False, **kwargs: Any) -> GSA:
-    """`gsa_small` of d4."""
-    return _create("gsa_small_d4", "gsa_small", "d4", pretrained, kwargs)
-
-
-@register_model
-def gsa_small_d8(pretrained: bool = False, **kwargs: Any) -> GSA:
-    """`gsa_small` of d8."""
-    return _create("gsa_small_d8", "gsa_small", "d8", pretrained, kwargs)
+    return _create("gsa_small", pretrained, kwargs, SMALL)
 
 
 @register_model
 def z2sa_tiny(pretrained: bool = False, **kwargs: Any) -> GSA:
     """Self-attention on Z^2 with relative encodings, for 28 x 28 images."""
-    return _create("z2sa_tiny", "z2sa_tiny", "c1", pretrained, kwargs)
+    return _create("z2sa_tiny", pretrained, kwargs, Z2)

@@ -1,20 +1,25 @@
-"""What the families need to register with timm: its description of a model, the groups that names end in, and the tags of
-the weights that come with gcsa."""
+"""What the families need to register with timm: its description of a model, the size that a name stands for, and the tags
+of the weights that come with gcsa."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from timm.data import IMAGENET_INCEPTION_MEAN, IMAGENET_INCEPTION_STD
-from timm.models import generate_default_cfgs, resolve_pretrained_cfg
+from timm.models import build_model_with_cfg, generate_default_cfgs, resolve_pretrained_cfg
+from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import Options, explain
 from gcsa._utils.published import CONFIG, TENSORS, list_weights, published
+from gcsa.groups import group
 
-GROUPS = ("c4", "c8", "d4", "d8")
+MODEL_OPTIONS: dict[str, type[Options]] = {}
+"""The options of each model that gcsa registers with timm."""
 
 
 def default_cfg(
@@ -36,23 +41,80 @@ def default_cfg(
     )
 
 
-def with_groups(cfgs: dict[str, dict[str, Any]], bare: Collection[str] = ()) -> Any:
-    """timm's `default_cfgs` of each size, of `size_c4`, `size_c8`, ... but for the sizes in `bare`, and of the published
-    weights of each, such as `gcsa_tiny.rotmnist`."""
-    named = {
-        name: cfg
-        for size, cfg in cfgs.items()
-        for name in (size, *(f"{size}_{group}" for group in GROUPS if size not in bare))
-    }
-    trained = _trained(named)
+def family_cfgs(options: type[Options], cfgs: dict[str, dict[str, Any]]) -> Any:
+    """timm's `default_cfgs` of the models `cfgs`, which take `options`, and of the published weights of each, such as
+    `gcsa_tiny.rotmnist`."""
+    MODEL_OPTIONS.update(dict.fromkeys(cfgs, options))
+    published_cfgs = _published_cfgs(cfgs)
     # As in timm, a name without a tag stands for its first weights where it has any.
-    with_weights = {name.partition(".")[0] for name in trained}
-    return generate_default_cfgs({**{name: named[name] for name in named if name not in with_weights}, **trained})
+    with_weights = {name.partition(".")[0] for name in published_cfgs}
+    return generate_default_cfgs({**{name: cfgs[name] for name in cfgs if name not in with_weights}, **published_cfgs})
 
 
-def with_trained(name: str, pretrained: bool, kwargs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keyword arguments of timm's `create_model(name, pretrained, **kwargs)` with the options that the published weights
-    which they ask for were trained with, and those options alone: none for random or for other weights."""
+def scale_fields(fields: Any, order: int, num_heads: Any = 1) -> Any:
+    """Fields, a number or one a stage, that keep the number of parameters of `fields` in a group of order 8.
+
+    Parameters grow as C^2 |H|, so C grows as 1 / sqrt(|H|), rounded to whole heads.
+    """
+    if isinstance(fields, int):
+        return max(round(fields * math.sqrt(8 / order) / num_heads), 1) * num_heads
+    heads = [num_heads] * len(fields) if isinstance(num_heads, int) else num_heads
+    return tuple(scale_fields(width, order, n) for width, n in zip(fields, heads, strict=True))
+
+
+def merge(size: Mapping[str, Any], kwargs: Mapping[str, Any], num_heads: Any = 1) -> dict[str, Any]:
+    """The arguments of a size with the caller's; the size's fields, which are those at order 8, scaled to the group."""
+    order = group(kwargs.get("group", size["group"])).order
+    scaled = {"fields": scale_fields(size["fields"], order, num_heads)}
+    if "stem_fields" in size:
+        scaled["stem_fields"] = scale_fields(size["stem_fields"], order)
+    return {**size, **scaled, **kwargs}
+
+
+def build(
+    model_cls: Any,
+    name: str,
+    pretrained: bool,
+    kwargs: dict[str, Any],
+    merged: Callable[[dict[str, Any]], dict[str, Any]],
+) -> Any:
+    """The model `name`, as timm's entry points give it; `merged` adds the arguments of its size to the caller's."""
+    kwargs, trained = resolve_pretrained_args(name, pretrained, kwargs)
+    arguments = merged(kwargs)
+    known = explain(MODEL_OPTIONS[name])
+    options: Any = MODEL_OPTIONS[name](**{key: value for key, value in arguments.items() if key in known})
+    features = dict(out_indices=tuple(range(options.num_stages)), feature_cls="getter")
+    model = build_model_with_cfg(
+        model_cls, name, pretrained, feature_cfg=features, pretrained_filter_fn=checkpoint_filter_fn, **arguments
+    )
+    # timm writes these into the folders of weights, with what the caller asked for.
+    vars(model)["_model_args"] = trained
+    return model
+
+
+def strip_prefix(state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The state of a model in that of a LightningModule, whose names begin with "model."; any other state as it is."""
+    if not all(name.startswith("model.") for name in state):
+        return state
+    return {name.removeprefix("model."): tensor for name, tensor in state.items()}
+
+
+def checkpoint_filter_fn(state: Mapping[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:
+    """The state of `model` in that of a checkpoint of train.py or of a recogniser of text, whose encoder it is: for timm.
+
+    The head, which an encoder has not, is the model's own.
+    """
+    state = strip_prefix(state)
+    encoder = {name.removeprefix("encoder."): part for name, part in state.items() if name.startswith("encoder.")}
+    head = {name: part for name, part in model.state_dict().items() if name.startswith("head.")}
+    return {**head, **encoder} if encoder else state
+
+
+def resolve_pretrained_args(
+    name: str, pretrained: bool, kwargs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments of timm's `create_model(name, pretrained, **kwargs)` together with the options that the published
+    weights in them were trained with, and these options; no options for random weights and for other weights."""
     overlay = kwargs.get("pretrained_cfg_overlay") or {}
     if not overlay.get("file") and any(overlay.get(source) for source in ("url", "hf_hub_id", "state_dict")):
         kwargs = {**kwargs, "pretrained_cfg_overlay": {"file": None, **overlay}}  # for timm prefers a file
@@ -71,9 +133,9 @@ def with_trained(name: str, pretrained: bool, kwargs: dict[str, Any]) -> tuple[d
     return {**options, **kwargs}, options
 
 
-def _trained(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _published_cfgs(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """timm's description of each of the published weights of these architectures, which it opens without a network."""
-    found = {}
+    described = {}
     for name in list_weights():
         folder, architecture = published(name), name.partition(".")[0]
         if folder is None or architecture not in cfgs:
@@ -83,10 +145,10 @@ def _trained(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         encoder = {"num_classes": 0, "mean": (1.0,), "std": (-1.0,)}
         stored = {**config.get("pretrained_cfg", encoder), "label_names": config.get("label_names")}
         keys = ("input_size", "mean", "std", "num_classes", "label_names")
-        described = {key: stored[key] for key in keys if stored.get(key) is not None}
-        described = {key: tuple(value) if isinstance(value, list) else value for key, value in described.items()}
-        found[name] = {**cfgs[architecture], **described, "file": str(folder / TENSORS)}
-    return found
+        own = {key: stored[key] for key in keys if stored.get(key) is not None}
+        own = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
+        described[name] = {**cfgs[architecture], **own, "file": str(folder / TENSORS)}
+    return described
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int, check_ints
 from gcsa.groups import Group
 from gcsa.layers import (
     Fusion,
@@ -26,7 +27,6 @@ from gcsa.layers import (
     SteerableConv2d,
     Stem,
 )
-from gcsa.layers.checks import check_sequence, check_whole
 from gcsa.layers.norm import FieldNorm
 from gcsa.layers.outputs import RAY_SCALE, Rays, Scalars
 from gcsa.models.backbone import Backbone, check_input
@@ -59,7 +59,7 @@ class Encoder(nn.Module):
             raise UserError(
                 "feature_maps=invariant is for the decoders of other libraries: leave it out of a gcsa_unet"
             )
-        self.group, self.size_divisor = backbone.group, backbone.multiple
+        self.group, self.size_divisor = backbone.group, backbone.size_divisor
         self.stem: Any = backbone.stem
         self.stages: Any = backbone.stages
         strides = [info["reduction"] for info in backbone.feature_info]
@@ -166,7 +166,8 @@ class UNet(nn.Module):
         resolution: int = 2,
     ) -> None:
         super().__init__()
-        check_whole(scalars=scalars, decoder_depth=decoder_depth, resolution=resolution)
+        for name, value in dict(scalars=scalars, decoder_depth=decoder_depth, resolution=resolution).items():
+            check_int(name, value)
         self.encoder = Encoder(backbone)
         self.group, self.size_divisor, self.min_size = (
             self.encoder.group,
@@ -177,7 +178,8 @@ class UNet(nn.Module):
         self.unused = len(self.encoder.levels) - len(levels)
         if decoder_fields is None:
             decoder_fields = [level.fields for level in levels[:-1]]
-        check_sequence(**({"decoder_fields": decoder_fields} if decoder_fields else {}))
+        if decoder_fields:
+            check_ints("decoder_fields", decoder_fields)
         if len(decoder_fields) != len(levels) - 1:
             strides = ", ".join(str(level.stride) for level in levels[:-1])
             raise UserError(

@@ -73,7 +73,7 @@ def test_bad_values_are_named(option: str, value: Any, words: str) -> None:
 
 
 def test_unknown_options() -> None:
-    with pytest.raises(UserError, match="unknown option 'dpeth' of gcsa_tiny: choose depth"):
+    with pytest.raises(UserError, match="unknown option dpeth of gcsa_tiny: choose one of depth"):
         check_options({"dpeth": 1}, Sizes, owner="gcsa_tiny")
     with pytest.raises(TypeError, match="'dpeth'"):
         Sizes(dpeth=1)
@@ -82,7 +82,7 @@ def test_unknown_options() -> None:
 def test_an_option_of_several_kinds() -> None:
     for value in (3, [3]):
         assert check_options({"depth": value}, Sizes, Other) == {"depth": value}
-    with pytest.raises(UserError, match="depth='x' must be a whole number from 1 to 256 or a list"):
+    with pytest.raises(UserError, match="depth=x must be a whole number from 1 to 256 or a list"):
         check_options({"depth": "x"}, Sizes, Other)
 
 

@@ -254,7 +254,7 @@ def test_not_finite_is_not_merged() -> None:
 
 def small(group: str = "c4", **options: Any) -> nn.Module:
     torch.manual_seed(0)
-    options = {"fields": 4, "heads": 2, "depth": 1, "stem_strides": (4, 2), "num_classes": 3, **options}
+    options = {"fields": 4, "num_heads": 2, "depth": 1, "stem_strides": (4, 2), "num_classes": 3, **options}
     return randomize(timm.create_model("gcsa_tiny", group=group, **options)).eval()
 
 
@@ -350,7 +350,7 @@ def test_layers_that_are_not_called_are_not_adapted() -> None:
 
 
 def test_dropout_of_single_numbers_is_refused() -> None:
-    model = timm.create_model("gsa_tiny", depth=1, fields=4, heads=2)
+    model = timm.create_model("gsa_tiny", depth=1, fields=4, num_heads=2)
     with pytest.raises(ValueError, match=r"stages.0.attn.q, an nn.Linear, which breaks equivariance"):
         adapters.lora_config(model, 2, lora_dropout=0.1)
 

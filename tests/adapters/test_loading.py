@@ -22,7 +22,7 @@ X = torch.randn(2, 1, 24, 24, generator=torch.Generator().manual_seed(0))
 
 def small(group: str = "c4", **options: object) -> nn.Module:
     torch.manual_seed(0)
-    options = {"fields": 4, "heads": 2, "depth": 1, "stem_strides": (4, 2), "num_classes": 3, **options}
+    options = {"fields": 4, "num_heads": 2, "depth": 1, "stem_strides": (4, 2), "num_classes": 3, **options}
     return randomize(timm.create_model("gcsa_tiny", group=group, **options)).eval()
 
 

@@ -85,7 +85,7 @@ def test_group_self_attention_of_the_original_encoding() -> None:
         dict(attention="group", kv_stride=2),
         dict(attention="spatial"),
         dict(attention="spatial", separable=True, padding_mode="circular"),
-        dict(attention="linear", features=8),
+        dict(attention="linear", num_random_features=8),
     ],
 )
 @pytest.mark.parametrize("group", ["c4", "d4"])

@@ -28,7 +28,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 EXPORT = [
-    ("gcsa_tinny", "unknown model 'gcsa_tinny'"),
+    ("gcsa_tinny", "unknown model gcsa_tinny"),
     ("missing.ckpt", "there is no checkpoint missing.ckpt"),
     ("@text.ckpt", "text.ckpt is damaged or not a checkpoint of train.py"),
     ("@other.ckpt", "other.ckpt is damaged or not a checkpoint of train.py"),
@@ -123,7 +123,7 @@ TRAIN = [
     ("trainer.max_epochs=0", "trainer.max_epochs="),
     ("monitor.metric=val/beauty", "monitor.metric=val/beauty is not measured"),
     ("data=mnist data.root=missing", "missing/MNIST"),
-    ("model.fields=", "model option fields='' must be a whole number"),
+    ("model.fields=", "fields= must be a whole number"),
     ("seed", "seed"),
     ("--colour", "unrecognized arguments: --colour"),
 ]

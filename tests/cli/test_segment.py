@@ -20,7 +20,7 @@ from gcsa.testing import randomize
 from gcsa.weights import save_segmenter
 
 Run = Callable[..., tuple[int, str, str]]
-SIZES: dict[str, Any] = dict(fields=[2, 2], depths=[1, 1], heads=[1, 1], radii=[1, 1], stem_fields=[2], rays=8)
+SIZES: dict[str, Any] = dict(fields=[2, 2], depths=[1, 1], num_heads=[1, 1], radii=[1, 1], stem_fields=[2], rays=8)
 
 
 @pytest.fixture(scope="module")

@@ -19,16 +19,18 @@ SMALL: dict[str, dict[str, Any]] = {
     "gcsa_tiny": dict(fields=4, depth=1, group="c4"),
     "gcsa_linear_tiny": dict(fields=4, depth=1, group="d2"),
     "gcsa_pooled_small": dict(fields=4, scalar_fields=8, depth=1, stem_fields=(4, 4)),
-    "gcsa_pyramid_tiny": dict(fields=(4, 4), depths=(1, 1), heads=(1, 1), radii=(1, None)),
+    "gcsa_pyramid_tiny": dict(fields=(4, 4), depths=(1, 1), num_heads=(1, 1), radii=(1, None)),
     "gcnn_tiny": dict(fields=4, depth=1, padding_mode="circular"),
     "gsa_tiny": dict(fields=4, depth=1),
     "gsa_small": dict(fields=4, depth=1, encoding="gevit", stride=4),
-    "performer_tiny": dict(dim=8, depth=1, features=8, redraw_interval=2),
-    "performer_horn": dict(dim=8, depth=1, heads=2, features=8, position="relative_s2", attn_drop_rate=0.1),
+    "performer_tiny": dict(dim=8, depth=1, num_random_features=8, redraw_interval=2),
+    "performer_horn": dict(
+        dim=8, depth=1, num_heads=2, num_random_features=8, position="relative_s2", attn_drop_rate=0.1
+    ),
     "alexnet_small": {},
 }
 SEGMENTER: dict[str, Any] = dict(
-    in_chans=1, rays=4, group="c4", fields=(2,), depths=(1,), heads=(1,), radii=(1,), stem_fields=(2,)
+    in_chans=1, rays=4, group="c4", fields=(2,), depths=(1,), num_heads=(1,), radii=(1,), stem_fields=(2,)
 )
 MODES = pytest.mark.parametrize("train", [False, True], ids=["eval", "train"])
 pytestmark = pytest.mark.filterwarnings("ignore")  # torch compiles with warnings of its own
@@ -81,7 +83,7 @@ def test_every_family_is_one_graph(name: str, train: bool) -> None:
 
 
 def test_recognizer_is_one_graph() -> None:
-    model = CTCRecognizer("ab", height=16, hidden=8, fields=4, depth=1, heads=1)
+    model = CTCRecognizer("ab", height=16, hidden=8, fields=4, depth=1, num_heads=1)
     assert_same(model.train())
     assert graphs_and_breaks() == (1, 0)
 

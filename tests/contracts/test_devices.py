@@ -20,7 +20,6 @@ from gcsa.layers.attention import GroupAttention, SpatialAttention
 from gcsa.testing import randomize, relative_error
 
 OURS = ["gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*", "linformer*", "routing*", "alexnet_small", "vgg16_small"]
-BARE = [name for name in timm.list_models(OURS) if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
 
 
 def fewer_blocks(name: str) -> dict[str, Any]:
@@ -31,7 +30,7 @@ def fewer_blocks(name: str) -> dict[str, Any]:
 
 
 # The Routing Transformer's package reads numbers from its tensors, which fake ones do not have.
-OPTIONS = [(name, fewer_blocks(name)) for name in BARE if name != "routing_transformer_tiny"]
+OPTIONS = [(name, fewer_blocks(name)) for name in timm.list_models(OURS) if name != "routing_transformer_tiny"]
 OPTIONS += [
     ("gcsa_tiny", dict(attention="group", radius=1)),
     ("gcsa_tiny", dict(radius=2, shape="disc", padding_mode="circular")),
@@ -48,7 +47,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "gcsa_pooled_small": dict(depth=1),
     "gcsa_hybrid_tiny": dict(fields=8, conv_depth=1),
     "gcsa_hybrid_small": dict(conv_depth=1),
-    "gcsa_pyramid_tiny": dict(fields=(4, 4, 8, 8), depths=(1, 1, 1, 1), heads=(1, 1, 2, 2)),
+    "gcsa_pyramid_tiny": dict(fields=(4, 4, 8, 8), depths=(1, 1, 1, 1), num_heads=(1, 1, 2, 2)),
     "gcnn_tiny": dict(fields=8, depth=1),
     "gsa_tiny": dict(fields=4, depth=1),
     "performer_tiny": dict(depth=1),

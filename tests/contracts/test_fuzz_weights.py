@@ -66,7 +66,9 @@ TEXT_HYPER = {
     "adapter": None,
 }
 
-SEGMENTER: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, "all"], stem_fields=[2], rays=8)
+SEGMENTER: dict[str, Any] = dict(
+    fields=[2, 4], depths=[1, 1], num_heads=[1, 2], radii=[1, "all"], stem_fields=[2], rays=8
+)
 DENSE_HYPER = {
     "task": "segmentation",
     "model": {"name": "gcsa_unet_tiny", **SEGMENTER, "in_chans": 3, "pmin": 1.0},

@@ -13,11 +13,7 @@ from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.create import SEGMENTERS
 from gcsa.tasks.segmentation import Segmenter
 
-BARE = [
-    name
-    for name in timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
-    if not name.endswith(("_c4", "_c8", "_d4", "_d8"))
-]
+NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 
 
 def shallow(name: str) -> dict[str, Any]:
@@ -31,7 +27,7 @@ def create(name: str, **options: Any) -> nn.Module:
     return timm.create_model(name, **options).eval()
 
 
-@pytest.mark.parametrize("name", [*BARE, "performer_tiny", "linformer_tiny", "alexnet_small"])
+@pytest.mark.parametrize("name", [*NAMES, "performer_tiny", "linformer_tiny", "alexnet_small"])
 def test_from_the_meta_device(name: str) -> None:
     """What `to_empty` leaves in tables that no state dict holds is filled with the weights, and by timm's own hook."""
     source = create(name, **shallow(name))

@@ -20,12 +20,8 @@ from gcsa.models.backbone import Backbone, blocks
 from gcsa.testing import relative_error
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
-BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
 SMALL = ["gcsa_tiny", "gcsa_small", "gcsa_pyramid_tiny"]
-# Names of one size share their code but for the group, which tests/models/test_invariance.py tests under every name.
-ALIASES = ["gcsa_tiny_d8", "gcsa_pyramid_tiny_c8", "gcnn_tiny_d4", "gsa_tiny_d4"]
 every_name = pytest.mark.parametrize("name", NAMES)
-every_size = pytest.mark.parametrize("name", BARE + ALIASES)
 small_models = pytest.mark.parametrize("name", SMALL)
 torchscript = pytest.mark.filterwarnings("ignore:.*torch.jit")  # deprecated by torch, still part of timm's contract
 
@@ -62,7 +58,7 @@ def assert_all_gradients(model: nn.Module, out: Tensor) -> None:
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
-@every_size
+@every_name
 def test_forward_and_backward(name: str) -> None:
     model = create(name)
     x = image(model)
@@ -77,7 +73,7 @@ def test_forward_and_backward(name: str) -> None:
     assert_all_gradients(model.train(), model(image(model, 2)))
 
 
-@every_size
+@every_name
 @torchscript
 def test_torchscript_and_fx(name: str) -> None:
     model = create(name, num_classes=42, **shallow(name))
@@ -259,7 +255,7 @@ def test_in_chans(name: str, in_chans: int) -> None:
     assert model.stem.convs[0].weight.shape[1] == in_chans
 
 
-@pytest.mark.parametrize("name", BARE)
+@every_name
 def test_parameter_groups(name: str) -> None:
     model = create(name, num_classes=3, device="meta")
     names = [n for n, _ in model.named_parameters()]
@@ -285,7 +281,7 @@ def test_layer_decay_is_of_each_block_unless_coarse() -> None:
 def test_local_dir_round_trip(name: str, safe: bool, tmp_path: Path) -> None:
     arguments = dict(group="d2", mlp_ratio=1.5, num_classes=7, in_chans=2)
     if name != "gcsa_pyramid_tiny":
-        arguments |= dict(fields=6, heads=3, attention="group", radius=1, stem_strides=(2,))
+        arguments |= dict(fields=6, num_heads=3, attention="group", radius=1, stem_strides=(2,))
     model = create(name, **arguments)
     save_for_hf(model, tmp_path, model_args=arguments, safe_serialization=safe)
     assert (tmp_path / "config.json").exists()
@@ -338,7 +334,7 @@ def test_linear_attention_in_mixed_precision(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("ema_class", [ModelEmaV2, ModelEmaV3])
 def test_copies_and_averages(ema_class: type[nn.Module]) -> None:
-    model = create("gcsa_tiny_d8")
+    model = create("gcsa_tiny", group="d8")
     x = image(model)
     assert torch.equal(copy.deepcopy(model)(x), model(x))
     average = ema_class(model, decay=0.5)
@@ -355,7 +351,7 @@ def test_copies_and_averages(ema_class: type[nn.Module]) -> None:
     for _ in range(40):
         average.update(model)
     assert torch.allclose(average.module(x), moved, atol=1e-4)
-    loaded = create("gcsa_tiny_d8")
+    loaded = create("gcsa_tiny", group="d8")
     loaded.load_state_dict(average.module.state_dict())
     assert torch.equal(loaded(x), average.module(x))
 

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModel, TrOCRConfig, TrOCRForCausalLM, V
 
 from gcsa.tasks.recognition.trocr import GcsaOcrConfig, GcsaOcrModel
 
-OPTIONS: dict[str, Any] = dict(fields=8, depth=1, heads=2)
+OPTIONS: dict[str, Any] = dict(fields=8, depth=1, num_heads=2)
 
 
 def encoder(**options: Any) -> GcsaOcrModel:

@@ -114,7 +114,7 @@ def test_share_figure_draws_errors_in_percent_by_rising_share():
 
 
 def test_attention_figure_shows_maps_that_turn_with_the_image():
-    model = timm.create_model("gcsa_tiny_c4", num_classes=10, in_chans=1)
+    model = timm.create_model("gcsa_tiny", group="c4", num_classes=10, in_chans=1)
     figure = attention_figure(model, torch.randn(1, 28, 28), (3, 20))
     upright, turned = (figure.axes[i].images[0].get_array() for i in (1, 5))
     assert len(figure.axes) == 2 * (1 + len(model.stages))

@@ -14,10 +14,10 @@ SMALL: dict[str, dict[str, Any]] = {
     "gcsa_linear_tiny": dict(fields=4, depth=1, group="d2"),
     "gcsa_pooled_small": dict(fields=4, scalar_fields=8, depth=1, stem_fields=(4, 4)),
     "gcsa_hybrid_small": dict(fields=4, scalar_fields=8, conv_depth=1, stem_fields=(4, 4)),
-    "gcsa_pyramid_tiny": dict(fields=(4, 4), depths=(1, 1), heads=(1, 1), radii=(1, None)),
+    "gcsa_pyramid_tiny": dict(fields=(4, 4), depths=(1, 1), num_heads=(1, 1), radii=(1, None)),
     "gcnn_tiny": dict(fields=4, depth=1, padding_mode="circular"),
     "gsa_tiny": dict(fields=4, depth=1),
-    "performer_tiny": dict(dim=8, depth=1, features=8),
+    "performer_tiny": dict(dim=8, depth=1, num_random_features=8),
 }
 
 
@@ -26,7 +26,7 @@ def create(name: str, **kwargs: Any) -> nn.Module:
 
 
 def recognizer() -> CTCRecognizer:
-    return CTCRecognizer("ab", height=8, hidden=8, fields=4, depth=1, heads=1).eval()
+    return CTCRecognizer("ab", height=8, hidden=8, fields=4, depth=1, num_heads=1).eval()
 
 
 def images(batch: int = 2) -> Tensor:

@@ -183,15 +183,13 @@ def test_parity_error_of_nan() -> None:
 
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*"])
-ALIASES = [name for name in NAMES if name.rpartition("_")[0] in NAMES]
-"""The same model under the name of another group; one of them is exported for all."""
 
 
 @pytest.mark.slow  # builds and exports registered models, some of tens of millions of parameters
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ALIASES or name == "gcsa_tiny_d8"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_registered_model(name: str, tmp_path: Path) -> None:
     model = timm.create_model(name).eval()
-    side = max(4 * getattr(model, "multiple", 4), 16)
+    side = max(4 * getattr(model, "size_divisor", 4), 16)
     size = (model.default_cfg["input_size"][0], side, side)
     for format in ("folded", "pt2"):
         assert export(model, tmp_path / format, format, size) <= 1e-4

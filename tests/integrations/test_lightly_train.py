@@ -22,7 +22,7 @@ PREPARE = Prepare(96, (0.7, 0.54, 0.7), (0.23, 0.28, 0.21))
 
 def network(**options: Any) -> nn.Module:
     """With regular fields, random weights, norms and biases."""
-    return randomize(timm.create_model("gcsa_small", fields=8, depth=1, heads=2, num_classes=2, **options)).eval()
+    return randomize(timm.create_model("gcsa_small", fields=8, depth=1, num_heads=2, num_classes=2, **options)).eval()
 
 
 def embedding(model: Any) -> nn.Module:

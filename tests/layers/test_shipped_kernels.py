@@ -37,10 +37,10 @@ with torch.device("meta"):
         timm.create_model(name)
 models = {name: timm.create_model(name, num_classes=3) for name in names if name.count("_") == 1 and "base" not in name}
 models["gcsa_pyramid_tiny"] = timm.create_model("gcsa_pyramid_tiny", num_classes=3)
-models["d8"] = timm.create_model("gcsa_tiny_d8", num_classes=3)
-models["segmenter"] = Segmenter(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, "all"], stem_fields=[2], rays=8).network
+models["d8"] = timm.create_model("gcsa_tiny", group="d8", num_classes=3)
+models["segmenter"] = Segmenter(fields=[2, 4], depths=[1, 1], num_heads=[1, 2], radii=[1, "all"], stem_fields=[2], rays=8).network
 for name, model in models.items():
-    side = 4 * getattr(model, "multiple", 8)
+    side = 4 * getattr(model, "size_divisor", 8)
     channels = getattr(model, "in_chans", 3)
     before = [parameter.detach().clone() for parameter in model.parameters()]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

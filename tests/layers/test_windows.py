@@ -103,7 +103,7 @@ def test_on_a_pretended_gpu_where_it_was_asked_for(
 
 
 def test_models_with_it_can_be_scripted_and_saved(experimental: None, tmp_path: Path) -> None:
-    model = timm.create_model("gcsa_tiny_c4", num_classes=3, in_chans=1, fields=4, depth=1, radius=1).eval()
+    model = timm.create_model("gcsa_tiny", group="c4", num_classes=3, in_chans=1, fields=4, depth=1, radius=1).eval()
     assert all(m.fused_attn for m in model.modules() if isinstance(m, GroupAttention))
     x = torch.randn(2, 1, 16, 16)
     assert torch.allclose(torch.jit.script(copy.deepcopy(model))(x), model(x), atol=1e-6)

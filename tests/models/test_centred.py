@@ -12,7 +12,7 @@ from gcsa.testing import assert_equivariant, assert_invariant, randomize, relati
 
 OPTIONS: dict[str, Any] = dict(
     depth=1,
-    heads=2,
+    num_heads=2,
     separable=True,
     stem_strides=(2, 2, 2),
     stem_fields=(4, 6),

@@ -4,10 +4,10 @@ import pytest
 import timm
 import torch
 
-from tests.contracts.test_timm import create, every_size, image, shallow
+from tests.contracts.test_timm import create, every_name, image, shallow
 
 
-@every_size
+@every_name
 def test_every_parameter_of_feature_maps_gets_a_gradient(name: str) -> None:
     """Or distributed training stops at its second step."""
     model = timm.create_model(name, features_only=True, **shallow(name))

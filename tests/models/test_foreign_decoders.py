@@ -19,7 +19,7 @@ from gcsa.models.create import create_model
 from gcsa.testing import act, assert_equivariant, equivariance_error, randomize
 
 NUCLEI = Path(os.environ.get("GCSA_DATA", "data")) / "nuclei" / "train"
-SMALL: dict[str, Any] = dict(depths=(1, 1, 1, 1), fields=(4, 8, 8, 12), heads=(1, 1, 2, 2))
+SMALL: dict[str, Any] = dict(depths=(1, 1, 1, 1), fields=(4, 8, 8, 12), num_heads=(1, 1, 2, 2))
 
 
 def features(feature_maps: str = "invariant", **options: Any) -> nn.Module:

@@ -11,10 +11,9 @@ from gcsa.models.backbone import Backbone
 from gcsa.testing import Kind, act, assert_equivariant, assert_invariant, randomize, relative_error
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
-BARE = [name for name in NAMES if not name.endswith(("_c4", "_c8", "_d4", "_d8"))]
 # Fewer blocks and fields, for speed; stem, head, group and kinds of layers are those of the model.
 THIN: dict[str, dict[str, Any]] = {
-    "gcsa_pyramid": dict(depths=(1, 1, 1, 1), fields=(4, 4, 8, 8), heads=(1, 1, 2, 2)),
+    "gcsa_pyramid": dict(depths=(1, 1, 1, 1), fields=(4, 4, 8, 8), num_heads=(1, 1, 2, 2)),
     "gcsa_pooled": dict(depth=1, fields=4, scalar_fields=8, stem_fields=(4, 4)),
     "gcsa": dict(depth=1, fields=8),
     "gcnn": dict(depth=1, fields=4),
@@ -27,13 +26,13 @@ def create(name: str, **kwargs: Any) -> Backbone:
     return randomize(timm.create_model(name, **kwargs)).eval()
 
 
-def thin(name: str) -> Backbone:
-    return create(name, **next(options for family, options in THIN.items() if name.startswith(family)))
+def thin(name: str, **kwargs: Any) -> Backbone:
+    return create(name, **next(options for family, options in THIN.items() if name.startswith(family)), **kwargs)
 
 
 def image(model: Backbone, batch: int = 1) -> Tensor:
     """Two positions a side at the last stage, and at least 16 pixels."""
-    size = max(2 * model.multiple, 16)
+    size = max(2 * model.size_divisor, 16)
     return torch.randn(batch, model.in_chans, size, size)
 
 
@@ -55,7 +54,7 @@ def errors(model: Backbone, x: Tensor) -> dict[str, float]:
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in BARE if name != "z2sa_tiny"])  # c1: nothing to turn
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "z2sa_tiny"])  # c1: nothing to turn
 def test_every_size(name: str) -> None:
     """As deep and wide as registered."""
     model = create(name)
@@ -64,14 +63,16 @@ def test_every_size(name: str) -> None:
     assert {key: error for key, error in found.items() if not error <= 1e-5} == {}
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "z2sa_tiny"])
-def test_every_size_and_group(name: str) -> None:
+@pytest.mark.parametrize("group", ["c4", "c8", "d4", "d8"])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("_tiny") or "pooled" in name])
+def test_every_family_and_group(name: str, group: str) -> None:
     """In train and eval mode, float64 and float32; and with one broken layer, not."""
-    model = thin(name)
+    model = thin(name, group=group)
     x = image(model)
     assert_invariant(model, x, model.group)
-    broken: Any = model.stem.get_submodule("attn.spatial" if "gsa" in name else "convs.0")
-    (broken.turns if "gsa" in name else broken.tables)[1] *= 1.5
+    relative = name.startswith(("gsa", "z2sa"))
+    broken: Any = model.stem.get_submodule("attn.spatial" if relative else "convs.0")
+    (broken.turns if relative else broken.tables)[1] *= 1.5
     with pytest.raises(AssertionError, match="not equivariant"):
         assert_invariant(model, x, model.group)
 
@@ -110,7 +111,7 @@ def test_logits_depend_on_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gcsa_tiny", "gcsa_tiny_d8", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny"]
+    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny"]
 )
 def test_regularised(name: str) -> None:
     depths = dict(depths=(1, 1, 1, 1)) if "pyramid" in name else {}
@@ -138,7 +139,7 @@ def test_other_groups_by_keyword(family: str, group: str) -> None:
         dict(attention="group"),
         dict(attention="group", radius=1),
         dict(attention="spatial", radius=2, shape="disc"),
-        dict(attention="linear", features=32),
+        dict(attention="linear", num_random_features=32),
         dict(kernel_size=5, kv_stride=2),
         dict(separable=True, layer_scale=0.1),
         dict(padding_mode="circular", attention="group", radius=1),
@@ -174,9 +175,9 @@ def test_smaller_groups_are_not_invariant_to_more(group: str) -> None:
 )
 def test_circular_padding_makes_shifts_exact(name: str) -> None:
     model = create(name, padding_mode="circular").double()
-    size = (8 if name == "gcsa_pyramid_tiny" else 4) * model.multiple  # the windows fit into the map
+    size = (8 if name == "gcsa_pyramid_tiny" else 4) * model.size_divisor  # the windows fit into the map
     x = torch.randn(1, model.in_chans, size, size, dtype=torch.float64)
-    shifted = x.roll((model.multiple, -2 * model.multiple), (2, 3))
+    shifted = x.roll((model.size_divisor, -2 * model.size_divisor), (2, 3))
     plain = create(name).double()
     with torch.no_grad():
         assert relative_error(model(shifted), model(x)) < 1e-12

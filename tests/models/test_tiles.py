@@ -13,7 +13,9 @@ STRIDE, MARGIN = 4, 32  # pixels, MARGIN beyond the receptive field of two block
 @pytest.mark.parametrize(("options", "same"), [(dict(radius=1), True), (dict(), False)])
 def test_tiles_with_a_margin_are_the_whole(options: dict[str, int], same: bool) -> None:
     """With a neighbourhood; attention everywhere, the negative control, sees a tile at a time."""
-    model = timm.create_model("gcsa_tiny_c4", fields=4, depth=2, heads=1, kernel_size=3, in_chans=1, **options)
+    model = timm.create_model(
+        "gcsa_tiny", group="c4", fields=4, depth=2, num_heads=1, kernel_size=3, in_chans=1, **options
+    )
     model = randomize(model.double().eval())
     image = torch.randn(1, 1, 128, 96, dtype=torch.float64)
     whole = model.forward_features(image)

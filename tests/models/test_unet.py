@@ -11,8 +11,11 @@ from gcsa.models.unet import DenseHead, Encoder, Level, UNet
 from gcsa.testing import Kind, act, assert_equivariant, randomize
 
 ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "two stages": ("gcsa_pyramid_tiny", dict(fields=(2, 4), depths=(1, 1), heads=(1, 2), radii=(1, "all"))),
-    "three stages": ("gcsa_pyramid_tiny", dict(fields=(2, 3, 4), depths=(1, 1, 1), heads=(1, 1, 2), radii=(2, 1, 1))),
+    "two stages": ("gcsa_pyramid_tiny", dict(fields=(2, 4), depths=(1, 1), num_heads=(1, 2), radii=(1, "all"))),
+    "three stages": (
+        "gcsa_pyramid_tiny",
+        dict(fields=(2, 3, 4), depths=(1, 1, 1), num_heads=(1, 1, 2), radii=(2, 1, 1)),
+    ),
     "isotropic": ("gcsa_tiny", dict(fields=4, depth=1)),
     "of convolutions": ("gcsa_hybrid_tiny", dict(fields=4, conv_depth=1)),
     "no attention": ("gcnn_tiny", dict(fields=4, depth=1)),
@@ -20,7 +23,7 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 GROUPS = ("c4", "c8", "d4", "d2")
 RAYS = 8
-NARROW: dict[str, Any] = dict(fields=(2, 2), depths=(1, 1), heads=(1, 1), radii=(1, 1), layer_scale=0)
+NARROW: dict[str, Any] = dict(fields=(2, 2), depths=(1, 1), num_heads=(1, 1), radii=(1, 1), layer_scale=0)
 
 
 def encoder(kind: str, group: str) -> Any:
@@ -291,18 +294,22 @@ def reach(network: UNet) -> int:
         ("gcsa_pyramid_tiny", NARROW, 2),
         ("gcsa_pyramid_tiny", dict(NARROW, radii=(2, 1), kernel_size=1, separable=False), 4),
         ("gcsa_pyramid_tiny", dict(NARROW, stem_norm="batch", stem_separable=True, stem_strides=(2, 2, 2)), 8),
-        ("gcsa_pyramid_tiny", dict(NARROW, stem_strides=(4, 4), fields=(2,), depths=(1,), heads=(1,), radii=(0,)), 4),
+        (
+            "gcsa_pyramid_tiny",
+            dict(NARROW, stem_strides=(4, 4), fields=(2,), depths=(1,), num_heads=(1,), radii=(0,)),
+            4,
+        ),
         # Strides that are large beside all else: what is added for each has to be right by itself.
         (
             "gcsa_tiny",
-            dict(stem_strides=(1, 8), radius=0, kernel_size=1, low_pass=False, fields=2, depth=1, heads=1),
+            dict(stem_strides=(1, 8), radius=0, kernel_size=1, low_pass=False, fields=2, depth=1, num_heads=1),
             1,
         ),
-        ("gcsa_tiny", dict(stem_strides=(2, 9), radius=0, kernel_size=1, fields=2, depth=1, heads=1), 2),
-        ("gcsa_tiny", dict(stem_strides=(1, 1, 3, 3), radius=0, kernel_size=1, fields=2, depth=1, heads=1), 9),
-        ("gcsa_tiny", dict(stem_strides=(2, 2), radius=0, kernel_size=1, fields=2, depth=1, heads=1), 4),
-        ("gcsa_tiny", dict(radius=2, fields=2, depth=1, heads=1), 1),
-        ("gcsa_hybrid_tiny", dict(radius=1, fields=2, conv_depth=1, heads=1), 2),
+        ("gcsa_tiny", dict(stem_strides=(2, 9), radius=0, kernel_size=1, fields=2, depth=1, num_heads=1), 2),
+        ("gcsa_tiny", dict(stem_strides=(1, 1, 3, 3), radius=0, kernel_size=1, fields=2, depth=1, num_heads=1), 9),
+        ("gcsa_tiny", dict(stem_strides=(2, 2), radius=0, kernel_size=1, fields=2, depth=1, num_heads=1), 4),
+        ("gcsa_tiny", dict(radius=2, fields=2, depth=1, num_heads=1), 1),
+        ("gcsa_hybrid_tiny", dict(radius=1, fields=2, conv_depth=1, num_heads=1), 2),
         ("gcnn_tiny", dict(fields=2, depth=1), 2),
     ],
 )

@@ -203,7 +203,7 @@ def test_what_a_model_card_says_of_images_is_measured(tmp_path: Path, monkeypatc
     monkeypatch.setattr(card, "list_published", lambda: ["gcsa_tiny.digits"])
     monkeypatch.setattr(card, "list_weights", lambda: ["gcsa_tiny.digits"])
     monkeypatch.setattr(card, "published", lambda name: tmp_path / name)
-    model = timm.create_model("gcsa_tiny_c4", num_classes=10, in_chans=1, fields=4, depth=1)
+    model = timm.create_model("gcsa_tiny", group="c4", num_classes=10, in_chans=1, fields=4, depth=1)
     save_classifier(model, tmp_path / "gcsa_tiny.digits")
     monkeypatch.setattr(sys, "argv", ["card", "gcsa_tiny.digits", "digits", "--curve-images", "2"])
     card.main()
@@ -227,7 +227,7 @@ def test_what_a_model_card_says_of_lines_is_measured(
     for _, i, text in rows:
         Image.fromarray(np.random.default_rng(i).integers(256, size=(40, 60), dtype="uint8")).save(lines / f"{i}.png")
         (lines / f"{i}.gt.txt").write_text(text)
-    model = CTCRecognizer("ab", "gcsa_ocr_tiny", hidden=8, fields=4, depth=1, heads=1)
+    model = CTCRecognizer("ab", "gcsa_ocr_tiny", hidden=8, fields=4, depth=1, num_heads=1)
     name = "reader.script"
     model.save_pretrained(tmp_path / name)
     if adapter:

@@ -21,7 +21,14 @@ from gcsa.training.optimizer import make_optimizer
 from tests.runs import TINY, InterruptAt, Interrupted, composed, train
 
 SMALL = (
-    *("model=gcsa_tiny", "model.group=c4", "model.fields=4", "model.heads=1", "model.depth=1", "model.head_fields=8"),
+    *(
+        "model=gcsa_tiny",
+        "model.group=c4",
+        "model.fields=4",
+        "model.num_heads=1",
+        "model.depth=1",
+        "model.head_fields=8",
+    ),
     *TINY[3:],
     "trainer.max_epochs=1",
 )
@@ -114,7 +121,7 @@ def test_resumes_bit_for_bit(base: Path, finished: Path, tmp_path: Path, monkeyp
 
 
 def classifier(num_classes: int = 10, **model: Any) -> Classifier:
-    options = dict(name="gcsa_tiny", group="c4", fields=4, heads=1, depth=1, head_fields=8)
+    options = dict(name="gcsa_tiny", group="c4", fields=4, num_heads=1, depth=1, head_fields=8)
     return Classifier(
         {**options, **model},
         optimizer={"opt": "adamw", "lr": 0.1},
@@ -182,7 +189,7 @@ def lightning_checkpoint(module: Classifier, folder: Path) -> Path:
 def test_running_statistics_belong_to_the_adapter(tmp_path: Path) -> None:
     """Batch norm changes without a gradient: the base keeps its own statistics, and the adapter brings others."""
     make = lambda: classifier(
-        name="test_efficientnet", group=None, fields=None, heads=None, depth=None, head_fields=None
+        name="test_efficientnet", group=None, fields=None, num_heads=None, depth=None, head_fields=None
     )
     base, module = make(), make()
     adapt(module, options(saved(base, tmp_path / "base.ckpt"), target_modules=["conv_pw"]))
@@ -259,8 +266,8 @@ def test_bases_that_are_damaged_or_adapted(base: Path, finished: Path, tmp_path:
     module = classifier()
     adapt(module, options(f"local-dir:{finished / 'weights'}"))
     assert torch.equal(module.eval()(IMAGES), weights(finished)(IMAGES))
-    with pytest.raises(ValueError, match=r"was made with model\.name=gcsa_tiny, not gcsa_tiny_c4"):
-        adapt(classifier(name="gcsa_tiny_c4"), options(f"local-dir:{finished / 'weights'}"))
+    with pytest.raises(ValueError, match=r"was made with model\.name=gcsa_tiny, not gcsa_linear_tiny"):
+        adapt(classifier(name="gcsa_linear_tiny"), options(f"local-dir:{finished / 'weights'}"))
     with pytest.raises(ValueError, match=r"was made with model\.global_pool=max, not avg"):
         adapt(classifier(global_pool="avg"), options(f"local-dir:{finished / 'weights'}"))
     (finished / "weights/config.json").write_text("{")

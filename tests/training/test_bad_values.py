@@ -63,7 +63,7 @@ ROWS = [
     ("callbacks.ema.decay=2", "callbacks.ema.decay=2"),
     ("callbacks.ema.decay=slow", "callbacks.ema.decay=slow"),
     ("~callbacks.best", "the first checkpoint callback must have a monitor: keep callbacks.best"),
-    ("model.name=gcsa_tinny", "unknown model 'gcsa_tinny': choose one of"),
+    ("model.name=gcsa_tinny", "unknown model gcsa_tinny: choose one of"),
     ("+model.widht=3", "widht"),
     ("optimizer.opt=adamm", "unknown optimizer 'adamm'"),
     ("optimizer.lr=-1", "optimizer.lr=-1"),
@@ -122,7 +122,7 @@ def test_bad_values(tmp_path: Path, capsys: pytest.CaptureFixture[str], override
     [
         ("model.group=x4", r"group='x4' must be c or d and a number of rotations"),
         ("model.attention=global", r"attention='global' must be one of spatial, group, linear"),
-        ("model.fields=7", r"heads=\d+ does not divide fields=7"),
+        ("model.fields=7", r"num_heads=\d+ does not divide fields=7"),
         ("model.stem_strides=[2,2,2]", r"28 x 28 .*multiples of 8; resize 28 to 24 or 32"),
     ],
 )

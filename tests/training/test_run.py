@@ -23,7 +23,7 @@ from tests.runs import TINY, composed, train
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of the smallest gcsa model, tested at its end."""
     folder = tmp_path_factory.mktemp("finished")
-    model = ("model=gcsa_tiny", "model.group=c4", "model.fields=4", "model.heads=1", "model.depth=1")
+    model = ("model=gcsa_tiny", "model.group=c4", "model.fields=4", "model.num_heads=1", "model.depth=1")
     cfg = composed(folder, *TINY[3:], *model, "trainer.max_epochs=2", "test=true", "logger=default")
     score = train(cfg, folder)
     assert score == json.loads((folder / "results.json").read_text())["results"]["val/accuracy"]

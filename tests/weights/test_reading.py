@@ -38,7 +38,7 @@ EXPLOITS: list[dict[str, Any]] = [
     {"depth": 10**6},
     {"depth": "3"},
     {"kernel_size": 99},
-    {"heads": 1.5},
+    {"num_heads": 1.5},
     {"depth": True},
     {"drop_path_rate": 2},
     {"drop_rate": float("nan")},
@@ -117,7 +117,7 @@ def test_classifiers_that_ask_for_more(exploit: dict[str, Any], kind: str, reade
     else:
         source = changed(classifier, lambda config: config["model_args"].update(exploit))
     before = sorted(classifier.parent.rglob("*"))
-    with pytest.raises(ValueError, match=f"model option.*{next(iter(exploit))}|is damaged|was made with") as error:
+    with pytest.raises(ValueError, match=f"{next(iter(exploit))}[ =]|is damaged|was made with") as error:
         READERS[reader](source)
     assert "\n" not in str(error.value)
     assert sorted(classifier.parent.rglob("*")) == before
@@ -149,13 +149,13 @@ def test_recognisers_that_ask_for_more(
 
 @pytest.mark.parametrize("exploit", [*EXPLOITS, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"pmin": "1"}], ids=str)
 def test_segmenters_that_ask_for_more(exploit: dict[str, Any], tmp_path: Path) -> None:
-    sizes: dict[str, Any] = dict(fields=[2], depths=[1], heads=[1], radii=[1], stem_fields=[2], rays=4)
+    sizes: dict[str, Any] = dict(fields=[2], depths=[1], num_heads=[1], radii=[1], stem_fields=[2], rays=4)
     folder = checkpoints.save_segmenter(SegmentationPredictor.create("gcsa_unet_tiny", **sizes), tmp_path / "weights")
     for source in (
         as_checkpoint(folder, exploit),
         changed(folder, lambda config: config["model_args"].update(exploit)),
     ):
-        with pytest.raises(ValueError, match=f"model option.*{next(iter(exploit))}|is damaged") as error:
+        with pytest.raises(ValueError, match=f"{next(iter(exploit))}[ =]|is damaged") as error:
             gcsa.load(source)
         assert "\n" not in str(error.value)
 

@@ -23,7 +23,7 @@ class CRNN(nn.Module):
         self.convolutions = nn.Sequential(*steps)
         self.recurrent = nn.LSTM(widths[-1] * (height // 8), hidden, num_layers=2, bidirectional=True, batch_first=True)
         self.num_features = 2 * hidden
-        self.multiple = 8
+        self.size_divisor = 8
 
     def forward_features(self, x: Tensor) -> Tensor:
         """(B, 1, height, W) to (B, 2 * hidden, 1, W / 4)."""

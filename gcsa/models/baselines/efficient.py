@@ -12,18 +12,20 @@ from __future__ import annotations
 import importlib
 import math
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
 from gcsa._utils.errors import MissingExtraError, UserError
-from gcsa.layers.checks import check_heads, check_whole
-from gcsa.models.backbone import height_and_width
-from gcsa.models.baselines.performer import NAMES_OF_ENDS, TokenClassifier
-from gcsa.models.registry import default_cfg, refuse_features_only
+from gcsa._utils.options import Count, Range, Width
+from gcsa._utils.validation import check_divisor
+from gcsa.models.backbone import ImageSize, height_and_width
+from gcsa.models.baselines.performer import NAMES_OF_ENDS, TokenClassifier, TokenOptions
+from gcsa.models.registry import default_cfg, family_cfgs, refuse_features_only
 
 
 def require(package: str) -> ModuleType:
@@ -34,35 +36,49 @@ def require(package: str) -> ModuleType:
         raise MissingExtraError(f"this model needs the package {error.name!r}: install gcsa-vit[baselines]") from error
 
 
+@dataclass(frozen=True, kw_only=True)
+class EfficientOptions(TokenOptions):
+    """Options of both; images of another size than `img_size` are refused."""
+
+    img_size: Annotated[ImageSize, "pixels a side"] = 28
+    patch_size: Annotated[int, Range(1, 1024), "pixels between tokens; 1: every pixel is one"] = 2
+    dim: Annotated[Width, "channels"] = 48
+    depth: Annotated[Count, "blocks"] = 3
+    num_heads: Annotated[Count, "attention heads; must divide dim"] = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinformerOptions(EfficientOptions):
+    """Options of the Linformer."""
+
+    projected: Annotated[Width, "keys and values that the tokens are projected to"] = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutingOptions(EfficientOptions):
+    """Options of the Routing Transformer."""
+
+    clusters: Annotated[
+        int, Range(1, 1024), "of equal size, within which tokens attend; must divide the number of tokens"
+    ] = 4
+
+
 class EfficientTransformer(TokenClassifier, ABC):
     """Base of both: a `net` over tokens (B, L, C), for images of one size, because both fix the number of tokens.
 
     Raises ValueError for heads that do not divide dim, depth below 1 and, when called, images of another size or none.
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        in_chans: int,
-        img_size: int | tuple[int, int],
-        patch_size: int,
-        dim: int,
-        depth: int,
-        heads: int,
-        global_pool: str,
-        drop_rate: float,
-        **options: Any,
-    ) -> None:
-        size = height_and_width(img_size)
-        check_whole(depth=depth, patch_size=patch_size, img_size=min(size))
-        check_heads(dim, heads, "dim")
-        tokens = math.prod(-(-side // patch_size) for side in size)
-        net = self.make_net(tokens, dim=dim, depth=depth, heads=heads, **options)
-        super().__init__(net, dim, True, patch_size, num_classes, in_chans, global_pool, drop_rate)
+    def __init__(self, options: EfficientOptions) -> None:
+        o = options
+        size = height_and_width(o.img_size)
+        check_divisor("num_heads", o.num_heads, "dim", o.dim)
+        tokens = math.prod(-(-side // o.patch_size) for side in size)
+        super().__init__(o, self.make_net(tokens, o, dim=o.dim, depth=o.depth, heads=o.num_heads), True)
         self.size = size
 
     @abstractmethod
-    def make_net(self, tokens: int, **options: Any) -> nn.Module:
+    def make_net(self, tokens: int, options: Any, **sizes: int) -> nn.Module:
         """The package's network over `tokens` tokens."""
 
     def forward_features(self, x: Tensor) -> Tensor:
@@ -86,55 +102,26 @@ class EfficientTransformer(TokenClassifier, ABC):
 class LinformerClassifier(EfficientTransformer):
     """Linformer with `projected` keys and values. Raises ImportError without the package."""
 
-    def __init__(
-        self,
-        num_classes: int = 1000,
-        in_chans: int = 3,
-        img_size: int | tuple[int, int] = 28,
-        patch_size: int = 2,
-        dim: int = 48,
-        depth: int = 3,
-        heads: int = 2,
-        projected: int = 64,
-        global_pool: str = "avg",
-        drop_rate: float = 0.0,
-    ) -> None:
-        check_whole(projected=projected)
-        super().__init__(
-            num_classes, in_chans, img_size, patch_size, dim, depth, heads, global_pool, drop_rate, k=projected
-        )
+    def __init__(self, **options: Any) -> None:
+        super().__init__(LinformerOptions(**options))
 
-    def make_net(self, tokens: int, **options: Any) -> nn.Module:
-        return require("linformer").Linformer(seq_len=tokens, **options)
+    def make_net(self, tokens: int, options: LinformerOptions, **sizes: int) -> nn.Module:
+        return require("linformer").Linformer(seq_len=tokens, k=options.projected, **sizes)
 
 
 class RoutingTransformerClassifier(EfficientTransformer):
     """Routing Transformer with `clusters` of equal size. Raises ImportError without the package."""
 
-    def __init__(
-        self,
-        num_classes: int = 1000,
-        in_chans: int = 3,
-        img_size: int | tuple[int, int] = 28,
-        patch_size: int = 2,
-        dim: int = 48,
-        depth: int = 3,
-        heads: int = 2,
-        clusters: int = 4,
-        global_pool: str = "avg",
-        drop_rate: float = 0.0,
-    ) -> None:
-        super().__init__(
-            num_classes, in_chans, img_size, patch_size, dim, depth, heads, global_pool, drop_rate, clusters=clusters
-        )
+    def __init__(self, **options: Any) -> None:
+        super().__init__(RoutingOptions(**options))
 
-    def make_net(self, tokens: int, clusters: int = 1, **options: Any) -> nn.Module:
-        check_whole(clusters=clusters)
+    def make_net(self, tokens: int, options: RoutingOptions, **sizes: int) -> nn.Module:
+        clusters = options.clusters
         if tokens % clusters != 0:
             divisors = [n for n in range(1, 33) if tokens % n == 0]
             raise UserError(f"clusters={clusters} does not divide the {tokens} tokens: choose one of {divisors}")
         package = require("routing_transformer")
-        return package.RoutingTransformer(max_seq_len=tokens, window_size=tokens // clusters, **options)
+        return package.RoutingTransformer(max_seq_len=tokens, window_size=tokens // clusters, **sizes)
 
     def run(self, x: Tensor) -> Tensor:
         """Tokens (B, L, C) to tokens (B, L, C); in training, the centres then move on to this batch's means.
@@ -150,12 +137,11 @@ class RoutingTransformerClassifier(EfficientTransformer):
         return x
 
 
-default_cfgs = generate_default_cfgs(
-    {
-        name: {**default_cfg((1, 28, 28), 2, num_classes=10), **NAMES_OF_ENDS, "fixed_input_size": True}
-        for name in ("linformer_tiny", "routing_transformer_tiny")
-    }
-)
+CFG = {**default_cfg((1, 28, 28), 2, num_classes=10), **NAMES_OF_ENDS, "fixed_input_size": True}
+default_cfgs = {
+    **family_cfgs(LinformerOptions, {"linformer_tiny": CFG}),
+    **family_cfgs(RoutingOptions, {"routing_transformer_tiny": CFG}),
+}
 
 
 @register_model

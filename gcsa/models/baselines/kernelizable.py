@@ -20,7 +20,7 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.checks import check_heads, check_whole
+from gcsa._utils.validation import check_divisor, check_int
 from gcsa.layers.favor import attend_linear, orthogonal_features, positive_features
 from gcsa.layers.layout import from_tokens, to_tokens
 
@@ -30,7 +30,7 @@ def geometric_omegas(width: int) -> Tensor:
 
     Raises ValueError for an odd width.
     """
-    check_whole(0, width=width)
+    check_int("width", width, 0)
     if width < 2 or width % 2 != 0:
         raise UserError(
             f"the positional width must be even, a sine and a cosine for each scale, not {width}: "
@@ -155,8 +155,8 @@ class KernelizableAttention(nn.Module):
 
     Args:
         dim: channels C.
-        heads: must divide `dim`.
-        features: random features m; a buffer, for which `redraw` gives others.
+        num_heads: must divide `dim`.
+        num_random_features: m; a buffer, for which `redraw` gives others.
         positional: numbers that a subclass adds to each query and key.
 
     Raises:
@@ -165,16 +165,16 @@ class KernelizableAttention(nn.Module):
 
     projection: Tensor
 
-    def __init__(self, dim: int, heads: int, features: int = 128, positional: int = 0) -> None:
+    def __init__(self, dim: int, num_heads: int, num_random_features: int = 128, positional: int = 0) -> None:
         super().__init__()
-        check_heads(dim, heads, "dim")
-        check_whole(features=features)
-        self.heads = heads
+        check_divisor("num_heads", num_heads, "dim", dim)
+        check_int("num_random_features", num_random_features)
+        self.num_heads = num_heads
         self.q = nn.Linear(dim, dim, bias=False)
         self.k = nn.Linear(dim, dim, bias=False)
         self.v = nn.Linear(dim, dim, bias=False)
         self.out = nn.Linear(dim, dim)
-        self.register_buffer("projection", orthogonal_features(features, dim // heads + positional))
+        self.register_buffer("projection", orthogonal_features(num_random_features, dim // num_heads + positional))
 
     def tokens(self, x: Tensor, heads: int) -> Tensor:
         """(B, H, W, C) to (B, heads, H, W, 1, C / heads)."""
@@ -182,7 +182,7 @@ class KernelizableAttention(nn.Module):
 
     def qkv(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(B, H, W, C) to queries, keys and values of the content, (B, heads, H, W, 1, C / heads) each."""
-        heads = self.heads
+        heads = self.num_heads
         return self.tokens(self.q(x), heads), self.tokens(self.k(x), heads), self.tokens(self.v(x), heads)
 
     def attend(self, x: Tensor) -> Tensor:
@@ -202,12 +202,12 @@ class RelativeS1Attention(KernelizableAttention):
     hold no position. Raises ValueError for an odd width.
     """
 
-    def __init__(self, dim: int, heads: int, features: int = 128, width: int = 8) -> None:
+    def __init__(self, dim: int, num_heads: int, num_random_features: int = 128, width: int = 8) -> None:
         omegas = geometric_omegas(width)
-        super().__init__(dim, heads, features, 2 * width)
+        super().__init__(dim, num_heads, num_random_features, 2 * width)
         self.omegas = nn.Parameter(omegas.repeat(2, 1))
-        self.alpha = nn.Parameter(torch.randn(heads, 2, 1, width // 2))
-        self.beta = nn.Parameter(torch.randn(heads, 2, 1, width // 2))
+        self.alpha = nn.Parameter(torch.randn(num_heads, 2, 1, width // 2))
+        self.beta = nn.Parameter(torch.randn(num_heads, 2, 1, width // 2))
 
     def attend(self, x: Tensor) -> Tensor:
         """(B, H, W, C) to (B, heads, H, W, 1, C / heads)."""
@@ -223,18 +223,19 @@ class RelativeS2Attention(KernelizableAttention):
     ValueError for a clip below 1 and an odd number of heads.
     """
 
-    def __init__(self, dim: int, heads: int, features: int = 128, clip: int = 6) -> None:
-        check_whole(clip=clip, heads=heads)
-        if heads % 2 != 0:
-            raise UserError(f"relative_s2 divides the heads in two halves: heads={heads} must be even")
-        super().__init__(dim, heads, features)
+    def __init__(self, dim: int, num_heads: int, num_random_features: int = 128, clip: int = 6) -> None:
+        check_int("clip", clip)
+        check_int("num_heads", num_heads)
+        if num_heads % 2 != 0:
+            raise UserError(f"relative_s2 divides the heads in two halves: num_heads={num_heads} must be even")
+        super().__init__(dim, num_heads, num_random_features)
         self.k = nn.Linear(dim, dim // 2, bias=False)
-        self.w = nn.Parameter(torch.randn(clip + 1, dim // heads))
+        self.w = nn.Parameter(torch.randn(clip + 1, dim // num_heads))
 
     def attend(self, x: Tensor) -> Tensor:
         """(B, H, W, C) to (B, heads, H, W, 1, C / heads)."""
-        q, v = self.tokens(self.q(x), self.heads), self.tokens(self.v(x), self.heads)
-        half = self.heads // 2
+        q, v = self.tokens(self.q(x), self.num_heads), self.tokens(self.v(x), self.num_heads)
+        half = self.num_heads // 2
         content = attend_linear(q[:, :half], self.tokens(self.k(x), half), v[:, :half], self.projection)
         return torch.cat([content, attend_distances(q[:, half:], v[:, half:], self.w, self.projection)], 1)
 
@@ -247,8 +248,8 @@ POSITIONS: dict[str, type[KernelizableAttention]] = {
 }
 
 
-def make_attention(position: str, dim: int, heads: int, **options: Any) -> KernelizableAttention:
+def make_attention(position: str, dim: int, num_heads: int, **options: Any) -> KernelizableAttention:
     """The attention layer of a positional strategy. Raises ValueError for an unknown strategy and wrong options."""
     if position not in POSITIONS:
         raise UserError(f"unknown position {position!r}: choose one of {', '.join(POSITIONS)}")
-    return POSITIONS[position](dim, heads, **options)
+    return POSITIONS[position](dim, num_heads, **options)

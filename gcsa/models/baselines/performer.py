@@ -9,18 +9,20 @@ encoding, the number of random features (about D log D, Choromanski et al. 2021)
 """
 
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import torch
 from timm.layers import Mlp
-from timm.models import build_model_with_cfg, checkpoint_seq, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, checkpoint_seq, register_model
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import Count, Options, Range, Rate, Width
 from gcsa.layers.blocks import mlp_width
 from gcsa.layers.buffers import ComputedBuffers
-from gcsa.layers.checks import check_rate, check_whole
 from gcsa.layers.pooling import check_classes
+from gcsa.models.backbone import ImageSize, MlpRatio
 from gcsa.models.baselines.kernelizable import (
     KernelizableAttention,
     add_positions,
@@ -28,9 +30,49 @@ from gcsa.models.baselines.kernelizable import (
     make_attention,
     redraw,
 )
-from gcsa.models.registry import default_cfg, refuse_features_only
+from gcsa.models.registry import default_cfg, family_cfgs, refuse_features_only
 
 POOLS = ("avg", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenOptions(Options):
+    """Options of the transformers whose tokens are pixels or patches."""
+
+    num_classes: Annotated[int, Range(0, 1_000_000), "classes; 0: none, for features"] = 1000
+    in_chans: Annotated[int, Range(1, 1024), "channels of an image"] = 3
+    img_size: Annotated[ImageSize | None, "pixels a side; not used, since the model takes any"] = None
+    global_pool: Annotated[Literal["avg", ""], "over positions; empty: the unpooled map, without classes"] = "avg"
+    patch_size: Annotated[int, Range(1, 1024), "pixels between tokens; 1: every pixel is one"] = 1
+    dim: Annotated[Width, "channels"] = 256
+    depth: Annotated[Count, "blocks"] = 6
+    num_heads: Annotated[Count, "attention heads; must divide dim"] = 8
+    drop_rate: Annotated[Rate, "dropout in front of the classifier"] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_classes(self.num_classes, self.global_pool, POOLS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerformerOptions(TokenOptions):
+    """Options of the Performers."""
+
+    position: Annotated[
+        Literal["none", "absolute", "relative_s1", "relative_s2"], "none, absolute, relative_s1 or relative_s2"
+    ] = "relative_s1"
+    mlp_ratio: Annotated[MlpRatio, "hidden channels of the MLP, as a multiple of dim"] = 4.0
+    num_random_features: Annotated[Width, "random features of each attention layer, shared by its heads"] = 128
+    redraw_interval: Annotated[
+        Annotated[int, Range(0, 1_000_000_000)],
+        "training steps after which the random features are drawn anew; 0: never",
+    ] = 1000
+    width: Annotated[Annotated[int, Range(2, 1024)], "of relative_s1: sines and cosines for each axis; even"] = 8
+    clip: Annotated[
+        Annotated[int, Range(1, 1024)], "of relative_s2: distance in tokens from which on all are alike"
+    ] = 6
+    attn_drop_rate: Annotated[Rate, "dropout of attention outputs"] = 0.0
+    mlp_drop_rate: Annotated[Rate, "dropout of the MLP's hidden channels"] = 0.0
 
 
 class TokenClassifier(ComputedBuffers):
@@ -46,22 +88,11 @@ class TokenClassifier(ComputedBuffers):
     omegas: Tensor
     global_pool: str
 
-    def __init__(
-        self,
-        blocks: nn.Module,
-        dim: int,
-        absolute: bool,
-        patch_size: int,
-        num_classes: int,
-        in_chans: int,
-        global_pool: str,
-        drop_rate: float,
-    ) -> None:
+    def __init__(self, options: TokenOptions, blocks: nn.Module, absolute: bool) -> None:
         super().__init__()
-        check_whole(patch_size=patch_size, dim=dim, in_chans=in_chans)
-        check_rate(drop_rate=drop_rate)
+        dim, in_chans, patch_size = options.dim, options.in_chans, options.patch_size
         if absolute and dim % 4 != 0:
-            raise UserError(f"dim must be a multiple of 4 for position='absolute', not {dim}")
+            raise UserError(f"dim must be a multiple of 4 for position=absolute, not {dim}")
         self.in_chans = in_chans  # where timm looks when it saves a model
         self.num_features = self.head_hidden_size = dim
         self.absolute = absolute
@@ -70,9 +101,9 @@ class TokenClassifier(ComputedBuffers):
         self.init_non_persistent_buffers()
         self.blocks = blocks
         self.norm = nn.LayerNorm(dim, eps=1e-6)
-        self.head_drop = nn.Dropout(drop_rate)
-        self.global_pool = global_pool
-        self.reset_classifier(num_classes)
+        self.head_drop = nn.Dropout(options.drop_rate)
+        self.global_pool = options.global_pool
+        self.reset_classifier(options.num_classes)
 
     def init_non_persistent_buffers(self) -> None:
         """Fills the scales of the absolute encoding."""
@@ -146,69 +177,29 @@ class PerformerBlock(nn.Module):
 
 
 class Performer(TokenClassifier):
-    """Performer with a positional strategy.
+    """Performer with a positional strategy; see `kernelizable.py`. `options` are those of `PerformerOptions`.
 
-    Args:
-        position: "none", "absolute", "relative_s1" or "relative_s2"; see `gcsa/baselines/kernelizable.py`.
-        patch_size: pixels between tokens, 1 for pixels as tokens.
-        dim, depth, heads, mlp_ratio: channels, blocks, attention heads, hidden channels of the MLP over `dim`.
-        features: random features of each layer, shared by its heads.
-        redraw_interval: training steps after which they are drawn anew (0: never). Never in eval mode; exported and
-            scripted copies keep theirs.
-        width: of relative_s1, sines and cosines for each axis; even.
-        clip: of relative_s2, the distance in tokens from which on all are alike.
-        drop_rate, attn_drop_rate, mlp_drop_rate: dropout of classifier inputs, attention outputs (a kernelized
-            attention has no matrix to drop from) and hidden channels.
-        img_size: ignored, for the model takes any; accepted because timm's callers pass it.
+    Random features are never drawn anew in eval mode; exported and scripted copies keep theirs. `attn_drop_rate` drops
+    attention outputs, because a kernelized attention has no matrix to drop from.
 
     Raises:
-        ValueError: unknown position, odd width, clip or features or depth below 1, negative redraw_interval, rates
-            outside [0, 1), heads that do not divide dim, dim that is no multiple of 4 with `absolute`.
+        UserError: an impossible value, an odd width, heads that do not divide dim, dim that is no multiple of 4 with
+            `absolute`.
     """
 
     steps: Tensor
 
-    def __init__(
-        self,
-        num_classes: int = 1000,
-        in_chans: int = 3,
-        position: str = "relative_s1",
-        patch_size: int = 1,
-        dim: int = 256,
-        depth: int = 6,
-        heads: int = 8,
-        mlp_ratio: float = 4.0,
-        features: int = 128,
-        redraw_interval: int = 1000,
-        width: int = 8,
-        clip: int = 6,
-        global_pool: str = "avg",
-        drop_rate: float = 0.0,
-        attn_drop_rate: float = 0.0,
-        mlp_drop_rate: float = 0.0,
-        img_size: int | tuple[int, int] | None = None,
-    ) -> None:
-        interval = redraw_interval or 0  # None, too, is never
-        check_whole(depth=depth, dim=dim)
-        check_whole(0, redraw_interval=interval)
-        check_rate(drop_rate=drop_rate, attn_drop_rate=attn_drop_rate, mlp_drop_rate=mlp_drop_rate)
-        hidden = mlp_width(dim, mlp_ratio, "channels")
-        options = {"relative_s1": dict(width=width), "relative_s2": dict(clip=clip)}.get(position, {})
-        blocks = [
-            PerformerBlock(
-                dim,
-                make_attention(position, dim, heads, features=features, **options),
-                hidden,
-                attn_drop_rate,
-                mlp_drop_rate,
-            )
-            for _ in range(depth)
-        ]
-        absolute = position == "absolute"
-        super().__init__(
-            nn.Sequential(*blocks), dim, absolute, patch_size, num_classes, in_chans, global_pool, drop_rate
-        )
-        self.redraw_interval = interval
+    def __init__(self, **options: Any) -> None:
+        o = PerformerOptions(**options)
+        hidden = mlp_width(o.dim, o.mlp_ratio, "channels")
+        own = {"relative_s1": dict(width=o.width), "relative_s2": dict(clip=o.clip)}.get(o.position, {})
+
+        def make_block() -> PerformerBlock:
+            attn = make_attention(o.position, o.dim, o.num_heads, num_random_features=o.num_random_features, **own)
+            return PerformerBlock(o.dim, attn, hidden, o.attn_drop_rate, o.mlp_drop_rate)
+
+        super().__init__(o, nn.Sequential(*(make_block() for _ in range(o.depth))), o.position == "absolute")
+        self.redraw_interval = o.redraw_interval
         self.grad_checkpointing = False
         # Counted in the state, so that a resumed run redraws at the steps, and the values, of a whole one.
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
@@ -249,16 +240,19 @@ class Performer(TokenClassifier):
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "performer_tiny": dict(patch_size=2, dim=48, depth=3, heads=2, mlp_ratio=2, features=48),
-    "performer_horn": dict(dim=256, depth=6, heads=8, features=128, attn_drop_rate=0.1, mlp_drop_rate=0.1),
+    "performer_tiny": dict(patch_size=2, dim=48, depth=3, num_heads=2, mlp_ratio=2, num_random_features=48),
+    "performer_horn": dict(
+        dim=256, depth=6, num_heads=8, num_random_features=128, attn_drop_rate=0.1, mlp_drop_rate=0.1
+    ),
 }
 
 NAMES_OF_ENDS = dict(first_conv="patch_embed", classifier="head")
-default_cfgs = generate_default_cfgs(
+default_cfgs = family_cfgs(
+    PerformerOptions,
     {
         "performer_tiny": {**default_cfg((1, 28, 28), 2, num_classes=10), **NAMES_OF_ENDS},
         "performer_horn": {**default_cfg((3, 32, 32), 1, num_classes=10), **NAMES_OF_ENDS},
-    }
+    },
 )
 
 

@@ -10,26 +10,41 @@ padding is 5 instead of 2. That leaves 2.5M and 14.7M parameters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import torch
-from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
+from timm.models import build_model_with_cfg, register_model
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.layers.checks import check_rate, check_whole
+from gcsa._utils.options import Options, Range, Rate
 from gcsa.layers.pooling import check_classes
-from gcsa.models.registry import default_cfg, refuse_features_only
+from gcsa.models.registry import default_cfg, family_cfgs, refuse_features_only
 
 POOLS = ("max", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainOptions(Options):
+    """Options of the plain convolutional networks."""
+
+    num_classes: Annotated[int, Range(0, 1_000_000), "classes; 0: none, for features"] = 1000
+    in_chans: Annotated[int, Range(1, 1024), "channels of an image"] = 3
+    global_pool: Annotated[Literal["max", ""], "over positions; empty: the unpooled map, without classes"] = "max"
+    drop_rate: Annotated[Rate, "dropout in front of the classifier"] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_classes(self.num_classes, self.global_pool, POOLS)
 
 
 class PlainCNN(nn.Module):
     """Convolutions with ReLU, maximum over the remaining map, dropout, linear classifier, with timm's head methods.
 
     `layers`: the convolutions as (channels, kernel, stride, padding), None for a 2 x 2 max-pooling; `smallest`: the
-    least side of an image that they leave a position of; `batch_norm` puts one behind each convolution. Raises
-    ValueError for fewer than 1 input channel, fewer than 0 classes, and a drop rate outside [0, 1).
+    least side of an image that they leave a position of; `batch_norm` puts one behind each convolution. `options`
+    are those of `PlainOptions`. Raises UserError for an impossible value.
     """
 
     def __init__(
@@ -37,21 +52,16 @@ class PlainCNN(nn.Module):
         layers: Sequence[tuple[int, int, int, int] | None],
         smallest: int,
         batch_norm: bool = False,
-        num_classes: int = 1000,
-        in_chans: int = 3,
-        global_pool: str = "max",
-        drop_rate: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        check_whole(in_chans=in_chans)
-        check_rate(drop_rate=drop_rate)
-        check_classes(num_classes, global_pool, POOLS)
-        self.in_chans, self.smallest = in_chans, smallest
+        o = PlainOptions(**options)
+        self.in_chans, self.smallest = o.in_chans, smallest
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         modules: list[nn.Module] = []
-        channels = in_chans
+        channels = o.in_chans
         for layer in layers:
             if layer is None:
                 modules.append(nn.MaxPool2d(2))
@@ -66,10 +76,10 @@ class PlainCNN(nn.Module):
             channels = width
         self.features = nn.Sequential(*modules)
         self.pool = nn.AdaptiveMaxPool2d(1)
-        self.drop = nn.Dropout(drop_rate)
+        self.drop = nn.Dropout(o.drop_rate)
         self.num_features = self.head_hidden_size = channels
-        self.global_pool = global_pool
-        self.reset_classifier(num_classes)
+        self.global_pool = o.global_pool
+        self.reset_classifier(o.num_classes)
 
     def check_input_size(self, height: int, width: int) -> None:
         """Raises ValueError for an image of which the poolings leave nothing."""
@@ -128,12 +138,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "vgg16_small": dict(layers=_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)), smallest=16, batch_norm=True),
 }
 
-default_cfgs = generate_default_cfgs(
-    {
-        name: dict(default_cfg((3, 32, 32), 16, num_classes=10), first_conv="features.0", classifier="fc")
-        for name in SIZES
-    }
-)
+CFG = dict(default_cfg((3, 32, 32), 16, num_classes=10), first_conv="features.0", classifier="fc")
+default_cfgs = family_cfgs(PlainOptions, dict.fromkeys(SIZES, CFG))
 
 
 def _create(name: str, pretrained: bool, kwargs: dict[str, Any]) -> PlainCNN:

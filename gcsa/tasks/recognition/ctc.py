@@ -199,7 +199,7 @@ class CTCRecognizer(nn.Module):
         network: Any = create_encoder(encoder, height, **options)
         self.group = make_group(getattr(network, "group", "c1"))
         self.order = self.group.order  # which TorchScript understands
-        self.stride = getattr(network, "multiple", None) or network.feature_info[-1]["reduction"]
+        self.stride = getattr(network, "size_divisor", None) or network.feature_info[-1]["reduction"]
         if height % self.stride != 0:
             raise UserError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
         self.height = height

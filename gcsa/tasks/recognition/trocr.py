@@ -113,7 +113,7 @@ class GcsaOcrModel(PreTrainedModel):
         if not isinstance(self.backbone, GCSA):
             raise UserError(f"{config.architecture!r} is no G-CSA model: choose gcsa_ocr_tiny or gcsa_ocr_small")
         self.group = make_group(self.backbone.group)
-        self.stride = self.backbone.multiple
+        self.stride = self.backbone.size_divisor
         if config.height % self.stride:
             raise UserError(f"height must be a multiple of {self.stride}, the stride, not {config.height}")
         self.rows = config.height // self.stride

@@ -14,8 +14,12 @@ from gcsa.models.create import SEGMENTERS, check_options, create_model
 from gcsa.models.unet import UNet
 
 SIZES: dict[str, dict[str, Any]] = {
-    "gcsa_unet_tiny": dict(fields=(8, 16, 32), depths=(1, 2, 2), heads=(1, 2, 4), radii=(2, 2, 2), stem_fields=(8,)),
-    "gcsa_unet_small": dict(fields=(12, 24, 48), depths=(2, 2, 4), heads=(1, 2, 4), radii=(3, 3, 3), stem_fields=(12,)),
+    "gcsa_unet_tiny": dict(
+        fields=(8, 16, 32), depths=(1, 2, 2), num_heads=(1, 2, 4), radii=(2, 2, 2), stem_fields=(8,)
+    ),
+    "gcsa_unet_small": dict(
+        fields=(12, 24, 48), depths=(2, 2, 4), num_heads=(1, 2, 4), radii=(3, 3, 3), stem_fields=(12,)
+    ),
 }
 """Options of the encoder, by the name of the network."""
 ENCODER = "gcsa_pyramid_tiny"
@@ -66,7 +70,7 @@ class Segmenter(nn.Module):
             raise UserError(f"unknown network {str(name)[:60]!r}: choose one of {', '.join(SEGMENTERS)}")
         self.options = check_options({**options, **decoder, **encoder_options})
         if output == "classes" and num_classes < 2:
-            raise UserError(f"model option num_classes={num_classes} must be 2 or more: the background is a class")
+            raise UserError(f"num_classes={num_classes} must be 2 or more: the background is a class")
         self.name, self.output, self.in_chans, self.num_classes, self.rays = name, output, in_chans, num_classes, rays
         scalars, count = (1, rays) if output == "instances" else (num_classes, 0)
         self.out_chans = scalars + count

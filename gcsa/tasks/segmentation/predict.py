@@ -92,7 +92,7 @@ class SegmentationPredictor(Predictor):
     ) -> None:
         check_options(dict(pmin=pmin, pmax=pmax, prob_thresh=prob_thresh, nms_thresh=nms_thresh))
         if pmin >= pmax:
-            raise UserError(f"model option pmin={pmin} must be below pmax={pmax}")
+            raise UserError(f"pmin={pmin} must be below pmax={pmax}")
         super().__init__(network, self._scaled)
         self.pmin, self.pmax = pmin, pmax
         self.prob_thresh, self.nms_thresh = prob_thresh, nms_thresh

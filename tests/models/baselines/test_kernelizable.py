@@ -195,7 +195,7 @@ def shift_error(layer: nn.Module) -> float:
 @pytest.mark.parametrize("position", POSITIONS)
 def test_attention_layers(position: str) -> None:
     """Only without positions does the layer commute with every cyclic shift; each has gradients everywhere."""
-    layer = make_attention(position, 8, 2, features=32).double()
+    layer = make_attention(position, 8, 2, num_random_features=32).double()
     assert (shift_error(layer) < 1e-12) is (position in ("none", "absolute"))
     x = torch.randn(2, 5, 3, 8, dtype=torch.float64, requires_grad=True)
     out = layer(x)
@@ -208,7 +208,7 @@ def test_attention_layers(position: str) -> None:
 
 def test_redraw_leaves_old_graphs_alone() -> None:
     """Loss of two passes with a redraw in between: gradients are the sum of both."""
-    layer = make_attention("relative_s1", 8, 2, features=16)
+    layer = make_attention("relative_s1", 8, 2, num_random_features=16)
     x = torch.randn(1, 3, 3, 8)
     before, state = layer.projection, list(layer.state_dict())
     first = layer(x)
@@ -224,14 +224,14 @@ def test_redraw_leaves_old_graphs_alone() -> None:
     [
         ("rotary", {}, "unknown position 'rotary': choose one of none, absolute, relative_s1, relative_s2"),
         ("relative_s2", dict(clip=0), "clip=0"),
-        ("none", dict(features=0), "features=0"),
+        ("none", dict(num_random_features=0), "num_random_features=0"),
         ("relative_s1", dict(features=-1), "features=-1"),
         ("relative_s1", dict(width=7), "positional width must be even.* not 7: use 6 or 8"),
         ("relative_s1", dict(width=0), "positional width must be even.* not 0: use 2 or 4"),
-        ("relative_s2", dict(heads=1), "heads=1 must be even"),
-        ("none", dict(heads=3), "heads=3 does not divide dim=8"),
+        ("relative_s2", dict(num_heads=1), "num_heads=1 must be even"),
+        ("none", dict(num_heads=3), "num_heads=3 does not divide dim=8"),
     ],
 )
 def test_bad_arguments(position: str, options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        make_attention(position, **(dict(dim=8, heads=2) | options))
+        make_attention(position, **(dict(dim=8, num_heads=2) | options))

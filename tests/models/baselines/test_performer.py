@@ -26,7 +26,7 @@ BASELINES = [
     )
     for name, package in PACKAGES.items()
 ]
-SMALL = dict(dim=16, depth=2, heads=2, patch_size=4, img_size=32)
+SMALL = dict(dim=16, depth=2, num_heads=2, patch_size=4, img_size=32)
 MODELS = [pytest.param("performer_tiny", dict(position=position), id=position) for position in POSITIONS] + BASELINES
 every_model = pytest.mark.parametrize(("name", "options"), MODELS)
 positions = pytest.mark.parametrize("position", POSITIONS)
@@ -269,7 +269,7 @@ def test_routing_centres_follow_training_only() -> None:
             dict(position="absolute", dim=18),
             "dim must be a multiple of 4 for position='absolute', not 18",
         ),
-        ("performer_tiny", dict(features=0), "features=0"),
+        ("performer_tiny", dict(num_random_features=0), "num_random_features=0"),
         ("performer_tiny", dict(redraw_interval=-1), "redraw_interval=-1"),
         ("performer_tiny", dict(redraw_interval=1.5), r"redraw_interval=1\.5"),
         ("performer_tiny", dict(drop_rate=1), "drop_rate=1"),
@@ -277,20 +277,20 @@ def test_routing_centres_follow_training_only() -> None:
         ("performer_tiny", dict(mlp_drop_rate=2), "mlp_drop_rate=2"),
         ("performer_tiny", dict(mlp_ratio=0), "mlp_ratio=0"),
         ("performer_tiny", dict(mlp_ratio=0.01), r"mlp_ratio=0\.01 of 16 channels leaves none: use 0\.07 or more"),
-        ("performer_tiny", dict(heads=2.0), r"heads=2\.0"),
+        ("performer_tiny", dict(num_heads=2.0), r"num_heads=2\.0"),
         ("performer_tiny", dict(dim=True), "dim=true"),
         ("linformer_tiny", dict(img_size=(28, 28, 28)), "img_size must be one number or a height and a width"),
         ("linformer_tiny", dict(patch_size=0), "patch_size=0"),
         ("routing_transformer_tiny", dict(clusters="4"), "clusters=4"),
         ("performer_tiny", dict(depth=0), "depth=0"),
-        ("performer_tiny", dict(heads=3), "heads=3 does not divide dim=16"),
+        ("performer_tiny", dict(num_heads=3), "num_heads=3 does not divide dim=16"),
         ("performer_tiny", dict(patch_size=0), "patch_size=0"),
         ("performer_tiny", dict(in_chans=0), "in_chans=0"),
         ("performer_tiny", dict(num_classes=-1), "num_classes=-1"),
         ("performer_tiny", dict(global_pool="max"), "unknown global_pool 'max': choose one of 'avg', ''"),
         ("performer_tiny", dict(global_pool=""), "set num_classes=0, not 10"),
         ("linformer_tiny", dict(projected=0), "projected=0"),
-        ("linformer_tiny", dict(heads=3), "heads=3 does not divide dim=16"),
+        ("linformer_tiny", dict(num_heads=3), "num_heads=3 does not divide dim=16"),
         ("routing_transformer_tiny", dict(clusters=3), "clusters=3 does not divide the 64 tokens: choose one of .*4"),
         ("routing_transformer_tiny", dict(depth=0), "depth=0"),
     ],

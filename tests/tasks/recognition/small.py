@@ -13,7 +13,7 @@ def recognizer(encoder: str = "gcsa_ocr_tiny", **options: object) -> CTCRecogniz
     """Random weights, spread so that different lines read differently."""
     torch.manual_seed(0)
     if encoder.startswith("gcsa"):
-        options = dict(fields=8, depth=1, heads=2) | options
+        options = dict(fields=8, depth=1, num_heads=2) | options
     model = randomize(CTCRecognizer(CHARACTERS, encoder, hidden=32, **options)).eval()
     classifier = model.head.classifier
     with torch.no_grad():

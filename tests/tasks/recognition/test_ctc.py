@@ -75,9 +75,9 @@ def test_scores(encoder: str) -> None:
         (dict(encoder="gcsa_ocr_huge"), "unknown encoder 'gcsa_ocr_huge': choose one of crnn, gcsa_ocr_small"),
         (dict(height=42), "height must be a multiple of 8, the stride of gcsa_ocr_tiny, not 42"),
         (dict(upsample=0), "upsample=0"),
-        (dict(colour=1), "unknown model option 'colour'"),
-        (dict(encoder="crnn", colour=1), "unknown model option 'colour'"),
-        (dict(heads=3), "heads=3 does not divide"),
+        (dict(colour=1), "unknown option colour"),
+        (dict(encoder="crnn", colour=1), "unknown option colour"),
+        (dict(num_heads=3), "num_heads=3 does not divide"),
     ],
 )
 def test_bad_arguments(options: dict, message: str) -> None:
@@ -133,7 +133,7 @@ def test_right_to_left_lines_come_in_logical_order() -> None:
 
 def said(characters: str, text: str) -> Reading:
     """The reading of scores that say `text` from left to right, with a blank behind each character."""
-    model = CTCRecognizer(characters, fields=8, depth=1, heads=2)
+    model = CTCRecognizer(characters, fields=8, depth=1, num_heads=2)
     path = [step for character in text for step in (1 + characters.index(character), 0)]
     return model.reading((20 * one_hot(torch.tensor(path), len(characters) + 1).float()).log_softmax(-1))
 

@@ -16,7 +16,7 @@ from gcsa.testing import relative_error
 from tests.runs import composed, train
 
 SMALL = (
-    *("experiment=ocr_ctc", "model.fields=8", "model.depth=1", "model.heads=2", "model.hidden=32"),
+    *("experiment=ocr_ctc", "model.fields=8", "model.depth=1", "model.num_heads=2", "model.hidden=32"),
     *("data.batch_size=4", "trainer.max_epochs=2", "logger=none", "callbacks=no_ema", "threads=1"),
 )
 
@@ -83,7 +83,7 @@ def test_the_crnn_is_compared_in_the_same_way(lines: Path, tmp_path: Path) -> No
         (("data.height=42",), "height=42 must be a multiple of step=8"),
         (("data.step=4", "data.height=44"), "height must be a multiple of 8, the stride of gcsa_ocr_tiny, not 44"),
         (("data.step=4",), "data.step=4 must be a multiple of 8, the encoder's stride"),
-        (("+model.colour=1",), "unknown model option 'colour'"),
+        (("+model.colour=1",), "unknown option colour"),
         (("monitor.metric=val/accuracy",), "monitor.metric=val/accuracy"),
         (("compile=true",), "compile=true is for classifiers, and a recogniser is not compiled"),
     ],
@@ -169,7 +169,7 @@ def test_a_base_of_other_options(finished: Path, other_lines: Path, tmp_path: Pa
     lora = ("adapter=lora", "adapter.rank=2", f"adapter.base={finished / 'checkpoints/best.ckpt'}")
     for override, message in (
         ("model.depth=2", "holds another architecture"),
-        ("model.heads=1", "model.heads=2, not 1"),
+        ("model.num_heads=1", "model.num_heads=2, not 1"),
     ):
         with pytest.raises(ValueError, match=message):
             train(composed(tmp_path, *SMALL, *lora, override, f"data.path={other_lines}"), tmp_path)

@@ -24,7 +24,7 @@ from gcsa.tasks.recognition.trocr import TrOCRRecognizer, character_tokenizer, c
 from gcsa.testing import randomize, relative_error
 from tests.tasks.recognition.small import CHARACTERS, lines
 
-SIZES: dict[str, Any] = dict(fields=8, depth=1, heads=2, hidden_size=32, decoder_layers=1, max_length=32)
+SIZES: dict[str, Any] = dict(fields=8, depth=1, num_heads=2, hidden_size=32, decoder_layers=1, max_length=32)
 TARGETS = ("q", "k", "v", "out", "q_proj", "v_proj")
 
 
@@ -237,7 +237,7 @@ def test_a_pretrained_decoder(
     tmp_path: Path, d_model: int, cross: int | None, hidden_size: int | None, bridged: bool
 ) -> None:
     pretrained = save_tiny_trocr(tmp_path / "trocr", d_model, cross)
-    made = create_trocr(decoder=tmp_path / "trocr", hidden_size=hidden_size, fields=8, depth=1, heads=2)
+    made = create_trocr(decoder=tmp_path / "trocr", hidden_size=hidden_size, fields=8, depth=1, num_heads=2)
     for name, tensor in pretrained.decoder.state_dict().items():
         assert torch.equal(made.model.decoder.state_dict()[name], tensor)
     assert hasattr(made.model, "enc_to_dec_proj") is bridged
@@ -276,7 +276,7 @@ def test_a_decoder_of_another_kind(tmp_path: Path) -> None:
         (dict(decoder="somewhere"), "give either characters"),
         (dict(characters="aa"), "holds 'a' .* 2 times"),
         (dict(encoder="crnn"), "'crnn' does not take"),
-        (dict(encoder="gsa_tiny", fields=None, depth=None, heads=None), "'gsa_tiny' is no G-CSA model"),
+        (dict(encoder="gsa_tiny", fields=None, depth=None, num_heads=None), "'gsa_tiny' is no G-CSA model"),
         (dict(height=42), "height must be a multiple of 8, the stride, not 42"),
         (dict(upsample=0), "upsample=0"),
         (dict(hidden_size=33, decoder_heads=3), "hidden_size must be even"),

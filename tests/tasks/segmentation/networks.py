@@ -12,7 +12,7 @@ from gcsa.tasks.segmentation import SegmentationPredictor, Segmenter
 from gcsa.tasks.segmentation.tiles import Tile, tile_maps
 from gcsa.testing import randomize
 
-TINY: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], heads=[1, 2], radii=[1, 1], stem_fields=[2], rays=8)
+TINY: dict[str, Any] = dict(fields=[2, 4], depths=[1, 1], num_heads=[1, 2], radii=[1, 1], stem_fields=[2], rays=8)
 
 
 def untrained(dtype: torch.dtype = torch.float64, **options: Any) -> SegmentationPredictor:

@@ -16,7 +16,7 @@ from gcsa.tasks.segmentation.pose import transform_array
 from gcsa.testing import act, assert_equivariant, randomize, relative_error
 from tests.tasks.segmentation.networks import TINY, picture, untrained, whole_maps
 
-SIZELESS = dict.fromkeys(("fields", "depths", "heads", "radii", "stem_fields"))
+SIZELESS = dict.fromkeys(("fields", "depths", "num_heads", "radii", "stem_fields"))
 """Options of another encoder than a pyramid: its own."""
 D4 = group("d4")
 
@@ -94,7 +94,7 @@ def as_checkpoint(predictor: SegmentationPredictor, path: Path, **changed: Any) 
             "gcsa_unet_tiny",
             dict(pmin=2, pmax=98.5, prob_thresh=0.25, nms_thresh=0.1, resolution=4, group="c8", rays=16),
         ),
-        ("gcsa_unet_small", dict(SIZELESS, encoder="gcsa_tiny", fields=4, heads=2, depth=1)),
+        ("gcsa_unet_small", dict(SIZELESS, encoder="gcsa_tiny", fields=4, num_heads=2, depth=1)),
         ("gcsa_unet_tiny", dict(proj_drop_rate=0.1, drop_path_rate=0.2, radii=[1, "all"], basis="full")),
         ("smp_unet_resnet18", dict(SIZELESS, rays=4)),
     ],
@@ -140,8 +140,8 @@ def test_tensors_of_another_network(tmp_path: Path) -> None:
         (dict(decoder_fields="4"), "decoder_fields=.?4"),
         (dict(feilds=4), "'feilds': did you mean fields"),
         (dict(encoder="resnet18", **SIZELESS), "ResNet is no encoder of an equivariant U-Net"),
-        (dict(encoder="gcsa_nothing"), "unknown model 'gcsa_nothing'"),
-        (dict(encoder="gcsa_tiny"), "heads=|does not take|must be"),
+        (dict(encoder="gcsa_nothing"), "unknown model gcsa_nothing"),
+        (dict(encoder="gcsa_tiny"), "num_heads=|does not take|must be"),
         (dict(feature_maps="invariant"), "feature_maps=invariant"),
         (dict(pretrained_cfg={"file": "/etc/passwd"}), "'pretrained_cfg'"),
         (dict(name="smp_unet_resnet18", **SIZELESS, group="d4"), "does not take group"),

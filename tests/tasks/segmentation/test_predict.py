@@ -93,7 +93,7 @@ def test_every_pose_gives_the_same_label_map_to_the_last_bit(shape: tuple[int, i
 
 @pytest.mark.parametrize(("shape", "side"), [((200, 168), 20), ((211, 190), 25), ((197, 195), 30)], ids=str)
 def test_tiles_find_the_objects_of_the_whole(shape: tuple[int, int], side: int) -> None:
-    predictor, image = untrained(stem_strides=[2, 2], fields=[2, 2], heads=[1, 1]), picture(*shape)
+    predictor, image = untrained(stem_strides=[2, 2], fields=[2, 2], num_heads=[1, 1]), picture(*shape)
     assert len(choose_tiles(predictor.network, shape, side)) > 1
     in_tiles, whole = predictor.predict(image, tile=side), predictor.predict(image)
     assert whole.labels.max() > 3
@@ -104,7 +104,7 @@ def test_tiles_find_the_objects_of_the_whole(shape: tuple[int, int], side: int) 
 
 @pytest.mark.parametrize("side", [20, 33])
 def test_classes_in_tiles(side: int) -> None:
-    predictor, image = untrained(output="classes", num_classes=3, fields=[2, 2], heads=[1, 1]), picture(210, 184)
+    predictor, image = untrained(output="classes", num_classes=3, fields=[2, 2], num_heads=[1, 1]), picture(210, 184)
     result = predictor.predict(image, tile=side)
     assert result.objects is None
     assert result.num_classes == len(np.unique(result.labels)) == 3
@@ -113,7 +113,7 @@ def test_classes_in_tiles(side: int) -> None:
 
 def test_numbers_and_objects_belong_together() -> None:
     """Objects that others hide have no number. The reported fractions add up."""
-    predictor, fractions = untrained(nms_thresh=1.0, prob_thresh=0.3, fields=[2, 2], heads=[1, 1]), []
+    predictor, fractions = untrained(nms_thresh=1.0, prob_thresh=0.3, fields=[2, 2], num_heads=[1, 1]), []
     result = predictor.predict(picture(190, 184), tile=30, progress=fractions.append)
     assert len(fractions) > 1
     assert sum(fractions) == pytest.approx(1)

@@ -19,7 +19,13 @@ from gcsa.tasks.segmentation.task import Task as SegmentationTask
 from tests.runs import composed, train
 
 NETWORK = (
-    *("model.fields=[4,8]", "model.depths=[1,1]", "model.heads=[1,1]", "model.radii=[1,2]", "model.stem_fields=[4]"),
+    *(
+        "model.fields=[4,8]",
+        "model.depths=[1,1]",
+        "model.num_heads=[1,1]",
+        "model.radii=[1,2]",
+        "model.stem_fields=[4]",
+    ),
     *("model.rays=8",),
 )
 RUN = (
@@ -175,7 +181,7 @@ def test_thresholds_are_chosen_on_all_validation_images(
         (("monitor.metric=val/accuracy",), "monitor.metric=val/accuracy is not measured with data=mask_folder"),
         (("adapter=lora", "adapter.base=x.ckpt"), "a segmenter takes no adapter: leave out adapter="),
         (("adapter=full", "adapter.base=x.ckpt"), "a segmenter takes no adapter"),
-        (("+model.colour=1",), "unknown model option 'colour'"),
+        (("+model.colour=1",), "unknown option colour"),
         (("model.rays=30",), "rays=30 must be a multiple of 4"),
         (("model.encoder=resnet18",), "ResNet does not take|does not take|is no encoder"),
         (("model.output=classes", "monitor.metric=val/dice", "model.num_classes=1"), "num_classes=1 must be 2 or more"),

@@ -18,7 +18,7 @@ from gcsa.tasks.segmentation.tiles import (
 )
 from tests.tasks.segmentation.networks import picture, untrained, whole_maps
 
-NARROW = dict(stem_strides=[2, 2], fields=[2, 2], heads=[1, 1])
+NARROW = dict(stem_strides=[2, 2], fields=[2, 2], num_heads=[1, 1])
 
 
 @pytest.mark.parametrize("shape", [(200, 168), (211, 190), (197, 195)], ids=str)
