@@ -30,12 +30,15 @@ CALIBRATION = 16
 Run = Callable[[Tensor], Tensor]
 
 
-def stride_of(model: nn.Module) -> tuple[int, int]:
-    """The pixels of which the height and the width of an image must be multiples; 0 for a height that is fixed.
+def fixed_height(model: nn.Module) -> int | None:
+    """The `height` of a model that takes no other one, such as a recogniser of lines."""
+    height = getattr(model, "height", None)
+    return height if isinstance(height, int) else None
 
-    Of a recogniser of lines, only the width may vary.
-    """
-    if hasattr(model, "charset"):
+
+def stride_of(model: nn.Module) -> tuple[int, int]:
+    """The pixels of which the height and the width of an image must be multiples; 0 for a height that is fixed."""
+    if fixed_height(model) is not None:
         return 0, int(model.stride)  # type: ignore[arg-type]
     multiple = int(getattr(model, "size_divisor", 1))
     return multiple, multiple
@@ -218,8 +221,8 @@ def export(
         raise UserError(f"images of {' x '.join(map(str, size))} are empty: channels and sides must be 1 or more")
     file = Path(file)
     check_file(file, format)
-    if hasattr(model, "charset") and size[1] != model.height:
-        raise UserError(f"this recogniser reads lines {model.height} pixels high, not {size[1]}")
+    if fixed_height(model) not in (None, size[1]):
+        raise UserError(f"{type(model).__name__} takes images {fixed_height(model)} pixels high, not {size[1]}")
     if images is None and format == "onnx-int8":
         raise UserError("onnx-int8 is calibrated on images like those that it is to see: give some")
     least = CALIBRATION if format == "onnx-int8" else 3

@@ -11,6 +11,7 @@ from timm.data import create_transform
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa.export.formats import fixed_height
 from gcsa.images.folders import SUFFIXES, list_images
 from gcsa.images.reader import read_image
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
@@ -30,7 +31,7 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
         raise UserError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})")
     files = files[:: -(-len(files) // MOST)]
     channels, height, width = size
-    if hasattr(model, "charset"):
+    if fixed_height(model) is not None:
         stride = int(model.stride)  # type: ignore[arg-type]
         lines = (fit_line(read_line(file, height), height, stride, upright=True) for file in files)
         return torch.stack([F.pad(line, (0, width - line.shape[-1])) for line in lines])

@@ -30,7 +30,7 @@ from gcsa.training.distributed import leave_group
 from gcsa.training.interruption import Signals, first_process, interruptible, only_run_in, requeued_checkpoint
 from gcsa.training.results import git_commit, machine
 from gcsa.training.task import Task
-from gcsa.weights import annotate
+from gcsa.weights import annotate, read_checkpoint
 
 
 def quiet_lightning() -> None:
@@ -172,7 +172,7 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
         )
     if leave_group(trainer):
         report(task, recorded(cfg), best, data, output_dir, seconds)
-    return best_score(config, torch.load(best, map_location="cpu", weights_only=True))
+    return best_score(config, read_checkpoint(Path(best)))
 
 
 def best_score(config: dict[str, Any], stored: dict[str, Any]) -> float:
@@ -189,7 +189,7 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
 
     The weights are written before the test set is read, so that a test set that cannot be read costs no weights.
     """
-    stored = torch.load(best, map_location="cpu", weights_only=True)
+    stored = read_checkpoint(Path(best))
     module: Any = task.module.load_from_checkpoint(best, map_location="cpu", weights_only=True)
     trainable, _ = count_parameters(module.model)
     score = best_score(config, stored)

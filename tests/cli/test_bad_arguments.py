@@ -57,7 +57,7 @@ EXPORT = [
     ("gcsa_tiny --format aoti", "must end in .pt2"),
     ("gcsa_tiny --colour", "unrecognized arguments: --colour"),
     ("", "arguments are required: model"),
-    ("@lines --size 16 64", "reads lines 8 pixels high, not 16"),
+    ("@lines --size 16 64", "8 pixels high, not 16"),
 ]
 TRANSCRIBE = [
     ("", "arguments are required: MODEL, IMAGES"),

@@ -134,7 +134,7 @@ def test_several_outputs_are_refused(tmp_path: Path) -> None:
 
 
 def test_recognizer_of_another_height(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="reads lines 8 pixels high, not 16"):
+    with pytest.raises(ValueError, match="8 pixels high, not 16"):
         export(recognizer(), tmp_path / "m", "folded", (1, 16, 32))
 
 
