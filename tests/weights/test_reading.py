@@ -81,7 +81,7 @@ def as_checkpoint(folder: Path, change: dict[str, Any]) -> Path:
     options = {k: v for k, v in weights.options.items() if k not in ("num_classes", "in_chans")}
     hyper: dict[str, Any] = {"task": weights.task, "model": {"name": weights.architecture, **options, **change}}
     if weights.task == "classification":
-        hyper |= {"num_classes": 3, "in_chans": 1}
+        hyper |= {"num_classes": 3, "in_chans": 1, "preprocessing": weights.preprocessing}
     if weights.characters is not None:
         hyper["characters"] = weights.characters
     path = folder.parent / "evil.ckpt"
