@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gcsa._utils.atomic import check_writable
-from gcsa._utils.errors import UserError
+from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.program import program
 from gcsa.cli.arguments import count, device, find_images, share
 from gcsa.cli.errors import Parser, user_errors
@@ -147,7 +147,7 @@ def _segment(
                     result = predictor.predict(image, tile=args.tile, progress=advance)
                     write(result, image, predictor.limits(image), folder / path.stem, args.only)
             except UNREADABLE as error:
-                message = " ".join(str(error).split())
+                message = one_line(error, limit=None)
                 yield message if str(path) in message else f"{path}: {message}"
             except (MemoryError, RuntimeError) as error:
                 if not isinstance(error, MemoryError | torch.OutOfMemoryError) and OUT_OF_MEMORY not in str(error):

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from gcsa._utils.errors import UserError
+from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.paths import expanded
 from gcsa._utils.program import program
 
@@ -32,10 +32,10 @@ def missing(path: Path, name: str, size: str) -> FileNotFoundError:
     )
 
 
-def damaged(path: Path, why: object, name: str) -> ValueError:
+def damaged(path: Path, why: object, name: str) -> UserError:
     """The error for a file that is there but cannot be what it should be."""
-    reason = " ".join(str(why).split())[:300]
-    return ValueError(f"{path} is damaged ({reason}): remove it and run `{fetch_command(name)}`")
+    reason = one_line(str(why), 300)
+    return UserError(f"{path} is damaged ({reason}): remove it and run `{fetch_command(name)}`")
 
 
 def check_readable(path: Path, name: str) -> None:

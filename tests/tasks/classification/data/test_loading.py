@@ -6,7 +6,9 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
+from gcsa._utils.errors import UserError
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.loading import BatchLoader, EpochSampler, ImageSet, seeded_generator
 
@@ -220,3 +222,19 @@ def test_lightning_resumes_bit_for_bit(tmp_path: Path, checkpoint: dict[str, Any
     resumed = fit(tmp_path, resume=saved, **checkpoint)
     assert [total for _, total in resumed.seen] == [total for _, total in whole.seen[at:]]
     assert torch.equal(resumed.linear.weight, whole.linear.weight)
+
+
+class Damaged(Dataset[Any]):
+    """Its third row cannot be read."""
+
+    def __getitem__(self, draw: Any) -> Tensor:
+        if 2 in draw.rows:
+            raise UserError("3.png cannot be read")
+        return torch.zeros(1)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_errors_of_loading_processes_are_one_sentence(num_workers: int) -> None:
+    sampler = EpochSampler(4, 1, shuffle=False, seed=0)
+    with pytest.raises(UserError, match=r"^3\.png cannot be read$"):
+        list(BatchLoader(Damaged(), sampler, num_workers=num_workers))
