@@ -10,6 +10,8 @@ from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.pages import page_xml
 from gcsa.tasks.recognition.pages.page_xml import read_page
+from gcsa.tasks.recognition.pages.text import write_text
+from gcsa.tasks.recognition.reading import Reading
 from tests.fuzzing import sealed
 
 PAGE = """<?xml version="1.0" encoding="UTF-8"?>
@@ -78,6 +80,68 @@ def test_alto(write: Write, version: int) -> None:
     (line,) = read_page(write(ALTO, **alto(version=version)))
     assert line.text == "two words\u2e17"
     assert line.polygon == ((10, 20), (110, 20), (110, 50), (10, 50))
+
+
+@pytest.mark.parametrize(
+    ("word", "sign", "text"),
+    [
+        ("Fon", "\u00ad", "Fon-"),  # as ABBYY writes the hyphen that is printed
+        ("Fon-", "\u00ad", "Fon-"),
+        ("Fon\u2e17", "-", "Fon\u2e17"),
+        ("Fon", "\u2e17", "Fon\u2e17"),
+        ("Fon", "", "Fon"),
+    ],
+)
+def test_a_hyphen_of_alto_is_the_sign_that_has_ink(write: Write, word: str, sign: str, text: str) -> None:
+    (line,) = read_page(write(ALTO, **alto(words=f'<String CONTENT="{word}"/><HYP CONTENT="{sign}"/>')))
+    assert line.text == text
+
+
+@pytest.mark.parametrize("unit", ["mm10", "inch1200"])
+def test_alto_in_a_unit_of_length_needs_the_size_of_the_page(write: Write, unit: str) -> None:
+    path = write(ALTO.replace(' WIDTH="{width}"', ""), **alto(description=NAMED.replace("pixel", unit)))
+    with pytest.raises(ValueError, match=rf"1\.xml .*'{unit}'.* no WIDTH and HEIGHT"):
+        read_page(path)
+    path = write(ALTO.replace('WIDTH="{width}" HEIGHT="100"', ""), **alto())
+    assert read_page(path)[0].polygon[0] == (10, 20), "pixels"
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_an_image_that_only_exif_makes_upright(write: Write, orientation: int, tmp_path: Path) -> None:
+    """Sizes tell a rotation by 90 degrees: where they are those of the stored image, so are the coordinates."""
+    path, exif = write(PAGE, **page()), Image.Exif()
+    exif[0x0112] = orientation
+    Image.open(tmp_path / "1.png").save(tmp_path / "1.png", exif=exif)
+    if orientation in (2, 3, 4):
+        with pytest.raises(ValueError, match=rf"1\.png of .*1\.xml has the EXIF orientation {orientation}"):
+            read_page(path)
+    else:
+        assert read_page(path)[0].polygon[0] == (10, 10)
+
+
+def test_lines_come_in_the_reading_order_of_page(write: Write) -> None:
+    """Two columns that the file holds the other way round, and a footnote that the order does not name."""
+    line = '<TextLine><Coords points="0,0 9,0 9,9"/><TextEquiv><Unicode>{}</Unicode></TextEquiv></TextLine>'.format
+    regions = "".join(
+        f'<TextRegion id="{name}">{line(name + "1")}{line(name + "2")}{inner}</TextRegion>'
+        for name, inner in (
+            ("note", ""),
+            ("right", ""),
+            ("left", f'<TextRegion id="inner">{line("inner")}</TextRegion>'),
+        )
+    )
+    order = (
+        '<ReadingOrder><OrderedGroup><RegionRefIndexed index="1" regionRef="right"/><OrderedGroupIndexed index="0">'
+        '<RegionRefIndexed index="0" regionRef="left"/></OrderedGroupIndexed></OrderedGroup></ReadingOrder>'
+    )
+    content = '<PcGts><Page imageFilename="1.png">{}</Page></PcGts>'.format
+    texts = ["left1", "left2", "inner", "right1", "right2", "note1", "note2"]
+    path = write(content(order + regions))
+    assert [line.text for line in read_page(path)] == texts
+    path.write_text(write_text(path, [Reading(text.upper(), 1) for text in texts]), encoding="utf-8")
+    assert [line.text for line in read_page(path)] == [text.upper() for text in texts]
+    unordered = read_page(write(content(regions)))
+    assert [line.text for line in unordered] == ["note1", "note2", "right1", "right2", "left1", "left2", "inner"]
 
 
 @pytest.mark.parametrize("points", ["1,2 30,2 30,40", "1 2 30 2 30 40"])
@@ -157,7 +221,7 @@ def test_a_page_whose_image_is_stored_turned(write: Write, content: str, tmp_pat
     image = Image.new("L", (500, 1000))  # a page of 200 x 100 scanned in another size
     image.save(tmp_path / "1.png")
     with pytest.raises(
-        ValueError, match=r"1\.xml states a page of 200 x 100, and its image .* turned, 500 x 1000: save"
+        ValueError, match=r"1\.xml states a page of 200 x 100, and its image .* rotated, 500 x 1000: save"
     ):
         read_page(path)
     image.resize((300, 110)).save(tmp_path / "1.png")

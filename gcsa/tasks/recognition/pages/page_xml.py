@@ -1,10 +1,10 @@
 """Lines of a page from PAGE-XML (any version) and ALTO (2 to 4), as kraken, eScriptorium and Transkribus write them.
 
-Both name an image and, for every line, a polygon or box and the text in logical order. Coordinates are in units of
-the page size that the file states, whatever the size of the image or ALTO's MeasurementUnit: Transkribus states mm10
-and writes pixels.
+Both name an image and, for every line, a polygon or box and the text in logical order. Coordinates are in units of the page
+size that the file states, whatever the size of the image or ALTO's MeasurementUnit: Transkribus states mm10 and writes pixels.
+Without a page size they are pixels.
 
-A file may come from somebody else: it opens no image outside of its folder, and its size is bounded in every respect.
+A file may come from a stranger: it opens no image outside of its folder, and its size is bounded in every respect.
 """
 
 import math
@@ -16,7 +16,8 @@ from xml.etree.ElementTree import Element, ParseError
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.paths import confined, read_bounded
 from gcsa.images.folders import SUFFIXES, list_files
-from gcsa.images.reader import image_size
+from gcsa.images.reader import image_size, opened
+from gcsa.images.tiff import ORIENTATION, Tiff
 from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line, Points
 
@@ -35,6 +36,10 @@ MAX_COORDINATE = 10_000_000
 """Of a coordinate, a width and a height: a metre in the finest unit of ALTO, 1/1200 inch, is 47,000."""
 MAX_TEXT = 10_000
 """Characters of a line."""
+SOFT_HYPHEN = "\u00ad"
+"""ABBYY writes it for the hyphen that is printed at the end of a line."""
+HYPHENS = ("-", "\u2010", "\u2e17", "\u00ac")
+"""A word that ends in one of them holds its hyphen already, and HYP repeats it."""
 SAME_ASPECT = 0.02
 """By this share two ratios of width and height may differ, and be of one page."""
 
@@ -45,7 +50,7 @@ def list_pages(folder: Path) -> list[Path]:
 
 
 def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
-    """The lines of a PAGE-XML or ALTO file in the order of the file; `text` is empty where there is none.
+    """The lines of a PAGE-XML or ALTO file in `reading_order`; `text` is empty where there is none.
 
     A line whose polygon cannot be used has neither text nor polygon, and an `error` that says why.
 
@@ -53,8 +58,8 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
     its last part beside the XML file and in the folder above it. With `any_image` it is read wherever the file says.
 
     Raises:
-        ValueError: not XML, unsafe XML, another schema, no lines, an impossible page size, more of anything than a page
-            has, no image, one that lies elsewhere or is stored turned, naming the file.
+        ValueError: naming the file: not XML, unsafe XML, another schema, no lines, an impossible page size or unit, more of
+            anything than a page has, no image, or one that lies elsewhere or is not stored upright.
         FileNotFoundError: no such file.
     """
     path = Path(path)
@@ -63,7 +68,7 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
     page_of, text_of, points_of = formats[_format(path, root)]
     try:
         name, stated = page_of(root)
-        elements = list(_all(root, "TextLine"))
+        elements = reading_order(root)
         if len(elements) > MAX_LINES:
             raise UserError(f"{len(elements)} lines, above {MAX_LINES}")
         texts = [normalize(_bounded(text_of(element))) for element in elements]
@@ -78,10 +83,16 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
         raise UserError(f"the image of {path}, {error}") from error
     page_width, page_height = stated if all(stated) else (width, height)
     size = f"{page_width:g} x {page_height:g}"
-    if _is_turned(page_width / page_height, width / height):
+    orientation, upright = exif_orientation(image), "save the image upright, without an EXIF orientation"
+    stated_ratio, stored_ratio = page_width / page_height, width / height
+    if _is_rotated(stated_ratio, stored_ratio):
         raise UserError(
-            f"{path} states a page of {size}, and its image {image} is stored turned, {width} x {height}: save the "
-            "image upright, without an EXIF orientation"
+            f"{path} states a page of {size}, and its image {image} is stored rotated, {width} x {height}: {upright}"
+        )
+    if orientation != 1 and (orientation < 5 or not _is_rotated(1 / stated_ratio, stored_ratio)):
+        raise UserError(
+            f"the image {image} of {path} has the EXIF orientation {orientation}, and the file does not tell whether its "
+            f"lines are on the image as it is stored or as it is shown: {upright}"
         )
     x_scale, y_scale = width / page_width, height / page_height
     lines = []
@@ -104,9 +115,50 @@ def _reason(error: KeyError | ValueError) -> str:
     return f"no {error}" if isinstance(error, KeyError) else str(error)[:200]
 
 
-def _is_turned(stated: float, stored: float) -> bool:
-    """Whether of two ratios of width and height one is that of the page turned by 90 degrees, and not nearly square."""
+def _is_rotated(stated: float, stored: float) -> bool:
+    """Whether of two ratios of width and height one is that of the page rotated by 90 degrees, and not nearly square."""
     return abs(stated * stored - 1) < SAME_ASPECT < abs(stated / stored - 1)
+
+
+def exif_orientation(image: Path) -> int:
+    """The EXIF orientation of an image, 1 to 8, from its header; 1 where there is none."""
+    with opened(image, max_bytes=None) as source:
+        stated = source.orientation if isinstance(source, Tiff) else source.getexif().get(ORIENTATION, 1)
+    return stated if isinstance(stated, int) and 1 <= stated <= 8 else 1
+
+
+def line_order(path: Path) -> list[int]:
+    """The places in the file of the lines that `read_page` gives."""
+    root = _parse(path)
+    place = {line: i for i, line in enumerate(_all(root, "TextLine"))}
+    return [place[line] for line in reading_order(root)]
+
+
+def reading_order(root: Element) -> list[Element]:
+    """The lines of a page: those of the regions in PAGE's ReadingOrder, one after the other, then all others.
+
+    Within a region, and without a ReadingOrder, the order is that of the file.
+    """
+    lines = list(_all(root, "TextLine"))
+    order = next(_all(root, "ReadingOrder"), None)
+    if order is None:
+        return lines
+    places = {name: place for place, name in reversed(list(enumerate(_region_refs(order))))}
+    if not places:
+        return lines
+    place_of: dict[Element, int] = {}  # an inner region without a place of its own has that of the outer one
+    for region in root.iter():
+        if (place := places.get(region.get("id", ""))) is not None:
+            place_of |= dict.fromkeys(_all(region, "TextLine"), place)
+    return sorted(lines, key=lambda line: place_of.get(line, len(places)))
+
+
+def _region_refs(group: Element) -> Iterator[str]:
+    """The regions in a group, by `index` where that is stated."""
+    for member in sorted(group, key=lambda member: int(member.get("index") or 0)):
+        if name := member.get("regionRef"):
+            yield name
+        yield from _region_refs(member)
 
 
 def _parse(path: Path) -> Element:
@@ -219,7 +271,10 @@ def _alto(root: Element) -> tuple[str, tuple[float, float]]:
         raise KeyError("Page")
     if len(pages) > 1:
         raise UserError(f"{len(pages)} pages, of one image: write a file for each")
-    return (name.text or "" if name is not None else ""), _size(pages[0], "WIDTH", "HEIGHT")
+    size, unit = _size(pages[0], "WIDTH", "HEIGHT"), _inner(root, "Description", "MeasurementUnit")
+    if not all(size) and unit is not None and (unit.text or "pixel").strip() != "pixel":
+        raise UserError(f"its coordinates are in {unit.text!r:.40}, and it states no WIDTH and HEIGHT of the page")
+    return (name.text or "" if name is not None else ""), size
 
 
 def _alto_points(line: Element) -> Sequence[str | float]:
@@ -233,13 +288,16 @@ def _alto_points(line: Element) -> Sequence[str | float]:
 def _alto_text(line: Element) -> str:
     # Where nothing separates the words of a line, every String is one.
     between = "" if _inner(line, "SP") is not None else " "
-    parts: list[str] = []
+    text = ""
     for element in line:
-        if _tag(element) == "String":
-            parts += [between, element.attrib["CONTENT"]]
-        elif _tag(element) in ("SP", "HYP"):
-            parts.append(" " if _tag(element) == "SP" else element.get("CONTENT", ""))
-    return "".join(parts)
+        kind, content = _tag(element), element.get("CONTENT", "")
+        if kind == "String":
+            text += between + element.attrib["CONTENT"]
+        elif kind == "SP":
+            text += " "
+        elif kind == "HYP" and not text.endswith(HYPHENS):
+            text += content.replace(SOFT_HYPHEN, "-")
+    return text
 
 
 def _find_image(path: Path, name: str, any_image: bool) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import read_bounded
-from gcsa.tasks.recognition.pages.page_xml import MAX_BYTES, ROOTS
+from gcsa.tasks.recognition.pages.page_xml import MAX_BYTES, ROOTS, line_order
 from gcsa.tasks.recognition.reading import Reading
 
 BEHIND_TEXT = ("TextStyle", "UserDefined", "Labels")
@@ -23,7 +23,7 @@ TAGGED_CHARACTERS = re.compile(r"\s*[^\s{}]+ *\{[^}]*\boffset:[^}]*\}")
 
 
 def write_text(path: Path, readings: Sequence[Reading | None]) -> str:
-    """The content of a file that `read_page` reads, with `readings` of its lines in their place.
+    """The content of a file that `read_page` reads, with the text of its lines from `readings`, in the order of `read_page`.
 
     A text replaces all that the file says of the line's text: its words, characters and other readings too. A region
     that states a text gets that of its lines, if one of them has a reading. A line without a reading stays as it is.
@@ -37,6 +37,7 @@ def write_text(path: Path, readings: Sequence[Reading | None]) -> str:
     lines = document.getElementsByTagNameNS("*", "TextLine")
     if len(lines) != len(readings):
         raise UserError(f"{path} has {len(lines)} lines now, and had {len(readings)} when it was read: read it again")
+    lines = [lines[i] for i in line_order(path)]
     read = {line: reading for line, reading in zip(lines, readings, strict=True) if reading is not None}
     for line, reading in read.items():
         write(line, reading)
