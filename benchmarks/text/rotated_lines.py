@@ -73,7 +73,7 @@ class Side:
         texts = {degrees: self.read([torch.rot90(ink, degrees // 90, (1, 2)) for ink in inks]) for degrees in DEGREES}
         cer = {degrees: text_scores(read, meant).cer for degrees, read in texts.items()}
         same = mean(len(set(line)) == 1 for line in zip(*texts.values(), strict=True))
-        return {"cer": cer, "mean_cer": mean(cer.values()), "same_when_turned": same}
+        return {"cer": cer, "mean_cer": mean(cer.values()), "same_when_rotated": same}
 
 
 def sides(named: list[str]) -> dict[str, Side]:

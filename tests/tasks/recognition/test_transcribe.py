@@ -86,22 +86,6 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
     assert empty.keys() == {"file", "error"}
 
 
-def test_one_page_of_no_size_does_not_end_a_batch(
-    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It ended the batch with a traceback, after half of the output."""
-    Image.new("L", (200, 100), "white").save(tmp_path / "1.png")
-    content = PAGE.format(version="2019-07-15", image="1.png", points="10,10 110,10 110,45 10,45")
-    for name, size in (("nan", "nan"), ("inf", "inf"), ("tiny", "1e-320"), ("minus", "-5")):
-        (tmp_path / f"{name}.xml").write_text(content.replace('imageWidth="200"', f'imageWidth="{size}"'))
-    pages = [str(tmp_path / f"{name}.xml") for name in ("nan", "inf", "tiny", "minus")]
-    assert main([str(weights), "--format=json", *pages, str(folder / "0.png")]) == 1
-    *errors, good = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [error["file"] for error in errors] == pages
-    assert all("is not a size of a page" in error["error"] for error in errors)
-    assert good["text"]
-
-
 def test_images_elsewhere_need_a_flag(
     weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

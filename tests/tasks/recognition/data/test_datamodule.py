@@ -1,4 +1,3 @@
-import os
 from pathlib import Path
 from typing import Any
 
@@ -288,16 +287,3 @@ def test_targets_are_in_display_order() -> None:
     charset = Charset.from_texts(map(display_order, texts[:1]))
     lines = LineSet(images, [Line(Path("1.png"), text) for text in texts], charset)
     assert [charset.decode(target) for target in lines.targets] == ["\u05d1) \u05d0", "\u05d1 \u05d0"]
-
-
-@pytest.mark.parametrize("script", ["la09_12_caroline_manuscript", "ar20_arabic_print"])
-def test_real_lines(script: str) -> None:
-    root = Path(os.environ.get("GCSA_DATA") or Path(__file__).parents[4].parent / "shared" / "data")
-    if not (root / "ocr_lines").is_dir():
-        pytest.skip(f"no real lines in {root}: set GCSA_DATA to the folder that holds ocr_lines")
-    data = LinesDataModule(root=root, script=script, limit_train=40)
-    data.setup("fit")
-    assert len(data.lines("train")) == 40
-    ink = torch.tensor([image.float().mean() / 255 for image in data.lines("train").images])
-    assert (ink > 0.02).all()
-    assert (ink < 0.45).all(), "none of these lines is light on dark"
