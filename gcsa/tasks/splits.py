@@ -7,7 +7,7 @@ from gcsa._utils.errors import UserError
 from gcsa.tasks.loading import ImageSource, seeded_generator
 
 SPLIT_SEED = 0
-"""Seeds what must not change between runs: which images validate, and how the digits are turned."""
+"""Seeds what must not change between runs: the validation images, and the rotations of the digits."""
 
 
 def stratified_order(labels: Tensor, seed: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Where data lives on disk: the root, downloads that are whole or absent, and the errors users meet."""
+"""Data on disk: the root, downloads that are whole or absent, and errors about missing and damaged files."""
 
 import logging
 import os

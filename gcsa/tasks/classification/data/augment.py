@@ -1,4 +1,4 @@
-"""Random rotations, shifts, scales, mirrors, smooth deformations and colours of whole batches."""
+"""Random rotations, shifts, scales, reflections, smooth deformations, blur and colours of whole batches."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,19 +26,19 @@ MAX_BLUR = 50
 class RandomAffine:
     """One random affine map and deformation for each image of a batch, in a single bicubic resampling.
 
-    Mirrors, quarter turns and shifts by whole pixels resample nothing: each pixel keeps its value.
+    Reflections, rotations by 90 degrees and shifts by whole pixels resample nothing: each pixel keeps its value.
 
     Args:
-        degrees: turn by an angle uniform in [-degrees, degrees].
-        translate: shift along each axis, uniform in [-translate, translate] pixels, before the image is scaled and turned.
+        degrees: rotate by an angle uniform in [-degrees, degrees].
+        translate: shift along each axis, uniform in [-translate, translate] pixels, before the image is scaled and rotated.
         scale: magnify by a factor uniform in [scale[0], scale[1]].
-        flip: mirror left to right with probability one half, exactly.
-        quarter_turns: turn by a random multiple of 90 degrees, exactly.
+        flip: reflect left to right with probability one half, exactly.
+        quarter_turns: rotate by a random multiple of 90 degrees, exactly.
         shift: move along each axis by a random whole number of pixels in [-shift, shift], exactly.
         elastic: standard deviation in pixels of the displacements at a coarse grid of control points, between
             which they are interpolated (bicubic); Simard et al. 2003, "Best practices for convolutional
             neural networks".
-        padding_mode: what lies outside the image: "zeros", "border" or "reflection".
+        padding_mode: the values outside the image: "zeros", "border" or "reflection".
 
     Raises:
         ValueError: an amount that is not a number or negative, a scale that is not 0 < low <= high, an unknown
@@ -65,7 +65,7 @@ class RandomAffine:
             raise UserError(f"augment scale={self.scale!r} must be two factors, such as [0.9, 1.1]")
         if not 0 < self.scale[0] <= self.scale[1] < MAX_SCALE:
             raise UserError(f"augment scale={list(self.scale)} must be two factors, 0 < low <= high < {MAX_SCALE}")
-        if self.padding_mode not in tuple(PADDING_MODES):  # which also takes what a dictionary cannot look up
+        if self.padding_mode not in tuple(PADDING_MODES):  # a tuple also takes values without a hash
             raise UserError(f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}")
 
     def check_size(self, height: int, width: int) -> None:
@@ -84,20 +84,19 @@ class RandomAffine:
         def uniform(low: float, high: float, *shape: int) -> Tensor:
             return torch.empty(batch, *shape).uniform_(low, high, generator=generator)
 
-        # Every number is drawn whether or not it is used, so that switching one option leaves the others
-        # alone.
+        # Every number is drawn whether or not it is used, so that switching one option leaves the others as they are.
         angle = torch.deg2rad(uniform(-self.degrees, self.degrees))
         shift = uniform(-self.translate, self.translate, 2)
         factor = uniform(self.scale[0], self.scale[1])
-        mirrored = uniform(0, 1) < 0.5
+        flipped = uniform(0, 1) < 0.5
         turns = torch.randint(4, (batch,), generator=generator)
         control = torch.randn(batch, 2, CONTROL_POINTS, CONTROL_POINTS, generator=generator)
         corners = torch.randint(2 * self.shift + 1, (batch, 2), generator=generator)
 
         if self.flip:
-            images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
+            images = torch.where(flipped.view(-1, 1, 1, 1), images.flip(-1), images)
         if self.quarter_turns:
-            images = quarter_turned(images, turns)
+            images = rotated_by_quarters(images, turns)
         if self.shift:
             padded = F.pad(images, (self.shift,) * 4, mode=PADDING_MODES[self.padding_mode])
             images = cropped(padded, corners, height, width)
@@ -115,13 +114,13 @@ class RandomAffine:
         if self.elastic:
             bent = F.interpolate(control, size=(height, width), mode="bicubic", align_corners=True)
             grid = grid + bent.movedim(1, -1) * (self.elastic * pixel)
-        # Bicubic, because bilinear resampling blurs what validation and test images keep sharp.
+        # Bicubic: bilinear resampling would blur training images, but not those of validation and test.
         return F.grid_sample(images, grid, mode="bicubic", padding_mode=self.padding_mode, align_corners=False)
 
 
 @dataclass(frozen=True)
 class RandomBlur:
-    """Blurs each image of a batch by a Gaussian, as other optics and other resampling do.
+    """Blurs each image of a batch by a Gaussian, as other optics and other resampling would.
 
     Args:
         blur: the standard deviation is uniform in [0, blur] pixels.
@@ -175,7 +174,7 @@ class Augmentation:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
-        """From a mapping of the arguments of both; a ValueError lists them where one is unknown."""
+        """From a mapping of their arguments by name. Raises UserError, with the known names, for an unknown one."""
         affine, blur, colour = known_options((RandomAffine, RandomBlur, RandomColour), config)
         return cls(RandomAffine(**affine), RandomBlur(**blur), RandomColour(**colour))
 
@@ -184,13 +183,13 @@ class Augmentation:
         return self.colour(self.blur(self.affine(images, generator), generator), generator)
 
 
-def quarter_turned(images: Tensor, turns: Tensor) -> Tensor:
-    """Images (B, C, H, H), each turned counter-clockwise by its own number of quarter turns (B,), exactly."""
-    turned = images.clone()
+def rotated_by_quarters(images: Tensor, turns: Tensor) -> Tensor:
+    """Images (B, C, H, H), each rotated counter-clockwise by 90 degrees times its own number (B,), exactly."""
+    rotated = images.clone()
     for count in (1, 2, 3):
         chosen = turns == count
-        turned[chosen] = images[chosen].rot90(count, (-2, -1))
-    return turned
+        rotated[chosen] = images[chosen].rot90(count, (-2, -1))
+    return rotated
 
 
 def cropped(images: Tensor, corners: Tensor, height: int, width: int) -> Tensor:

@@ -10,7 +10,7 @@ from gcsa._utils.validation import check_float
 from gcsa.images.pixels import GREY
 
 STAINS = ((0.65, 0.70, 0.29), (0.07, 0.99, 0.11), (0.27, 0.57, 0.78))
-"""What haematoxylin, eosin and diaminobenzidine absorb of red, green and blue (Ruifrok & Johnston 2001, Quantification of
+"""Absorption of red, green and blue by haematoxylin, eosin and diaminobenzidine (Ruifrok & Johnston 2001, Quantification of
 histochemical staining by color deconvolution, PMID 11531144)."""
 DARKEST = 1e-3
 """No light at all has no finite optical density."""
@@ -18,7 +18,7 @@ DARKEST = 1e-3
 
 @dataclass(frozen=True)
 class RandomColour:
-    """Changes the colours of each image of a batch, all its pixels alike, so that it commutes with every turn.
+    """Changes the colours of each image of a batch, all its pixels alike, so that it commutes with every rotation.
 
     Args:
         brightness: multiply by a factor uniform in [1 - brightness, 1 + brightness].
@@ -53,7 +53,7 @@ class RandomColour:
         def uniform(amount: float, channels: int = 1) -> Tensor:
             return torch.empty(len(images), channels, 1, 1).uniform_(-amount, amount, generator=generator)
 
-        # Every number is drawn whether or not it is used, so that switching one option leaves the others alone.
+        # Every number is drawn whether or not it is used, so that switching one option leaves the others as they are.
         brighter, stronger, richer = (1 + uniform(a) for a in (self.brightness, self.contrast, self.saturation))
         factor, offset = 1 + uniform(self.stain, 3), uniform(self.stain, 3)
 

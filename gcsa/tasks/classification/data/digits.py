@@ -1,4 +1,4 @@
-"""Handwritten digits that come with scikit-learn, randomly turned: real scans that need no download."""
+"""Handwritten digits that come with scikit-learn, randomly rotated: real scans that need no download."""
 
 import torch
 from torch.nn import functional as F
@@ -9,12 +9,12 @@ from gcsa.tasks.loading import seeded_generator
 from gcsa.tasks.splits import SPLIT_SEED, stratified_order
 
 DIGIT_SIZE = 20
-"""Pixels a side of the scan on its 28 x 28 canvas: its diagonal still fits when it is turned."""
+"""Pixels a side of the scan on its 28 x 28 canvas: its diagonal still fits when it rotates."""
 
 
 class Digits(GCSADataModule):
     """1,258 / 180 / 359 class-balanced images: 8 x 8 scans enlarged to 20 x 20 on a 28 x 28 canvas, each
-    turned.
+    rotated.
 
     Source: the test part of UCI's "Optical Recognition of Handwritten Digits" (Alpaydin, Kaynak 1998),
     through `sklearn.datasets.load_digits`. Angles (uniform in 360 degrees) and splits are the same in every
