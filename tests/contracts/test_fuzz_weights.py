@@ -57,6 +57,7 @@ HYPER = {
     "model": {"name": "gcsa_tiny", **TINY, "radius": None},
     "num_classes": 3,
     "in_chans": 1,
+    "preprocessing": {"input_size": [1, 28, 28], "mean": [0.5], "std": [0.25]},
     "adapter": None,
 }
 TEXT_HYPER = {
