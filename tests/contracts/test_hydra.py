@@ -19,8 +19,10 @@ from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from gcsa._utils.options import explain as declared_options
 from gcsa.cli.composition import explain, task_errors
 from gcsa.models.create import SEGMENTERS, create_model
+from gcsa.models.registry import MODEL_OPTIONS
 from gcsa.tasks.classification.data import list_datamodules
 from gcsa.tasks.classification.task import Task as Classification
 from gcsa.tasks.recognition.ctc import CTCRecognizer
@@ -85,6 +87,28 @@ def test_models_exist_and_take_their_options(name: str) -> None:
     if options.get("img_size") == "auto":
         options["img_size"] = 32
     create_model(num_classes=2, in_chans=1, **OmegaConf.to_container(OmegaConf.create(options)))
+
+
+DECLARED = {
+    "shared/gcsa": "gcsa_tiny",
+    "shared/isotropic": "gcsa_tiny",
+    "shared/pyramid": "gcsa_pyramid_tiny",
+    "shared/gcnn": "gcnn_tiny",
+    "shared/gsa": "gsa_tiny",
+    **{name: name for name in ("performer_tiny", "linformer_tiny", "routing_transformer_tiny")},
+    "alexnet": "alexnet_small",
+    "vgg16": "vgg16_small",
+}
+"""A file of conf/model and a model that takes its options."""
+
+
+@pytest.mark.parametrize("file", DECLARED)
+def test_model_options_are_commented_as_they_are_declared(file: str) -> None:
+    declared = declared_options(MODEL_OPTIONS[DECLARED[file]])
+    lines = re.findall(r"^(\w+): (\S+)  # (.*)$", (CONF / f"model/{file}.yaml").read_text(), re.MULTILINE)
+    options = {key: comment for key, value, comment in lines if key != "name" and value != "auto"}
+    assert options == {key: declared[key].meaning for key in options}
+    assert options
 
 
 def test_there_is_a_choice_for_every_data_module() -> None:
