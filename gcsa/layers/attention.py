@@ -88,13 +88,14 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circ
         q, k, v = F.pad(q, (0, more)), F.pad(k, (0, more)), F.pad(v, (0, more))
     q = window_partition(q, window, window, dim=2)  # (B, heads, windows, positions, T, D)
     k, v = [window_partition(x, window, window, radius, circular, dim=2) for x in (k, v)]
-    q, k, v = q.flatten(3, 4).flatten(0, 1), k.flatten(3, 4).flatten(0, 1), v.flatten(3, 4).flatten(0, 1)
+    # Windows stand where a batch does, so that the bias of each serves all images and heads.
+    q, k, v = [x.flatten(3, 4).flatten(0, 1).transpose(0, 1) for x in (q, k, v)]
     bias = attention_bias(height, width, window, radius, q, shape, circular)
     # Rows in memory of a multiple of 8 numbers, to which torch would otherwise copy them for the kernel.
-    bias = F.pad(bias, (0, -bias.shape[2] % 8))[:, :, None, :, None].expand(-1, -1, tokens, -1, tokens)
-    bias = bias.flatten(3, 4).flatten(1, 2)[None, :, :, : k.shape[2]]
+    bias = F.pad(bias, (0, -bias.shape[2] % 8))[..., None].expand(-1, -1, -1, tokens).flatten(2)
+    bias = bias[:, None, :, None].expand(-1, -1, -1, tokens, -1).flatten(2, 3)[..., : k.shape[2]]
     out = softmax_attention(q, k, v, dim, bias)
-    out = out.unflatten(2, (-1, tokens)).unflatten(0, (b, heads))
+    out = out.transpose(0, 1).unflatten(2, (-1, tokens)).unflatten(0, (b, heads))
     return window_reverse(out[..., :dim] if more > 0 else out, window, window, height, width, dim=2)
 
 

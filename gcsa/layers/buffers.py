@@ -1,4 +1,7 @@
-"""Buffers that follow from a module's arguments, such as kernel tables."""
+"""Buffers that follow from a module's arguments, such as kernel tables, and filling a model from nothing.
+
+The contract: every tensor that a forward pass reads is a parameter or a buffer, and `init_weights` fills all of them.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,17 @@ class ComputedBuffers(nn.Module):
         ):
             self.init_non_persistent_buffers()
         return self
+
+
+def init_weights(model: nn.Module) -> None:
+    """Fills all parameters and buffers of `model` from nothing, such as memory that `to_empty` allocated.
+
+    Each module's `reset_parameters` runs after those of its children, whose values it may replace.
+    """
+    for module in reversed(list(model.modules())):
+        if callable(reset := getattr(module, "reset_parameters", None)):
+            reset()
+    fill_buffers(model)
 
 
 def fill_buffers(model: nn.Module, _: Any = None) -> None:

@@ -95,7 +95,12 @@ class LinearAttention(nn.Module):
         super().__init__()
         check_int("num_random_features", num_random_features)
         self.order, self.num_heads = order, num_heads
-        self.register_buffer("projection", orthogonal_features(num_random_features, fields // num_heads))
+        self.register_buffer("projection", torch.empty(num_random_features, fields // num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the random features."""
+        self.projection.copy_(orthogonal_features(*self.projection.shape))
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""

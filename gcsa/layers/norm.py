@@ -1,4 +1,8 @@
-"""Normalisation and dropout of feature maps (B, H, W, N, C)."""
+"""Normalization and dropout of feature maps (B, H, W, N, C), by whole fields, so that they are equivariant.
+
+`FieldNorm` is a layer norm over the fibre of a position (Ba et al. 2016, arXiv:1607.06450), `FieldBatchNorm` a batch norm of each
+field (Cohen & Welling 2016, arXiv:1602.07576, section 6.3).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_rate
+from gcsa._utils.validation import check_choice, check_rate
 
 
 class FieldNorm(nn.Module):
-    """Layer norm over a position's whole fibre, all (N, C) numbers, with one scale and shift for each field.
+    """Layer norm over all (N, C) numbers of a position, with one scale and shift for each field.
 
-    Normalising over C alone would be equivariant too, but it gives every group element the same energy and so
-    erases which orientation answered most.
+    A norm over C would be equivariant too, but it gives every group element the same energy, which erases the orientation with
+    the largest response.
     """
 
     def __init__(
@@ -29,8 +32,13 @@ class FieldNorm(nn.Module):
     ) -> None:
         super().__init__()
         self.fields, self.order, self.eps = fields, order, eps
-        self.weight = nn.Parameter(torch.ones(fields, device=device, dtype=dtype))
-        self.bias = nn.Parameter(torch.zeros(fields, device=device, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(fields, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(fields, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to the same shape."""
@@ -42,12 +50,11 @@ class FieldNorm(nn.Module):
 
 
 class FieldBatchNorm(nn.Module):
-    """Batch norm of each field over the batch, all positions and all group elements (Cohen & Welling 2016, section 6.3).
+    """Batch norm of each field over the batch, all positions and all group elements.
 
-    A layer norm forgets how strong the answers at a position are, and with them how dark or how sharp the image is
-    there; the statistics of a batch leave that. They are the same for every pose of an image, so the layer is
-    equivariant in training and in evaluation. For processes that train together,
-    `torch.nn.SyncBatchNorm.convert_sync_batchnorm` converts it.
+    A layer norm removes the strength of the responses at a position, and with it how dark or how sharp the image is there. The
+    statistics of a batch keep that. They are the same for every pose of an image, so the layer is equivariant in training and in
+    evaluation. `bn` is a `BatchNorm2d`, which `torch.nn.SyncBatchNorm.convert_sync_batchnorm` and timm's `freeze` know.
     """
 
     def __init__(
@@ -58,28 +65,28 @@ class FieldBatchNorm(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.bn = nn.BatchNorm1d(fields, device=device, dtype=dtype)
+        self.bn = nn.BatchNorm2d(fields, device=device, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to the same shape."""
-        return self.bn(x.flatten(0, 3)).view(x.shape)
+        image = x.flatten(1, 2).permute(0, 3, 1, 2)  # (B, C, H * W, N), channels-last
+        return self.bn(image).permute(0, 2, 3, 1).reshape(x.shape)
 
 
 NORMS: dict[str, type[nn.Module]] = {"layer": FieldNorm, "batch": FieldBatchNorm}
 
 
 def make_norm(kind: str, fields: int, order: int, **factory: Any) -> nn.Module:
-    """The norm called `kind`, "layer" or "batch". Raises ValueError for any other."""
-    if kind not in NORMS:
-        raise UserError(f"unknown norm {kind!r}: choose one of {', '.join(NORMS)}")
+    """The norm called `kind`, "layer" or "batch". Raises UserError for any other."""
+    check_choice("norm", kind, NORMS)
     return NORMS[kind](fields, order, **factory)
 
 
 class FieldDropout(nn.Module):
-    """Drops whole fields of (B, H, W, N, C): one draw for each sample and field, over all positions and the group.
+    """Drops whole fields of (B, H, W, N, C), with one draw for each sample and field over all positions and the group.
 
-    So each draw is equivariant, not only their mean; single numbers dropped at random would break every draw.
-    Raises ValueError for a probability outside [0, 1).
+    Each draw is therefore equivariant, not only their mean: dropping single numbers would break every draw.
+    Raises UserError for a probability outside [0, 1).
     """
 
     def __init__(self, p: float = 0.0) -> None:

@@ -54,16 +54,6 @@ def check_classes(num_classes: int, pool: str, pools: Sequence[str]) -> None:
         raise UserError(f"global_pool='' leaves a map, which has no classes: set num_classes=0, not {num_classes}")
 
 
-def classifier(features: int, num_classes: int, like: Tensor) -> nn.Module:
-    """A fresh linear layer on the device and in the precision of `like`; for 0 classes the identity."""
-    if num_classes == 0:
-        return nn.Identity()
-    fc = nn.Linear(features, num_classes, device=like.device, dtype=like.dtype)
-    nn.init.trunc_normal_(fc.weight, std=0.02)
-    nn.init.zeros_(fc.bias)
-    return fc
-
-
 class CentredMean(nn.Module):
     """Mean over positions, each field with its own Gaussian weight of the distance to the map's centre.
 
@@ -76,7 +66,12 @@ class CentredMean(nn.Module):
 
     def __init__(self, fields: int, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.sharpness = nn.Parameter(torch.linspace(0, self.SHARPEST, fields, device=device, dtype=dtype))
+        self.sharpness = nn.Parameter(torch.empty(fields, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.sharpness.copy_(torch.linspace(0, self.SHARPEST, len(self.sharpness)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, N, C)."""
@@ -152,7 +147,17 @@ class InvariantHead(nn.Module):
         pool = self.global_pool if pool is None else pool
         check_classes(num_classes, pool, POOLS)
         self.global_pool = pool
-        self.fc = classifier(self.num_features, num_classes, self.norm.weight)
+        like = self.norm.weight
+        self.fc: nn.Module = nn.Identity()
+        if num_classes > 0:
+            self.fc = nn.Linear(self.num_features, num_classes, device=like.device, dtype=like.dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Small weights of the classifier, so that all classes begin equally likely."""
+        if isinstance(self.fc, nn.Linear):
+            nn.init.trunc_normal_(self.fc.weight, std=0.02)
+            nn.init.zeros_(self.fc.bias)
 
     def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """(B, N * C, H, W) to logits (B, num_classes), or to (B, num_features) where `pre_logits` is true."""

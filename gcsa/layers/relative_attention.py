@@ -167,9 +167,12 @@ class SpatialEncoding(ComputedBuffers):
         self.amplitudes = nn.Linear(waves, fields, bias=False, **factory)
         self.register_buffer("matrices", torch.empty(group.order, 2, 2, **factory), persistent=False)
         self.init_non_persistent_buffers()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
         nn.init.normal_(self.waves.weight, std=0.5)  # radians a position: most wavelengths are 10 positions or more
         nn.init.uniform_(self.waves.bias, -math.pi, math.pi)
-        nn.init.normal_(self.amplitudes.weight, std=math.sqrt(2 / waves))
+        nn.init.normal_(self.amplitudes.weight, std=math.sqrt(2 / self.waves.out_features))
 
     def init_non_persistent_buffers(self) -> None:
         """Fills the matrices of the group's elements."""
@@ -234,10 +237,15 @@ class RelativeSelfAttention(ComputedBuffers):
         self.v = nn.Linear(fields, fields, **factory)
         self.out = nn.Linear(fields, fields, **factory)
         self.proj_drop = FieldDropout(proj_drop)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Keeps the variance; the output sums over h~."""
+        std = self.table.shape[1] ** -0.5
         nn.init.normal_(self.table)
-        nn.init.trunc_normal_(self.out.weight, std=fields**-0.5 / shape[1])  # the output sums over h~
+        nn.init.trunc_normal_(self.out.weight, std=std / self.relative.shape[1])
         for linear in (self.q, self.k, self.v):
-            nn.init.trunc_normal_(linear.weight, std=fields**-0.5)
+            nn.init.trunc_normal_(linear.weight, std=std)
 
     def init_non_persistent_buffers(self) -> None:
         """Fills the one-hot numbers of the elements r."""
@@ -332,10 +340,14 @@ class LiftingSelfAttention(nn.Module):
         # One weight of four axes, as timm adapts to other channels. A number added to all keys changes no softmax, and
         # one added to all values is part of the bias of `out`.
         self.qkv = nn.Conv2d(in_chans, 3 * fields, 1, bias=False, **factory)
-        self.q_bias = nn.Parameter(torch.zeros(fields, **factory))
+        self.q_bias = nn.Parameter(torch.empty(fields, **factory))
         self.out = nn.Linear(fields, fields, **factory)
-        nn.init.trunc_normal_(self.qkv.weight, std=in_chans**-0.5)
-        nn.init.trunc_normal_(self.out.weight, std=fields**-0.5)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.q_bias)
+        nn.init.trunc_normal_(self.qkv.weight, std=self.qkv.in_channels**-0.5)
+        nn.init.trunc_normal_(self.out.weight, std=self.out.in_features**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, H, W) to (B, H, W, N, fields); ValueError for an image smaller than the radius."""

@@ -18,7 +18,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options, Range, Rate, Rule, Side, Width
 from gcsa.groups import Group, group as make_group
 from gcsa.layers import FieldNorm, GroupConvSelfAttention, RelativeSelfAttention, Stem
-from gcsa.layers.buffers import fill_buffers
+from gcsa.layers.buffers import fill_buffers, init_weights
 from gcsa.layers.layout import to_nchw
 from gcsa.layers.pooling import POOLS, InvariantHead, NoHead, check_classes
 
@@ -199,6 +199,11 @@ class Backbone(nn.Module):
         self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
         if options.img_size is not None:
             self.check_input_size(*height_and_width(options.img_size))
+
+    def init_weights(self) -> None:
+        """Fills all parameters and buffers from nothing, such as those of a model made on the meta device and moved by
+        `to_empty`."""
+        init_weights(self)
 
     def extra_repr(self) -> str:
         return f"group={self.group}, exact on a grid of pixels under {self.group.exactness}"

@@ -48,6 +48,33 @@ def test_from_the_meta_device(name: str) -> None:
     assert torch.equal(model(x), expected)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap knows no fused attention
+@pytest.mark.parametrize("name", NAMES)
+def test_an_ensemble_and_weights_from_nothing(name: str) -> None:
+    """torch.func's documented ensemble calls a model on the meta device; `init_weights` fills such a model."""
+    models = [create(name, **shallow(name)) for _ in range(2)]
+    size = models[0].default_cfg["input_size"] if "tiny" in name else (models[0].in_chans, 64, 64)
+    x = torch.randn(1, *size)
+    with torch.device("meta"):
+        base = create(name, **shallow(name))
+    stacked = torch.func.stack_module_state(models)
+    with torch.no_grad():
+        outputs = torch.vmap(lambda state: torch.func.functional_call(base, state, (x,)))(stacked)
+        for output, model in zip(outputs, models, strict=True):
+            assert torch.allclose(output, model(x), atol=1e-4)
+    base.to_empty(device="cpu")
+    for tensor in (*base.parameters(), *base.buffers()):
+        tensor.detach().fill_(float("nan") if tensor.is_floating_point() else 0)
+    base.init_weights()
+    fresh, made = dict(base.named_parameters()), dict(models[0].named_parameters())
+    assert all(
+        (fresh[key].std() - made[key].std()).abs() <= 0.3 * made[key].std() + 0.3
+        for key in made
+        if made[key].numel() > 1
+    )
+    assert base(x).isfinite().all()
+
+
 @pytest.mark.parametrize("name", SEGMENTERS)
 def test_segmenters_from_the_meta_device(name: str) -> None:
     """Made there, as weights are read, or moved there and back: what no state dict holds is filled with the weights."""
