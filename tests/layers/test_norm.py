@@ -63,5 +63,5 @@ def test_batch_norm_can_be_synchronised() -> None:
 
 
 def test_unknown_norm() -> None:
-    with pytest.raises(ValueError, match="unknown norm 'group': choose one of layer, batch"):
+    with pytest.raises(ValueError, match="norm=group must be one of layer, batch"):
         make_norm("group", 6, 8)

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from gcsa.groups import group
-from gcsa.layers.positions import LearnedPositions, places, squared_distances
+from gcsa.layers.positions import LearnedPositions, centred_coordinates, squared_distances
 from gcsa.testing import assert_equivariant, randomize, relative_error
 
 
@@ -44,6 +44,6 @@ def test_any_size_shows_the_same_function() -> None:
 
 def test_places() -> None:
     like = torch.zeros(())
-    top = places(2, 4, like)[0]  # y upwards
+    top = centred_coordinates(2, 4, like)[0]  # y upwards
     assert top.tolist() == [[-1.5, 0.5], [-0.5, 0.5], [0.5, 0.5], [1.5, 0.5]]
     assert squared_distances(2, 4, like)[1].tolist() == [2.5, 0.5, 0.5, 2.5]

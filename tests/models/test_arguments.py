@@ -99,7 +99,7 @@ TINY = [
     (dict(in_chans=0), "in_chans=0"),
     (dict(num_classes=-1), "num_classes=-1"),
     (dict(attention="quadratic"), "attention=quadratic must be one of spatial, group, linear"),
-    (dict(kernel_size=4), "even kernel_size"),
+    (dict(kernel_size=4), "kernel_size=4"),
     (dict(kernel_size=99), "kernel_size=99"),
     (dict(radius=-1), "radius=-1"),
     (dict(radius="3"), "radius=3 .* or all"),
@@ -140,7 +140,7 @@ PYRAMID = [
 ]
 GCNN = [
     (dict(depth=0), "depth=0"),
-    (dict(kernel_size=4), "even kernel_size"),
+    (dict(kernel_size=4), "kernel_size=4"),
     (dict(img_size=30), "resize 30 to 28 or 32"),
     (dict(feilds=8), "unknown option feilds of gcnn_tiny: choose one of .*fields"),
     (dict(attention="linear"), "unknown option attention of gcnn_tiny"),
