@@ -137,7 +137,9 @@ class ConvOptions(BackboneOptions):
 
     def make_stem(self, fields: int, group: Group, **options: Any) -> Stem:
         """The stem, which ends in `fields` fields; `options` are further ones of `Stem`."""
-        own = dict(norm=self.stem_norm, low_pass=self.low_pass, separable=self.stem_separable, positions=self.positions)
+        own: dict[str, Any] = dict(
+            norm=self.stem_norm, low_pass=self.low_pass, separable=self.stem_separable, positions=self.positions
+        )
         return Stem(
             self.in_chans, fields, group, self.stem_strides, widths=self.stem_fields, **own, **self.conv, **options
         )
@@ -169,7 +171,7 @@ class Backbone(nn.Module):
         self,
         options: BackboneOptions,
         stem: nn.Module,
-        stages: list[nn.Module],
+        stages: Sequence[nn.Module],
         fields: int,
         feature_info: list[dict[str, Any]],
         feature_group: Group | None = None,

@@ -78,7 +78,7 @@ class PlainCNN(nn.Module):
         self.pool = nn.AdaptiveMaxPool2d(1)
         self.drop = nn.Dropout(o.drop_rate)
         self.num_features = self.head_hidden_size = channels
-        self.global_pool = o.global_pool
+        self.global_pool: str = o.global_pool
         self.reset_classifier(o.num_classes)
 
     def check_input_size(self, height: int, width: int) -> None:
