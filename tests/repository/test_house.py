@@ -1,4 +1,4 @@
-"""Tests stand in the rooms of what they test, and code holds no TODO. lint-imports holds the ladder of imports.
+"""Tests stand in the rooms of what they test, and code is finished. lint-imports holds the ladder of imports.
 
 The other files of this folder test what lies beside gcsa: benchmarks, documents, notebooks and the wheel.
 """
@@ -31,6 +31,6 @@ def test_tests_are_in_the_rooms_of_what_they_test(files: list[Path]) -> None:
     assert folders("tests") - OF_NO_ROOM - folders("gcsa") == set()
 
 
-def test_no_todo_is_left(files: list[Path]) -> None:
+def test_no_open_end_is_marked(files: list[Path]) -> None:
     marks = re.compile(r"\b(TO" + "DO|FIX" + "ME|XX" + r"X)\b")
     assert [str(file) for file in files if marks.search(file.read_text(encoding="utf-8"))] == []
