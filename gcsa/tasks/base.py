@@ -42,7 +42,7 @@ class Predictor(ABC):
         return self
 
     @abstractmethod
-    def predict(self, images: Any, **options: Any) -> Any:
+    def predict(self, images: Any) -> Any:
         """The results of the task for one image or for a list of images.
 
         images: a path, an array (H, W) or (H, W, C), a PIL image or a tensor (C, H, W); or a list of these, for a list of

@@ -91,6 +91,11 @@ class TaskModule(pl.LightningModule):
     def on_test_epoch_end(self) -> None:
         self.log_metrics("test")
 
+    def update_metrics(self, stage: str, predicted: Any, expected: Any) -> None:
+        """Gives the metrics of a stage what was predicted and what is right."""
+        metrics: Any = self.metrics[stage]
+        metrics.update(predicted, expected)
+
     def log_metrics(self, stage: str) -> None:
         """Logs what the metrics of a stage computed over its epoch, and resets them."""
         metrics: Any = self.metrics[stage]

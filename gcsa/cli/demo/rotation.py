@@ -15,7 +15,6 @@ from gcsa._utils.errors import UserError
 from gcsa.cli.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks import load
-from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation.writers import overlay
 
 EXAMPLES = Path(__file__).parent / "examples"
@@ -28,12 +27,12 @@ plain = lru_cache(plain_network)
 
 
 @lru_cache
-def segmenter() -> Predictor:
+def segmenter() -> Any:
     return load("gcsa_unet_tiny.nuclei")
 
 
 @lru_cache
-def recognizer() -> Predictor:
+def recognizer() -> Any:
     return load("gcsa_ocr_tiny.fr17")
 
 

@@ -19,6 +19,7 @@ class CalibrationError(Metric):
     """The expected calibration error of class probabilities (B, classes), in the bins of `gcsa.evaluation.metrics`."""
 
     full_state_update = False
+    sums: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,5 +84,5 @@ class Classifier(TaskModule):
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         images, labels = batch
         logits = self(images).float()
-        self.metrics[stage].update(logits.softmax(-1), labels)
+        self.update_metrics(stage, logits.softmax(-1), labels)
         self.log(f"{stage}/loss", F.cross_entropy(logits, labels), batch_size=len(labels), sync_dist=True)

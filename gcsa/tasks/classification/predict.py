@@ -64,6 +64,7 @@ class ClassificationPredictor(Predictor):
     """
 
     kind = "classification"
+    network: Any
     preprocess: Prepare
 
     def __init__(self, network: nn.Module, preprocess: Prepare, class_names: Sequence[str] | None = None) -> None:
@@ -74,7 +75,7 @@ class ClassificationPredictor(Predictor):
         check_input_size = getattr(network, "check_input_size", None)
         if callable(check_input_size):
             check_input_size(preprocess.size, preprocess.size)
-        classes = int(network.num_classes)
+        classes = int(self.network.num_classes)
         self.class_names = tuple(class_names or map(str, range(classes)))
         if len(self.class_names) != classes:
             raise UserError(f"the network has {classes} classes, but {len(self.class_names)} class names are given")

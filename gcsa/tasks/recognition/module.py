@@ -48,5 +48,5 @@ class Recognizer(TaskModule):
         images, targets, lengths, texts = batch
         log_probs = self(images)
         read = [self.model.reading(line).text for line in log_probs.float().cpu()]
-        self.metrics[stage].update(read, texts)
+        self.update_metrics(stage, read, texts)
         self.log(f"{stage}/loss", ctc_loss(log_probs, targets, lengths), batch_size=len(texts), sync_dist=True)

@@ -124,7 +124,7 @@ class RecognitionPredictor(Predictor):
 
         upright: (1, height, W) in any case. Raises ValueError as `read_line` and `fit_line`.
         """
-        source = image if isinstance(image, Line | str | os.PathLike) else _picture(image)
+        source = image if isinstance(image, Line | str | Path) else _picture(image)
         return self._fit(read_line(source, self.network.height), upright).float().div_(255)
 
     def _fit(self, ink: Tensor, upright: bool) -> Tensor:

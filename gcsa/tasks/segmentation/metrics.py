@@ -36,8 +36,8 @@ class OverlapScores(Metric):
 
     def update(self, predicted: Labels, labels: Labels) -> None:
         """Adds the label maps (H, W) of one image."""
-        both = (classes(part, self.num_classes).to(self.device) for part in (predicted, labels))
-        self.counts += multiclass_confusion_matrix(*both, self.num_classes)
+        first, second = (classes(part, self.num_classes).to(self.device) for part in (predicted, labels))
+        self.counts += multiclass_confusion_matrix(first, second, self.num_classes)
 
     def compute(self) -> dict[str, Tensor]:
         """dice, iou."""

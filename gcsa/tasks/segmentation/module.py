@@ -47,7 +47,7 @@ class SegmentationModule(TaskModule):
 
     def evaluate_batch(self, batch: tuple[ArrayImage, Tensor], stage: str) -> None:
         image, labels = batch
-        self.metrics[stage].update(self.predictor.predict(image).labels, labels.cpu().numpy())
+        self.update_metrics(stage, self.predictor.predict(image).labels, labels.cpu().numpy())
 
 
 def check_crop(crop: int, size_divisor: int, min_size: int) -> None:

@@ -32,7 +32,7 @@ class Task:
 
     def build_data(self, cfg: dict[str, Any]) -> MasksDataModule:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises UserError for options that it refuses."""
-        options = {key: cfg["model"].get(key) or default for key, default in DEFAULTS.items()}
+        options: dict[str, Any] = {key: cfg["model"].get(key) or default for key, default in DEFAULTS.items()}
         validator = label_validator(options["output"], options["num_classes"])
         return self._data(cfg, targets=make_targets(**options), label_validator=validator)
 

@@ -121,7 +121,8 @@ def tile_maps(
     total: Tensor | None = None
     for rows, columns in windows:
         maps = network(_read(network, image, rows, columns, limits)[None])[0]
-        maps = maps[(..., *tile.slices(rows.start, columns.start))]
+        inner_rows, inner_columns = tile.slices(rows.start, columns.start)
+        maps = maps[..., inner_rows, inner_columns]
         maps = maps.float() if maps.itemsize < 4 else maps
         total = maps.clone() if total is None else total.add_(maps)
     assert total is not None
