@@ -74,7 +74,7 @@ def words(kind: Any) -> str:
     if origin is Annotated:
         return " ".join([words(args[0]), *(rule.words for rule in args[1:] if isinstance(rule, Rule))])
     if origin is Literal:
-        return args[0] if len(args) == 1 else f"one of {', '.join(args)}"
+        return args[0] if len(args) == 1 else f"one of {', '.join(arg or repr(arg) for arg in args)}"
     if origin in (Union, UnionType):
         return " or ".join(words(member) for member in args if member is not type(None))
     if origin is tuple:

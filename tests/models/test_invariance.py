@@ -72,7 +72,7 @@ def test_every_family_and_group(name: str, group: str) -> None:
     assert_invariant(model, x, model.group)
     relative = name.startswith(("gsa", "z2sa"))
     broken: Any = model.stem.get_submodule("attn.spatial" if relative else "convs.0")
-    (broken.turns if relative else broken.tables)[1] *= 1.5
+    (broken.matrices if relative else broken.tables)[1] *= 1.5
     with pytest.raises(AssertionError, match="not equivariant"):
         assert_invariant(model, x, model.group)
 

@@ -225,7 +225,6 @@ def test_redraw_leaves_old_graphs_alone() -> None:
         ("rotary", {}, "unknown position 'rotary': choose one of none, absolute, relative_s1, relative_s2"),
         ("relative_s2", dict(clip=0), "clip=0"),
         ("none", dict(num_random_features=0), "num_random_features=0"),
-        ("relative_s1", dict(features=-1), "features=-1"),
         ("relative_s1", dict(width=7), "positional width must be even.* not 7: use 6 or 8"),
         ("relative_s1", dict(width=0), "positional width must be even.* not 0: use 2 or 4"),
         ("relative_s2", dict(num_heads=1), "num_heads=1 must be even"),
