@@ -16,9 +16,9 @@ from gcsa.training import results
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The package as a wheel installs it, within a repository of its user's and beside a conf/ of another package."""
     package = tmp_path / "site-packages" / "gcsa"
-    for folder in ("conf", "weights/trained", "weights/not-weights", "../conf"):
+    for folder in ("_shipped/conf", "_shipped/weights/trained", "_shipped/weights/not-weights", "../conf"):
         (package / folder).mkdir(parents=True)
-    (package / "weights" / "trained" / "config.json").touch()
+    (package / "_shipped/weights/trained/config.json").touch()
     for module in (program_module, published_module, results):
         monkeypatch.setattr(module, "PACKAGE", package)
     return package
@@ -34,9 +34,9 @@ def test_in_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_in_a_wheel(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["a_script_of_the_users.py"])
     assert program("train") == "gcsa-train"
-    assert shipped("conf") == wheel / "conf"
+    assert shipped("conf") == wheel / "_shipped/conf"
     assert list_published() == ["trained"]
-    assert published("trained") == wheel / "weights" / "trained"
+    assert published("trained") == wheel / "_shipped/weights/trained"
     assert published("not-weights") is None
 
 

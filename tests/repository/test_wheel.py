@@ -67,10 +67,13 @@ def start(command: list[str | Path], cwd: Path, **environment: str) -> subproces
 
 def test_what_is_in_the_wheel(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names} == {"gcsa", next(name.split("/")[0] for name in names if "-" in name)}
+    (info,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
+    assert {name.split("/")[0] for name in names} == {"gcsa", "gcsa_commands.py", info}
     for folder in ("conf", "weights"):
         files = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file()}
-        assert {name.removeprefix("gcsa/") for name in names if name.startswith(f"gcsa/{folder}/")} == files
+        assert {
+            name.removeprefix("gcsa/_shipped/") for name in names if name.startswith(f"gcsa/_shipped/{folder}/")
+        } == files
 
 
 def test_escnn_does_not_come_along(installed: Path, tmp_path: Path) -> None:
