@@ -49,8 +49,7 @@ def broken_value() -> None:
     from gcsa.export.formats import stride_of
 
     class Model:
-        charset = "ab"
-        stride = "eight"
+        size_divisor = "eight"
 
     stride_of(Model())  # type: ignore[arg-type]
 
