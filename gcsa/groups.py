@@ -1,7 +1,7 @@
-"""The finite groups of planar rotations and mirrors, C_N and D_N, and how they act.
+"""The finite groups of planar rotations and reflections, C_N and D_N, and their actions.
 
 An element is an index 0 <= g < order, in escnn's order: first the N rotations by 2 pi g / N (counter-clockwise,
-y axis upwards), then, for D_N, the same rotations after the mirror (x, y) -> (-x, y). A regular field on a
+y axis upwards), then, for D_N, the same rotations after the reflection (x, y) -> (-x, y). A regular field on a
 feature map of shape (B, H, W, N, C) transforms as `[g F](x, h) = F(g^-1 x, g^-1 h)`.
 """
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from escnn.gspaces import GSpace2D
 
 _NAME = re.compile(r"([cd])([1-9][0-9]*)")
-MOST_ROTATIONS = 64  # memory grows as their square; on a grid of pixels more make no difference
+MOST_ROTATIONS = 64  # memory grows with their square, and a pixel grid cannot resolve more
 
 
 @dataclass(frozen=True)
 class Group:
-    """C_N (`mirror` false, order N) or D_N (`mirror` true, order 2 N); make one with `group("c8")`.
+    """C_N (`mirror=False`, order N) or D_N (`mirror=True`, order 2 N). `group("c8")` makes one.
 
     Raises ValueError for fewer rotations than 1 or more than 64.
     """
@@ -63,7 +63,7 @@ class Group:
         """Multiplication table (order, order): `cayley[g, h]` is the index of g h."""
         f, r = np.divmod(np.arange(self.order), self.rotations)
         flips = f[:, None] ^ f[None, :]
-        # A rotation moved past a mirror changes its sense.
+        # A rotation that is exchanged with a reflection changes its sense.
         turns = (r[:, None] + np.where(f[:, None] == 1, -r[None, :], r[None, :])) % self.rotations
         return flips * self.rotations + turns
 
@@ -80,16 +80,17 @@ class Group:
         return rotation @ np.diag([-1.0 if flip else 1.0, 1.0])
 
     def array_matrix(self, g: int) -> NDArray[np.float64]:
-        """The same on (row, column) components, rows counted downwards."""
+        """The 2 x 2 matrix of element g on (row, column) components, with rows counted downwards."""
         rows_up = np.array([[0.0, -1.0], [1.0, 0.0]])  # from (row, column) to (x, y), (0, 1) to (1, 0)
         to_plane = np.array([[0.0, 1.0], [-1.0, 0.0]])
         return rows_up @ self.matrix(g) @ to_plane
 
     def rays(self, rays: int) -> NDArray[np.int64]:
-        """Where each element takes each of `rays` directions: (order, rays), [g, k] being the index of g k.
+        """The permutation of `rays` directions by each element, (order, rays): [g, k] is the index of g k.
 
-        Direction k points to (row, column) = (sin, cos)(2 pi k / rays), as in StarDist. Raises ValueError unless the
-        rotations divide `rays`, and for an odd number of rays with mirrors.
+        Direction k points to (row, column) = (sin, cos)(2 pi k / rays), as in StarDist.
+
+        Raises ValueError unless the number of rotations divides `rays`, and for an odd number of rays with reflections.
         """
         step = 2 * self.rotations if self.mirror and self.rotations % 2 else self.rotations
         if isinstance(rays, bool) or not isinstance(rays, int) or rays < 1 or rays % step:
@@ -101,12 +102,12 @@ class Group:
 
     @cached_property
     def exact_elements(self) -> tuple[int, ...]:
-        """The elements that map a square pixel grid onto itself: quarter turns and mirrors."""
+        """The elements that map a square pixel grid onto itself: rotations by multiples of 90 degrees, and reflections."""
         return tuple(g for g in range(self.order) if 4 * (g % self.rotations) % self.rotations == 0)
 
     @property
     def exactness(self) -> str:
-        """What maps a grid of pixels onto itself, in words."""
+        """`exact_elements` in words."""
         among = math.gcd(self.rotations, 4)
         turns = {1: [], 2: ["half turns"], 4: ["quarter turns"]}[among]
         mirrors = {1: "the left-right mirror", 2: "the left-right and up-down mirrors", 4: "mirrors"}[among]
@@ -115,9 +116,9 @@ class Group:
 
     @cached_property
     def irreps(self) -> tuple[NDArray[np.float64], ...]:
-        """The real irreducible representations, each as orthogonal matrices (order, d, d); the trivial one is the first.
+        """The real irreducible representations, each as orthogonal matrices (order, d, d) with d = 1 or 2.
 
-        d is 1 or 2. Those of C_N with d = 2 are of complex type: rotations, which commute with rotations.
+        The first one is trivial. Those of C_N with d = 2 are of complex type: their matrices are rotations, which commute.
         """
         flip, turn = np.divmod(np.arange(self.order), self.rotations)
         signs = (-1.0) ** flip
@@ -128,14 +129,14 @@ class Group:
         for frequency in range(1, (self.rotations + 1) // 2):
             angle = 2 * math.pi * frequency * turn / self.rotations
             cos, sin = np.cos(angle), np.sin(angle)
-            # A mirror comes first, as in `matrix`.
+            # The reflection acts first, as in `matrix`.
             irreps.append(np.stack([np.stack([signs * cos, -sin], -1), np.stack([signs * sin, cos], -1)], -2))
         return tuple(irreps)
 
     def act_on_grid(self, x: Tensor, g: int, dims: tuple[int, int] = (-2, -1)) -> Tensor:
         """`[g f](x) = f(g^-1 x)` on the (row, column) axes `dims` of x, for an exact element g.
 
-        Raises ValueError where g does not map the grid onto itself.
+        Raises ValueError if g does not map the grid onto itself.
         """
         if g not in self.exact_elements:
             raise UserError(
@@ -156,7 +157,7 @@ class Group:
         return self.act_on_fibre(self.act_on_grid(x, g, (1, 2)), g)
 
     def gspace(self) -> GSpace2D:
-        """The same group acting on the plane in escnn (imported here, because the import takes seconds)."""
+        """escnn's space with the same group acting on the plane. The import of escnn is here because it takes seconds."""
         from escnn import gspaces
 
         if not self.mirror:

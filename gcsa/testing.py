@@ -1,9 +1,15 @@
-"""Checks of equivariance for layers and models; public, so that users test their own layers the same way.
+"""Checks of equivariance for layers and models, public for the tests of users' own layers.
 
-The kinds of data that a function takes and gives: "image" (..., H, W), scalar fields that only move; "field"
-(B, H, W, N, C), regular fields in the house layout; "regular" (B, N * C, H, W), the same as NCHW users see it;
-"vector" (B, 2 C, H, W), pairs of a row and a column component, which turn as arrows do; "rays" (B, R, H, W), numbers for R
-directions (`Group.rays`), which change places; "invariant", anything that does not change.
+The kind of an input or an output says how a group element acts on it:
+
+| kind        | shape            | action                                                                       |
+|-------------|------------------|------------------------------------------------------------------------------|
+| "image"     | (..., H, W)      | scalar fields: positions move                                                |
+| "field"     | (B, H, W, N, C)  | regular fields: positions move, and the N channels are permuted              |
+| "regular"   | (B, N * C, H, W) | the same in NCHW layout                                                      |
+| "vector"    | (B, 2 C, H, W)   | pairs of a row and a column component: positions move, and vectors rotate    |
+| "rays"      | (B, R, H, W)     | values for R directions (`Group.rays`): positions move, directions permute   |
+| "invariant" | any              | none                                                                         |
 """
 
 from __future__ import annotations
@@ -49,7 +55,7 @@ def act(x: Tensor, group: str | Group, g: int, kind: Kind) -> Tensor:
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """|actual - expected| / |expected| in the Euclidean norm; infinite where either holds a NaN or shapes differ."""
+    """|actual - expected| / |expected| in the Euclidean norm. It is infinite if either holds a NaN or the shapes differ."""
     if actual.shape != expected.shape:
         return float("inf")
     error = ((actual - expected).norm() / expected.norm().clamp_min(torch.finfo(expected.dtype).tiny)).item()
@@ -66,7 +72,7 @@ def equivariance_error(
 ) -> float:
     """Relative error |f(g x) - g f(x)| / |f(x)| for one exact element g.
 
-    The random state is the same for both calls, so that dropout and drop path draw the same masks.
+    Both calls start from the same random state, so dropout and drop path draw the same masks.
     """
     (error,) = _errors(function, x, make_group(group), (g,), input, output)
     return error
@@ -96,10 +102,22 @@ def assert_equivariant(
     dtypes: Iterable[torch.dtype] = (torch.float64, torch.float32),
     tolerance: dict[torch.dtype, float] = TOLERANCE,
 ) -> None:
-    """Holds f(g x) = g f(x) for every exact element but the identity, in train and eval mode, in each dtype.
+    """Asserts f(g x) = g f(x) for every exact element but the identity, in train and eval mode, in each dtype.
 
-    Works on a copy; `module` is left as it is. Raises AssertionError naming the first element, mode, dtype and
-    error that fail, and ValueError where the identity is the only element, for it is kept by every function.
+    The function tests a copy and leaves `module` unchanged.
+
+    Args:
+        module: the function f, of one tensor.
+        x: an input of the kind `input`, in any floating-point dtype.
+        group: such as "c4".
+        input, output: kinds of data; see the head of this file.
+        elements: exact elements to test; None tests all.
+        dtypes: of the module and its input, one after the other.
+        tolerance: largest relative error for each dtype.
+
+    Raises:
+        AssertionError: with the first element, mode, dtype and error that fail.
+        ValueError: the identity is the only element to test, which every function passes.
     """
     group = make_group(group)
     elements = tuple(g for g in (group.exact_elements if elements is None else elements) if g != 0)
@@ -123,12 +141,12 @@ def assert_equivariant(
 
 
 def assert_invariant(module: nn.Module, x: Tensor, group: str | Group, input: Kind = "image") -> None:
-    """`assert_equivariant` for outputs that must not change at all, such as logits."""
+    """`assert_equivariant` for outputs that must not change, such as logits."""
     assert_equivariant(module, x, group, input, "invariant")
 
 
 def randomize(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Adds noise to every bias, norm and scale, in place, so that no zero or one hides a broken equivariance."""
+    """Adds noise to every bias, norm and scale in place, because initial zeros and ones can hide broken equivariance."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():

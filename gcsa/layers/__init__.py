@@ -1,8 +1,12 @@
-"""Equivariant layers on feature maps (B, H, W, N, C): what a model is made of, by name.
+"""Equivariant layers on feature maps (B, H, W, N, C), from which the models are built.
 
-`SteerableConv2d` is the group convolution, `GroupConvSelfAttention` (G-CSA) and `RelativeSelfAttention` (G-SA) the
-attentions, `Block` and `Stem` what `gcsa_*` are made of, `InvariantHead` what turns features into class scores, and `Upsample`,
-`Fusion`, `Scalars`, `Vectors` and `Rays` what dense prediction needs.
+| layers | use |
+|---|---|
+| `SteerableConv2d` | group convolution |
+| `GroupConvSelfAttention`, `RelativeSelfAttention` | attention: G-CSA and G-SA |
+| `Stem`, `Block` | the parts of `gcsa_*` |
+| `InvariantHead` | class scores from features |
+| `Upsample`, `Fusion`, `Scalars`, `Vectors`, `Rays` | dense prediction |
 """
 
 from gcsa.layers.attention import GroupAttention, GroupConvSelfAttention, SpatialAttention

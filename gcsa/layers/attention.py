@@ -1,9 +1,14 @@
-"""Three ways for positions and group elements to attend to each other, over plain queries, keys and values.
+"""Attention between positions and group elements in three ways, on plain queries, keys and values.
 
-Each takes q (B, H, W, N, C) and k, v (B, H', W', N, C) and gives (B, H, W, N, C); nothing depends on where a token
-stands, so each is equivariant as it is. `group` is poster eq. 3 and 4 as written, softmax over all (y, h);
-`spatial` takes a position's whole fibre as one token (REViT's code); `linear` replaces the softmax kernel of
-`group` by positive random features (FAVOR+: Choromanski et al. 2021, Rethinking Attention with Performers).
+Each maps q (B, H, W, N, C) and k, v (B, H', W', N, C) to (B, H, W, N, C). None depends on the position of a token, so each is
+equivariant.
+
+| attention | tokens |
+|-----------|------------------------------------------------------------------------------------------------|
+| `group`   | pairs (y, h) with a softmax over all of them: poster eq. 3 and 4                               |
+| `spatial` | positions; the whole fibre of a position is one token, as in REViT's code                      |
+| `linear`  | as `group`, with positive random features instead of the softmax kernel (FAVOR+, Choromanski   |
+|           | et al. 2021, Rethinking Attention with Performers)                                             |
 """
 
 import functools
@@ -39,10 +44,10 @@ from gcsa.layers.windows import (
 def softmax_attention(q: Tensor, k: Tensor, v: Tensor, dim: int, mask: Tensor | None = None) -> Tensor:
     """`scaled_dot_product_attention` of (B, heads, T, D), of which `dim` numbers are not padding.
 
-    In float32 where autocast on a CPU would train in bfloat16: its backward pass is up to six times as slow (ADR 29).
+    Training under autocast on a CPU runs it in float32: the backward pass in bfloat16 is up to six times as slow (ADR 29).
     """
     scale = 1 / math.sqrt(dim)
-    if not torch.jit.is_scripting():  # noqa: SIM102 (TorchScript knows no autocast, and skips an if of this condition alone)
+    if not torch.jit.is_scripting():  # noqa: SIM102 (TorchScript knows no autocast, and skips an if of this condition only)
         if torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
             wide = torch.promote_types(q.dtype, torch.float32)
             q, k, v, mask = q.to(wide), k.to(wide), v.to(wide), None if mask is None else mask.to(wide)
@@ -56,7 +61,7 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, dim: int, mask: Tensor | 
 def attend_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Softmax attention of every token to every token, on tensors from `to_tokens`.
 
-    Heads are padded to a multiple of 8 numbers, which the fused kernels of GPUs need, and to 16 at least, for that of
+    Heads are padded to a multiple of 8 numbers, which the fused kernels of GPUs need, and to at least 16, because the kernel of
     CPUs is slower with 8 (ADR 13).
     """
     shape, dim = q.shape, q.shape[-1]
@@ -74,24 +79,24 @@ def attend_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
     """Softmax attention to the tokens at most `radius` positions away (square or disc), on tensors from `to_tokens`.
 
-    It runs in windows of queries (`windows.py`), so memory grows linearly with the map. Positions outside the map are not seen,
-    or wrap round where `circular` is true.
+    It runs in windows of queries (`windows.py`), so memory grows linearly with the map. Positions outside the map are masked,
+    or wrap round if `circular` is true.
 
-    Raises UserError for a radius larger than the map or, where `circular` is true, half of it.
+    Raises UserError for a radius larger than the map or, if `circular` is true, half of it.
     """
     b, heads, height, width, tokens, dim = q.shape
     check_window_size(radius, height, width, circular)
     # Smaller windows have more border to compute, larger ones more masked pairs.
     window = min(max(2 * radius, 4), 16)
-    more = -dim % 8  # which the fused kernels of GPUs need
+    more = -dim % 8  # the fused kernels of GPUs need multiples of 8
     if more > 0:
         q, k, v = F.pad(q, (0, more)), F.pad(k, (0, more)), F.pad(v, (0, more))
     q = window_partition(q, window, window, dim=2)  # (B, heads, windows, positions, T, D)
     k, v = [window_partition(x, window, window, radius, circular, dim=2) for x in (k, v)]
-    # Windows stand where a batch does, so that the bias of each serves all images and heads.
+    # Windows take the batch axis, so that the bias of each serves all images and heads.
     q, k, v = [x.flatten(3, 4).flatten(0, 1).transpose(0, 1) for x in (q, k, v)]
     bias = attention_bias(height, width, window, radius, q, shape, circular)
-    # Rows in memory of a multiple of 8 numbers, to which torch would otherwise copy them for the kernel.
+    # The kernel needs rows of a multiple of 8 numbers in memory; without this padding, torch copies them.
     bias = F.pad(bias, (0, -bias.shape[2] % 8))[..., None].expand(-1, -1, -1, tokens).flatten(2)
     bias = bias[:, None, :, None].expand(-1, -1, -1, tokens, -1).flatten(2, 3)[..., : k.shape[2]]
     out = softmax_attention(q, k, v, dim, bias)
@@ -101,7 +106,7 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circ
 
 @functools.cache
 def compiled() -> Any:
-    """The kernel; uncompiled, flex attention computes all pairs."""
+    """The compiled kernel. Without compilation, flex attention computes all pairs."""
     return torch.compile(flex_attention)
 
 
@@ -109,9 +114,9 @@ def compiled() -> Any:
 @register_notrace_function
 @torch.jit.ignore
 def attend_nearby_fused(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
-    """`attend_nearby`, whose checks are the caller's: the same arguments, the same result."""
+    """`attend_nearby` by flex attention: the same arguments and result. The caller checks the radius."""
     *_, height, width, tokens, dim = q.shape
-    # Heads of 16 numbers or a multiple, of which tensor cores take no less.
+    # Tensor cores take heads of a multiple of 16 numbers.
     heads = (F.pad(x.flatten(2, 4), (0, -dim % 16)) for x in (q, k, v))
     mask = block_mask(height, width, tokens, radius, shape, circular, q.device)
     attend: Any = flex_attention if torch.compiler.is_compiling() else compiled()
@@ -121,14 +126,23 @@ def attend_nearby_fused(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str
 class GroupAttention(nn.Module):
     """Poster eq. 3 and 4: every (x, g) attends to every (y, h), or to those with y in a neighbourhood of x.
 
-    `radius` in positions ("all": everywhere), `shape` "square" or "disc", `circular` for maps that wrap round. Raises
-    ValueError for another radius or shape; in forward, for a map that the radius exceeds. Neighbourhoods on a GPU use flex
-    attention where timm's experimental kernels were asked for (see `attend_nearby_fused`).
+    Neighbourhoods on a GPU use flex attention if timm's experimental kernels are enabled (`attend_nearby_fused`).
+
+    Args:
+        order: elements of the group, N.
+        fields: regular fields C.
+        num_heads: attention heads; must divide `fields`.
+        radius: of the neighbourhood in positions; "all" for all positions.
+        shape: of the neighbourhood, "square" or "disc".
+        circular: whether maps wrap round.
+
+    Raises:
+        ValueError: another radius or shape; in forward, a map smaller than the radius.
     """
 
     fused_attn: torch.jit.Final[bool]
     fibre = False
-    options = ("radius", "shape")  # arguments that the models pass on
+    options = ("radius", "shape")  # arguments of this attention only
 
     def __init__(
         self,
@@ -154,7 +168,7 @@ class GroupAttention(nn.Module):
 
     @torch.jit.unused
     def check_map(self, height: int, width: int) -> None:
-        """Raises ValueError for a map that the radius exceeds."""
+        """Raises ValueError for a map smaller than the radius."""
         if self.radius is not None:
             check_window_size(self.radius, height, width, self.circular)
 
@@ -191,20 +205,20 @@ class GroupConvSelfAttention(QueryKeyValue):
         fields: regular fields C.
         num_heads: attention heads; must divide `fields`.
         group: such as "c8".
-        attention: "group", "spatial" or "linear"; see the head of this file.
+        attention: "spatial", "group" or "linear"; see the head of this file.
         kernel_size: side of the query, key and value kernels in pixels.
         separable: of queries, keys and values (poster eq. 2), as in `group_convolution`.
-        kv_stride: stride of keys and values; their kernel is then `kernel_for_stride(kv_stride)`, which is exact for
-            every map that the stride divides (design section 2).
+        kv_stride: stride of keys and values. Above 1, their kernel is `kernel_for_stride(kv_stride)`, which is exact for every map
+            that the stride divides.
         padding_mode: "zeros" or "circular".
         basis: of the k x k filters, as in `SteerableConv2d`.
-        proj_drop: probability with which an output field is dropped as a whole.
+        proj_drop: probability of dropping a whole output field.
         attention_kwargs: further arguments of the attention, such as `radius`, `shape` or `num_random_features`.
 
     Raises:
-        ValueError: unknown attention (the choices are named), num_heads that does not divide the fields, even kernel,
-            an argument of another attention, neighbourhood together with kv_stride.
-        TypeError: an argument of none.
+        ValueError: an unknown attention, num_heads that does not divide the fields, an even kernel, an argument of another
+            attention, a neighbourhood together with kv_stride.
+        TypeError: an argument of no attention.
     """
 
     def __init__(
@@ -250,7 +264,7 @@ class GroupConvSelfAttention(QueryKeyValue):
 
     @torch.jit.unused
     def check_map(self, height: int, width: int) -> None:
-        """Raises ValueError for a map that the neighbourhood exceeds or that `kv_stride` does not divide."""
+        """Raises ValueError for a map smaller than the radius, and for one that `kv_stride` does not divide."""
         if isinstance(self.attend, GroupAttention):
             self.attend.check_map(height, width)
         for conv in self.k.modules():
@@ -258,6 +272,6 @@ class GroupConvSelfAttention(QueryKeyValue):
                 check_exact(height, width, conv.kernel_size, conv.stride, conv.padding)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, N, C) to (B, H, W, N, C); with kv_stride, ValueError for a map that it does not divide."""
+        """(B, H, W, N, C) to the same shape. Raises ValueError for a map that `kv_stride` does not divide."""
         q, k, v = self.project(x)
         return self.proj_drop(self.out(self.attend(q, k, v)))

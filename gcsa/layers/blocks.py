@@ -1,4 +1,4 @@
-"""The transformer block, the residual block and the convolutional stem that the models are made of."""
+"""The transformer block and the residual block of the models."""
 
 import math
 from typing import Any
@@ -39,7 +39,7 @@ class FieldMlp(nn.Module):
 
 
 def mlp_width(width: int, mlp_ratio: float, name: str = "fields") -> int:
-    """Hidden `name` of an MLP on `width` of them. Raises ValueError where that leaves none."""
+    """The number of hidden `name` of an MLP on `width` of them. Raises ValueError if it is 0."""
     check_float("mlp_ratio", mlp_ratio, above=0)
     hidden = int(width * mlp_ratio)
     if hidden < 1:
@@ -52,12 +52,16 @@ def mlp_width(width: int, mlp_ratio: float, name: str = "fields") -> int:
 class Block(nn.Module):
     """x + G-CSA(norm(x)), then x + MLP(norm(x)), on (B, H, W, N, C).
 
-    `layer_scale` is the initial value of a learned factor for each field on both branches (0: no factor);
-    `drop_path` drops a branch of a sample, `proj_drop` whole fields. The other arguments go to
-    `GroupConvSelfAttention`.
+    Args:
+        fields, num_heads, group, attention: as in `GroupConvSelfAttention`.
+        mlp_ratio: hidden fields of the MLP, as a multiple of the fields.
+        drop_path: probability of dropping a branch of a sample.
+        proj_drop: probability of dropping a whole field of a branch.
+        layer_scale: initial value of a learned factor for each field, on both branches; 0 for no factor.
 
-    Raises ValueError for a negative layer_scale, an mlp_ratio that leaves no hidden field, rates outside [0, 1), and as
-    `GroupConvSelfAttention` does.
+    Raises:
+        ValueError: a negative layer_scale, an mlp_ratio that leaves no hidden field, a rate outside [0, 1), and as in
+            `GroupConvSelfAttention`.
     """
 
     def __init__(
@@ -97,9 +101,9 @@ class Block(nn.Module):
 class ResidualBlock(nn.Module):
     """x + conv(gelu(norm(conv(gelu(norm(x)))))), both k x k group convolutions, on (B, H, W, N, C).
 
-    Pre-activation, as in He et al. 2016, Identity Mappings in Deep Residual Networks (arXiv:1603.05027). `drop_path` drops
-    the branch of a sample, `proj_drop` whole fields. The norm is the `FieldNorm` of the transformers, which unlike batch norm
-    is the same function in training and evaluation.
+    Pre-activation, as in He et al. 2016, Identity Mappings in Deep Residual Networks (arXiv:1603.05027). `drop_path` is the
+    probability of dropping the branch of a sample, `proj_drop` that of a whole field. The norm is `FieldNorm`, as in the
+    transformers. Unlike batch norm, it is the same function in training and evaluation.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Buffers that follow from a module's arguments, such as kernel tables, and filling a model from nothing.
+"""Buffers computed from a module's arguments, such as kernel tables, and the initialisation of a whole model.
 
 The contract: every tensor that a forward pass reads is a parameter or a buffer, and `init_weights` fills all of them.
 """
@@ -12,11 +12,11 @@ from torch import nn
 
 
 class ComputedBuffers(nn.Module):
-    """A module with non-persistent buffers that follow from its arguments.
+    """A module with non-persistent buffers computed from its arguments.
 
-    They are filled again after the meta device and with every `load_state_dict`, because neither `to_empty` nor a state
-    dict does so, and where they get a wider type, which would keep the rounding of the narrow one;
-    `init_non_persistent_buffers` is what timm's `reinit_non_persistent_buffers` calls.
+    `init_non_persistent_buffers` fills them again in three cases: after the meta device, because `to_empty` does not; after
+    `load_state_dict`, because a state dict does not hold them; and on a cast to a wider type, which would keep the rounding of
+    the narrow one. timm's `reinit_non_persistent_buffers` calls it too.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ class ComputedBuffers(nn.Module):
 
 
 def init_weights(model: nn.Module) -> None:
-    """Fills all parameters and buffers of `model` from nothing, such as memory that `to_empty` allocated.
+    """Fills all parameters and buffers of `model`, whatever they hold, such as memory that `to_empty` allocated.
 
     Each module's `reset_parameters` runs after those of its children, whose values it may replace.
     """
@@ -49,8 +49,11 @@ def init_weights(model: nn.Module) -> None:
 
 
 def fill_buffers(model: nn.Module, _: Any = None) -> None:
-    """Fills the buffers of all `ComputedBuffers` in `model`, as a hook behind `load_state_dict`: those still on the meta
-    device, where weights were assigned instead of copied, are made anew where the first parameter is."""
+    """Fills the buffers of all `ComputedBuffers` in `model`; a hook after `load_state_dict`.
+
+    Buffers stay on the meta device if the weights were assigned instead of copied. They are then allocated on the device of
+    the first parameter.
+    """
     like = next(model.parameters(), None)
     for module in model.modules():
         if isinstance(module, ComputedBuffers):

@@ -128,8 +128,8 @@ class FieldConv2d(nn.Module):
         self.circular, self.lift, self.groups = circular and padding > 0, lift, groups
         self.checks_size = stride > 1 and order > 1
         self.plan, self.in_irreps = Plan(), False
-        # A dilation means nothing to a 1 x 1 kernel. Without one, PyTorch takes a small batch on one thread to a library that
-        # is half as fast on some processors (ADR 13).
+        # A dilation does not change a 1 x 1 kernel. Without it, PyTorch runs a small batch on one thread with a library that is
+        # half as fast on some processors (ADR 13).
         self.dilation = 2
 
     def _apply(self, fn: Any, recurse: bool = True) -> "FieldConv2d":
@@ -162,7 +162,7 @@ class FieldConv2d(nn.Module):
             image = self._padded(to_nchw(x))
             filters = self.tables.to(x.dtype).repeat_interleave(x.shape[4], 0)
             parts = []
-            for j in range(self.tables.shape[1]):  # one call for all is slow: several channels from each
+            for j in range(self.tables.shape[1]):  # a single call, with several channels out of each, is slow
                 part = self._convolve(image, filters[:, j : j + 1], None, image.shape[1])
                 parts.append(from_nchw(part, self.order))
             x = torch.cat(parts, 4)
@@ -206,7 +206,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
             convolution behind it mixes fields and group elements.
         bias: one number for each field.
         basis: "band", smooth filters, or "full", all filters, for groups that map the pixel grid onto itself (`kernels.py`).
-        num_siblings: convolutions of the same map, with this one, that `qkv.py` computes together.
+        num_siblings: number of convolutions of the same map, this one included, that `qkv.py` computes together.
         plan: how to compute it on every device; None lets `choose_plan` decide for the device.
 
     Raises:
@@ -281,7 +281,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         shape = (out_fields, 1 if depthwise else in_fields, width, functions)
         self.weight = nn.Parameter(torch.empty(shape, **factory))
         self.bias = nn.Parameter(torch.empty(out_fields, **factory)) if bias else None
-        # Also what a CPU needs, where the module may be moved.
+        # The buffers include those that a CPU needs, because the module may be moved there.
         on_cpu = plan or choose_plan(self.shapes, "cpu")
         expands = on_cpu.use_shared_expansion or on_cpu.method == "expansion"
         in_irreps = expands or on_cpu.method == "irreps"
@@ -348,15 +348,15 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         return filter, F.pad(math.sqrt(self.order) * self.bias, (0, (self.order - 1) * self.out_fields))
 
     def get_extra_state(self) -> Tensor:
-        """The fingerprint of the basis as the tables hold it, which every state dict carries."""
+        """The fingerprint of the basis in the tables. Every state dict contains it."""
         return torch.tensor(fingerprint_of(self.tables, self.group, self.kernel_size, self.basis))
 
     def set_extra_state(self, state: Tensor) -> None:
         """Raises UserError for the fingerprint of another basis."""
-        if not isinstance(state, Tensor):  # torch.distributed's stand-in, as it loads sharded weights one by one
+        if not isinstance(state, Tensor):  # a placeholder of torch.distributed, which loads sharded weights one by one
             return
         expected = torch.tensor(fingerprint(self.group, self.kernel_size, self.basis))
-        # In a state dict that was averaged or cast as a whole it is a float, and rounded.
+        # Averaging or casting a whole state dict makes it a rounded float.
         rounding = 4 * torch.finfo(state.dtype).eps if state.is_floating_point() else 0.0
         if not torch.isclose(state.cpu(), expected.to(state.dtype), rtol=rounding, atol=0.0):
             raise UserError(
@@ -375,7 +375,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
 def group_convolution(
     in_fields: int, out_fields: int, kernel_size: int, group: str | Group, separable: bool = False, **conv: Any
 ) -> nn.Module:
-    """A k x k `SteerableConv2d` with the further arguments `conv`. With `separable`, a depthwise k x k one and then one of 1 x 1,
+    """A k x k `SteerableConv2d` with the further arguments `conv`. With `separable`, a depthwise k x k one followed by a 1 x 1 one,
     as in CvT (Wu et al. 2021, arXiv:2103.15808)."""
     if not separable or kernel_size == 1:
         return SteerableConv2d(in_fields, out_fields, kernel_size, group, **conv)

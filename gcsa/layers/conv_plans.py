@@ -1,12 +1,12 @@
-"""How a group convolution is computed: a choice by its shapes and the device, with measured thresholds (ADR 13 and 19).
+"""The method of computing a group convolution, chosen by its shapes and the device with measured thresholds (ADR 13 and 19).
 
-| method    | what it is                                                                                       |
+| method    | computation                                                                                      |
 |-----------|--------------------------------------------------------------------------------------------------|
 | direct    | `conv2d` with the dense k x k filter                                                             |
 | irreps    | a 1 x 1 convolution in the basis of irreps, where it is block-diagonal                           |
 | expansion | a k x k convolution as one of 1 x 1 in that basis, on J depthwise convolutions of the map        |
 
-All three are the same function of the same parameters; `irreps.py` has the derivation.
+All three compute the same function of the same parameters. `irreps.py` has the derivation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Method = Literal["direct", "irreps", "expansion"]
 
 @dataclass(frozen=True)
 class ConvShapes:
-    """What the choice depends on.
+    """The shapes on which the choice depends.
 
     Attributes:
         order: elements of the group, N.
@@ -27,8 +27,8 @@ class ConvShapes:
         num_functions: basis functions of the kernel, J.
         in_features, out_features: channels, N times the fields.
         pointwise: a 1 x 1 kernel without stride and padding.
-        mixes: each output sees all fields and elements; false for a lifting and for a depthwise convolution.
-        num_siblings: convolutions of the same map, with this one, that can share one expansion.
+        mixes: whether each output depends on all fields and elements; false for lifting and depthwise convolutions.
+        num_siblings: number of convolutions of the same map, this one included, that can share one expansion.
     """
 
     order: int
@@ -43,8 +43,12 @@ class ConvShapes:
 
 @dataclass(frozen=True)
 class Plan:
-    """`method` of the convolution by itself, and whether it shares one expansion with its siblings where they are computed
-    together (`qkv.py`)."""
+    """The choice.
+
+    Attributes:
+        method: of the convolution by itself.
+        use_shared_expansion: whether it shares one expansion with its siblings if they are computed together (`qkv.py`).
+    """
 
     method: Method = "direct"
     use_shared_expansion: bool = False
@@ -53,7 +57,7 @@ class Plan:
 def should_use_irreps(order: int, width: int) -> bool:
     """Whether a 1 x 1 convolution of at least `width` channels in and out is faster in the basis of irreps.
 
-    By benchmarks/speed/irreps.py; ADR 13 names the exceptions.
+    Measured by benchmarks/speed/irreps.py; ADR 13 lists the exceptions.
     """
     return order % 2 == 0 and order > 2 and width >= (192 if order >= 8 else 384)
 
@@ -61,7 +65,7 @@ def should_use_irreps(order: int, width: int) -> bool:
 def should_expand(order: int, kernel_size: int, num_functions: int, width: int) -> bool:
     """Whether a k x k convolution from a map to `width` channels is faster on an expansion.
 
-    By benchmarks/speed/expansion.py, where a channel of an expansion cost as much as 300 products of a dense convolution
+    Measured by benchmarks/speed/expansion.py: a channel of an expansion costs as much as 300 products of a dense convolution
     (ADR 19).
     """
     products = num_functions * (2 * width / order + 300)
@@ -69,7 +73,7 @@ def should_expand(order: int, kernel_size: int, num_functions: int, width: int) 
 
 
 def choose_plan(shapes: ConvShapes, device: str) -> Plan:
-    """The plan for a device such as "cpu" or "cuda". Only CPUs use expansions: the others are fastest with dense filters."""
+    """The plan for a device such as "cpu" or "cuda". Only CPUs use expansions; other devices are faster with dense filters."""
     if not shapes.mixes:
         return Plan()
     if shapes.pointwise:

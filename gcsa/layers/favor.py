@@ -12,8 +12,11 @@ from gcsa.layers.layout import from_tokens, to_tokens
 
 
 def key_features(k: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
-    """FAVOR+ features (..., S, m) of keys (..., S, D), with the random `projection` (m, D), each over its maximum
-    exp(highest) over the keys; and `highest` (..., 1, m). In place, for memory traffic is most of what features cost."""
+    """FAVOR+ features (..., S, m) of keys (..., S, D), with the random `projection` (m, D), and `highest` (..., 1, m).
+
+    Each feature is divided by its maximum over the keys, exp(highest). The operations are in place, because memory traffic
+    dominates their cost.
+    """
     scale = k.shape[-1] ** -0.5
     features = (k @ (projection * scale**0.5).T).sub_(k.square().sum(-1, keepdim=True), alpha=scale / 2)
     highest = features.detach().amax(-2, keepdim=True)
@@ -21,17 +24,17 @@ def key_features(k: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def query_features(q: Tensor, projection: Tensor, highest: Tensor) -> Tensor:
-    """The features (..., T, m) of queries (..., T, D) that go with those of `key_features`."""
-    features = (q @ (projection * q.shape[-1] ** -0.25).T).add_(highest)  # the norm of q is a factor, which cancels
+    """FAVOR+ features (..., T, m) of queries (..., T, D) that match those of `key_features`."""
+    features = (q @ (projection * q.shape[-1] ** -0.25).T).add_(highest)  # the norm of q is a factor that cancels
     return features.sub_(features.detach().amax(-1, keepdim=True)).exp_()
 
 
 def positive_features(q: Tensor, k: Tensor, projection: Tensor) -> tuple[Tensor, Tensor]:
     """FAVOR+ features (..., m) of queries (..., T, D) and keys (..., S, D), with the random `projection` (m, D).
 
-    Their products estimate exp(<q, k> / sqrt(D)) up to a factor for each query, which cancels between numerator and
-    denominator of attention. The stabilising maxima, of each feature over all keys and then of each query over the
-    features, keep the denominator at 1 or more.
+    Their products estimate exp(<q, k> / sqrt(D)) up to a factor for each query, which cancels between the numerator and the
+    denominator of attention. Two stabilising maxima keep the denominator at 1 or more: of each feature over all keys, and of
+    each query over its features.
     """
     k_features, highest = key_features(k, projection)
     return query_features(q, projection, highest), k_features
@@ -42,9 +45,9 @@ def positive_features(q: Tensor, k: Tensor, projection: Tensor) -> tuple[Tensor,
 def attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> Tensor:
     """FAVOR+ estimate of `attend_everywhere` in O(tokens), with the random features `projection` (m, D).
 
-    Every token has the same features, and the stabilising maximum over keys runs over all of them, which keeps
-    the result exactly equivariant. Keys and queries are taken a chunk at a time, so that few features are held at
-    once. Values may have another width than keys. Computed in float32 or wider.
+    All tokens share the same random features, and the stabilising maximum runs over all keys, so the result is exactly
+    equivariant. Keys and queries are processed in chunks, which bounds the memory of the features. Values may have another
+    width than keys. The computation is in float32 or wider.
     """
     if torch.jit.is_scripting() or q.is_meta:  # neither knows autocast
         return _attend_linear(q, k, v, projection)
@@ -53,12 +56,12 @@ def attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor) -> Tensor
 
 
 def _attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, chunk: int = 1024) -> Tensor:
-    # So many tokens' features stay in a core's cache.
+    # The features of `chunk` tokens fit into the cache of a core.
     shape, dtype = q.shape, q.dtype
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     q, k, v = (x.flatten(2, 4).to(wide) for x in (q, k, v))
     projection = projection.to(wide)
-    # Sums over keys, of each feature over the exponential of its maximum so far.
+    # Sums over keys, each feature divided by the exponential of its maximum so far.
     sums, total, highest = q.new_zeros(1), q.new_zeros(1), q.new_full((1,), -math.inf)
     for keys, values in zip(k.split(chunk, 2), v.split(chunk, 2)):  # noqa: B905 (TorchScript knows no strict)
         features, top = key_features(keys, projection)
@@ -76,13 +79,13 @@ def _attend_linear(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, chunk: i
 def orthogonal_features(count: int, dim: int, generator: torch.Generator | None = None) -> Tensor:
     """Random features (count, dim): Gaussian rows, orthogonal within each block of `dim` rows.
 
-    Drawn on the CPU from `generator`, or from torch's global one.
+    They are drawn on the CPU from `generator`, or from torch's global generator.
     """
     q, r = torch.linalg.qr(torch.randn(math.ceil(count / dim), dim, dim, generator=generator, device="cpu"))
-    # QR fixes the signs of r; without giving them back, q is not uniform and the estimate does not converge.
+    # QR fixes the signs of r. Unless q gets them back, it is not uniform and the estimate does not converge.
     blocks = q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
     norms = torch.randn(count, dim, generator=generator, device="cpu").norm(dim=1, keepdim=True)
-    return (blocks.flatten(0, 1)[:count] * norms).contiguous()  # which torch.export can save
+    return (blocks.flatten(0, 1)[:count] * norms).contiguous()  # torch.export can only save contiguous tensors
 
 
 class LinearAttention(nn.Module):
