@@ -2,14 +2,15 @@
 
 A kernel between regular fields is k[g, gh](x) = psi_h(g^-1 x) with any planar functions psi_h, one for each h; from
 an image it is k[g](x) = psi(g^-1 x) (poster eq. 1). So every equivariant filter follows from planar functions b_j,
-sampled at the turned points g^-1 x. There are two sets of them:
+sampled at the rotated points g^-1 x. There are two sets of functions:
 
-- "full": the k^2 pixels, which every element of the group must map onto one another, as quarter turns and mirrors do.
-  No filter is left out (Cohen & Welling 2016, Group equivariant convolutional networks, arXiv:1602.07576).
-- "band": Gaussian rings times circular harmonics, with escnn's widths and cut-off, for any group: what a grid of pixels
-  can show of other angles (Weiler & Cesa 2019, arXiv:1911.08251).
+- "full": one function for each of the k^2 pixels. Every element of the group must map the pixels onto one another, as rotations
+  by 90 degrees and reflections do. These span all filters (Cohen & Welling 2016, Group equivariant convolutional networks,
+  arXiv:1602.07576).
+- "band": Gaussian rings times circular harmonics, with escnn's widths and cut-off, for any group. They are band-limited, so that
+  a pixel grid can represent them at other angles (Weiler & Cesa 2019, arXiv:1911.08251).
 
-Nothing is solved for, so the tables are the same on every machine (ADR 2, ADR 24).
+No equation is solved numerically, so the tables are the same on every machine (ADR 2, ADR 24).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ QUARTER = Fraction(1, 4)
 def rings(kernel_size: int) -> tuple[list[float], list[float]]:
     """Radii and widths (in pixels) of the Gaussian rings of a k x k kernel.
 
-    For odd k they are escnn's defaults (0, 1, ..., (k - 1) / 2). For even k no grid point lies at the centre, so
-    the rings are put at 0.5, 1.5, ..., where escnn's own choice loses a function.
+    For odd k they are escnn's defaults (0, 1, ..., (k - 1) / 2). For even k no grid point is at the centre, so the rings are at
+    0.5, 1.5, ...; escnn's own choice loses a function there.
     """
     radii = [(kernel_size - 1) / 2 - i for i in reversed(range(math.ceil(kernel_size / 2)))]
     widths = [0.6] * (len(radii) - 1) + [0.4]
@@ -55,10 +56,10 @@ def max_frequency(radius: float, kernel_size: int) -> float:
 def rotated_functions(rotations: int, kernel_size: int) -> NDArray[np.float64]:
     """b_j(g^-1 x) on the k x k grid for each of so many rotations g: shape (rotations, J, k, k).
 
-    Only turns below a quarter are sampled: the rest are quarter turns of the pixels of those, so that quarter turns are
-    exact to the last bit, whatever the precision the numbers are rounded to.
+    Only angles below 90 degrees are sampled. The others rotate the pixels of these by multiples of 90 degrees. So rotations by
+    90 degrees are exact to the last bit in every precision.
 
-    Raises ImportError where the numbers are not shipped and escnn is not installed.
+    Raises ImportError if the package does not contain the numbers and escnn is not installed.
     """
     images = []
     for g in range(rotations):
@@ -78,23 +79,23 @@ def rotated_functions(rotations: int, kernel_size: int) -> NDArray[np.float64]:
 
 
 def key(turn: Fraction, kernel_size: int) -> str:
-    """The name of an array in the shipped file."""
+    """The name of an array in `kernels.npz`."""
     return f"k{kernel_size}_turn_{turn.numerator}_{turn.denominator}"
 
 
 @cache
 def shipped(turn: Fraction, kernel_size: int) -> NDArray[np.float64] | None:
-    """`sample`, as the package brings it; None where it does not."""
+    """The result of `sample` from the package's file, or None."""
     with np.load(SHIPPED, allow_pickle=False) as arrays:
         return arrays.get(key(turn, kernel_size))
 
 
 @cache
 def sample(turn: Fraction, kernel_size: int) -> NDArray[np.float64]:
-    """escnn's functions b_j turned by that fraction of a circle, on the k x k grid: shape (J, k, k)."""
+    """escnn's functions b_j on the k x k grid, rotated by the fraction `turn` of a full rotation: shape (J, k, k)."""
     with warnings.catch_warnings():
-        # escnn reports the absence of py3nj, which only its three-dimensional groups use; the first import of its
-        # sources also reports their invalid escape sequences.
+        # escnn warns of the absence of py3nj, which only its three-dimensional groups use. Its first import also warns of
+        # invalid escape sequences in its sources.
         warnings.filterwarnings("ignore", message=".*py3nj.*")
         warnings.filterwarnings("ignore", message="invalid escape sequence")
         from escnn import gspaces
@@ -105,7 +106,7 @@ def sample(turn: Fraction, kernel_size: int) -> NDArray[np.float64]:
     inverse = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
     radii, widths = rings(kernel_size)
     cut_off = {np.float32(radius): max_frequency(radius, kernel_size) for radius in radii}
-    with torch.device("cpu"):  # also where a model is created on the meta device, which holds no numbers
+    with torch.device("cpu"):  # a model may be under construction on the meta device, which holds no numbers
         space = gspaces.trivialOnR2()
         basis = space.build_kernel_basis(
             space.trivial_repr,
@@ -115,7 +116,7 @@ def sample(turn: Fraction, kernel_size: int) -> NDArray[np.float64]:
             maximum_frequency=math.ceil(max(cut_off.values())),
         )
         keep = [i for i, b in enumerate(basis) if b["irrep:frequency"] <= cut_off[np.float32(b["radius"])]]
-        # escnn shares one basis process-wide and samples it in its own float32, so the precision is put back after use.
+        # escnn shares one float32 basis in the whole process, so its precision is restored after use.
         sampled = basis.double().sample(torch.from_numpy((inverse @ points).T.copy()))[:, keep, 0, 0].T.numpy()
         basis.float()
     return sampled.reshape(-1, kernel_size, kernel_size)
@@ -123,23 +124,22 @@ def sample(turn: Fraction, kernel_size: int) -> NDArray[np.float64]:
 
 ROTATIONS = (1, 2, 3, 4, 6, 8, 12, 16)  # of c and d groups
 SIZES = range(1, 10)
-LARGER = (11, 13, 15, 16)  # of groups of quarter turns and mirrors alone, whose tables are small
+LARGER = (11, 13, 15, 16)  # only of groups of 90-degree rotations and reflections, whose tables are small
 
 
 def shipped_keys() -> set[tuple[Fraction, int]]:
-    """Angles below a quarter rotation, and kernel sizes, of which the package brings the functions."""
+    """Angles below 90 degrees, as fractions of a full rotation, and kernel sizes whose functions the package contains."""
     turns = {Fraction(g, rotations) % QUARTER for rotations in ROTATIONS for g in range(rotations)}
     return {(turn, size) for turn in turns for size in SIZES} | {(Fraction(0), size) for size in LARGER}
 
 
 def write_shipped(file: Path = SHIPPED) -> None:
-    """Samples what the package ships by escnn into `file`, the same bytes each time."""
+    """Writes the package's tables, sampled by escnn, to `file`: the same bytes each time."""
     np.savez(file, **{key(turn, size): sample(turn, size) for turn, size in sorted(shipped_keys())})
 
 
 def check_basis(basis: str, group: Group) -> None:
-    """Raises ValueError for anything but "full" and "band", and for "full" of a group with elements that do not map the
-    pixels onto themselves."""
+    """Raises ValueError for an unknown basis, and for "full" with a group that does not map the pixels onto themselves."""
     if basis not in BASES:
         raise UserError(f"unknown basis {basis!r}: choose one of {', '.join(BASES)}")
     if basis == "full" and len(group.exact_elements) < group.order:
@@ -151,8 +151,9 @@ def check_basis(basis: str, group: Group) -> None:
 def planar_tables(group: Group, kernel_size: int, basis: str = "band") -> NDArray[np.float64]:
     """Table [g, j] holds b_j(g^-1 x) on the k x k grid: shape (|H|, J, k, k), unit mean energy for each j.
 
-    Those of the band-limited basis come with the package for the common groups and kernel sizes; for others, escnn makes
-    them. Raises ImportError where it is needed and not installed.
+    The package contains the band-limited functions for common groups and kernel sizes. escnn computes the others.
+
+    Raises ImportError if escnn is needed and not installed.
     """
     return _tables(group, kernel_size, basis).copy()
 
@@ -200,7 +201,8 @@ def _pixels(group: Group, kernel_size: int) -> NDArray[np.float64]:
 def _planar_tables(group: Group, kernel_size: int) -> NDArray[np.float64]:
     tables = rotated_functions(group.rotations, kernel_size)
     if group.mirror:
-        # Element N + r, a mirror and then a turn by r, is the turn by -r and then a mirror, which only flips the pixels.
+        # Element N + r, a reflection and then a rotation by r, equals a rotation by -r and then a reflection. The reflection
+        # only flips the pixels.
         tables = np.concatenate([tables, np.flip(tables[-np.arange(group.rotations)], -1)])
     return tables / np.sqrt(np.square(tables).sum(axis=(2, 3)).mean(axis=0))[None, :, None, None]
 

@@ -1,4 +1,4 @@
-"""Views of feature maps (B, H, W, N, C): as NCHW, as tokens of attention, and the coordinates of their positions."""
+"""Views of feature maps (B, H, W, N, C) as NCHW and as attention tokens, and the coordinates of positions."""
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ def from_tokens(x: Tensor, order: int) -> Tensor:
 def pixel_coordinates(height: int, width: int, like: Tensor) -> Tensor:
     """Coordinates (height, width, 2) in positions from the centre, x to the right and y upwards.
 
-    On the device of `like`, and in its dtype or float32, whichever is wider: bfloat16 counts only to 256.
+    They are on the device of `like`, in the wider of its dtype and float32, because bfloat16 represents integers only up to 256.
     """
     wide = torch.promote_types(like.dtype, torch.float32)
     y = (height - 1) / 2 - torch.arange(height, dtype=wide, device=like.device)

@@ -1,4 +1,4 @@
-"""Normalization and dropout of feature maps (B, H, W, N, C), by whole fields, so that they are equivariant.
+"""Normalization and dropout of feature maps (B, H, W, N, C), applied to whole fields, so that they are equivariant.
 
 `FieldNorm` is a layer norm over the fibre of a position (Ba et al. 2016, arXiv:1607.06450), `FieldBatchNorm` a batch norm of each
 field (Cohen & Welling 2016, arXiv:1602.07576, section 6.3).
@@ -52,9 +52,9 @@ class FieldNorm(nn.Module):
 class FieldBatchNorm(nn.Module):
     """Batch norm of each field over the batch, all positions and all group elements.
 
-    A layer norm removes the strength of the responses at a position, and with it how dark or how sharp the image is there. The
-    statistics of a batch keep that. They are the same for every pose of an image, so the layer is equivariant in training and in
-    evaluation. `bn` is a `BatchNorm2d`, which `torch.nn.SyncBatchNorm.convert_sync_batchnorm` and timm's `freeze` know.
+    A layer norm removes the strength of the responses at a position, and with it the brightness and sharpness of the image there. A
+    batch norm keeps them. Its statistics are the same for every orientation of an image, so the layer is equivariant in training
+    and evaluation. `bn` is a `BatchNorm2d`, which `torch.nn.SyncBatchNorm.convert_sync_batchnorm` and timm's `freeze` recognise.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ def make_norm(kind: str, fields: int, order: int, **factory: Any) -> nn.Module:
 class FieldDropout(nn.Module):
     """Drops whole fields of (B, H, W, N, C), with one draw for each sample and field over all positions and the group.
 
-    Each draw is therefore equivariant, not only their mean: dropping single numbers would break every draw.
+    So each draw is equivariant. Dropping single numbers would be equivariant only on average.
+
     Raises UserError for a probability outside [0, 1).
     """
 

@@ -1,9 +1,11 @@
-"""What a regular field at a pixel can say: scalars, vectors and rays (design section 8).
+"""Outputs for each pixel from regular fields: scalars, vectors and rays.
 
-A map is (B, H, W, N, C) before and channels (B, C', H, W) behind each of these layers, none of which has parameters. With
-[g F](x, h) = F(g^-1 x, g^-1 h), the mean over the group only moves with the image; the sum over g of rho(g) v F(g), rho(g)
-being the 2 x 2 matrix of g, turns as an arrow does; and the numbers F(g) themselves can stand for N directions, which g
-permutes.
+Each layer maps (B, H, W, N, C) to channels (B, C', H, W), and none has parameters. A regular field transforms as
+[g F](x, h) = F(g^-1 x, g^-1 h). This gives three outputs:
+
+- Scalars: the mean over the group, which moves with the image.
+- Vectors: the mean over g of rho(g) v F(g), with the 2 x 2 matrix rho(g) of g, which rotates as a vector does.
+- Rays: the numbers F(g) themselves, as values for N directions, which g permutes.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from gcsa.layers.buffers import ComputedBuffers
 from gcsa.layers.layout import to_nchw
 
 RAY_SCALE = 10.0
-"""Pixels that an output of 1 stands for, so that networks begin with numbers of the right size: about the radius of a nucleus."""
+"""Pixels per unit of output, about the radius of a nucleus, so that initial outputs have the right magnitude."""
 
 
 class Scalars(nn.Module):
-    """The mean over the group: (B, H, W, N, C) to (B, C, H, W), which move with the image and keep their values."""
+    """The mean over the group: (B, H, W, N, C) to scalar fields (B, C, H, W), which move with the image."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, C, H, W)."""
@@ -30,11 +32,11 @@ class Scalars(nn.Module):
 
 
 class Vectors(ComputedBuffers):
-    """Vectors a pixel: (B, H, W, N, 2 C) to (B, 2 C, H, W), pairs of a row and a column component, as flows are written
+    """Vectors at each pixel: (B, H, W, N, 2 C) to (B, 2 C, H, W), pairs of a row and a column component, the layout of flows
     (Stringer et al. 2021, Cellpose).
 
-    They are mean_g rho(g) (e_row F_1(g) + e_column F_2(g)): frequency 1 of two regular fields a vector. One would do for
-    groups of three rotations and more.
+    They are mean_g rho(g) (e_row F_1(g) + e_column F_2(g)), the frequency 1 of two regular fields per vector. One field would be
+    enough for groups of three or more rotations.
     """
 
     matrices: Tensor
@@ -68,24 +70,24 @@ class Rays(nn.Module):
     """Distances along `rays` directions: regular fields (B, H, W, N, m) to (B, rays, H, W), the star-convex shapes of
     StarDist (Schmidt et al. 2018, arXiv:1806.03535).
 
-    Direction k lies 2 pi k / rays clockwise of a row, as `stardist` counts (`Group.rays`). With m = rays / |rotations|,
-    fields j = 0..m-1 of element g are the direction to which g takes ray j: of a group of rotations alone each direction is one number, and
-    with mirrors each is the mean of two.
+    Direction k is at the angle 2 pi k / rays, clockwise from the row axis, as in `stardist` (`Group.rays`). With
+    m = rays / |rotations|, field j = 0..m-1 of element g is the direction to which g takes ray j. For C_N, each direction is one
+    number. For D_N, each is the mean of two.
 
-    Raises ValueError unless the rotations divide `rays`, and for an odd number of rays with mirrors.
+    Raises ValueError unless the number of rotations divides `rays`, and for an odd number of rays with reflections.
     """
 
     def __init__(self, group: str | Group, rays: int = 32) -> None:
         super().__init__()
         self.group, self.rays = make_group(group), rays
         targets = self.group.rays(rays)[:, : self.fields].ravel()
-        # Row k: the places (g, j) in the flattened fibre that stand for direction k.
+        # Row k: the indices of the pairs (g, j) of direction k in the flattened fibre.
         places = np.argsort(targets, kind="stable").reshape(rays, -1)
         self._places = places.tolist()
 
     @property
     def fields(self) -> int:
-        """m, the regular fields that are needed."""
+        """m, the number of regular fields in the input."""
         return self.rays // self.group.rotations
 
     def forward(self, x: Tensor) -> Tensor:

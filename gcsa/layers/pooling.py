@@ -1,4 +1,4 @@
-"""From feature maps to scalar fields and to class scores."""
+"""Pooling of feature maps to scalar fields and to class scores."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class GroupPooling(nn.Module):
     """A 1 x 1 group convolution, a GELU, and the maximum over the group (Cohen & Welling 2016, arXiv:1602.07576, section
     6.3): (B, H, W, N, C) to scalar fields (B, H, W, 1, out_fields).
 
-    A scalar field turns with the image, and its values stay what they are. So behind this layer a linear map of the
-    channels and attention between positions are equivariant whatever their weights, and a feature is one number a
-    position instead of N. What is lost is how the directions at one place lie to those at another.
+    A scalar field rotates with the image and keeps its values. So any linear map of the channels, and attention between positions,
+    is equivariant behind this layer. A feature is one number per position instead of N. The relative orientation of structures
+    at different positions is lost.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class GroupPooling(nn.Module):
 
 
 def check_classes(num_classes: int, pool: str, pools: Sequence[str]) -> None:
-    """Raises ValueError for an unknown pool and for an unpooled map ("") together with classes, as timm has it too."""
+    """Raises ValueError for an unknown pool, and for an unpooled map ("") together with classes, as timm does."""
     check_int("num_classes", num_classes, 0)
     if pool not in pools:
         raise UserError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, pools))}")
@@ -57,9 +57,9 @@ def check_classes(num_classes: int, pool: str, pools: Sequence[str]) -> None:
 class CentredMean(nn.Module):
     """Mean over positions, each field with its own Gaussian weight of the distance to the map's centre.
 
-    For data whose centre means something (see `positions.py`). Positions of one distance have one weight, so no turn or
-    mirror about the centre changes the mean. `sharpness` s is learned: the weight is exp(-s r^2), with r = 1 at the
-    middle of the shorter sides. It begins between 0, the plain mean, and `SHARPEST`, evenly over the fields.
+    It is for data with labels about the centre (see `positions.py`). Positions at one distance have one weight, so no rotation or
+    reflection about the centre changes the mean. The weight is exp(-s r^2), with a learned `sharpness` s, and r = 1 at the middle
+    of the shorter sides. Initial values are spread evenly over the fields, from 0 (the plain mean) to `SHARPEST`.
     """
 
     SHARPEST = 8.0
@@ -81,8 +81,10 @@ class CentredMean(nn.Module):
 
 
 class NoHead(nn.Module):
-    """In place of a head that was taken away, with its parameters, which get no gradient and so would stop distributed
-    training: gives the features back, whatever else the model tells its head."""
+    """Replaces a head that was removed, and returns the features unchanged.
+
+    The parameters of an unused head would get no gradient, which stops distributed training.
+    """
 
     global_pool = ""
 
@@ -103,11 +105,19 @@ class NoHead(nn.Module):
 class InvariantHead(nn.Module):
     """Mean over positions, then mean ("avg") or maximum ("max") over the group, norm, dropout and a linear classifier.
 
-    With `hidden_fields`, a 1 x 1 group convolution to that many fields and a GELU come first; with `centred`, the mean
-    over positions is a `CentredMean`. The result does not depend on the group's exact elements at all. With pool "" the
-    map passes through unpooled, and there are no classes.
+    The exact elements of the group do not change the result.
 
-    Raises ValueError for an unknown pool, for pool "" together with classes, and for a drop rate outside [0, 1).
+    Args:
+        fields: regular fields in.
+        num_classes: classes; 0 for none.
+        group: such as "c8".
+        hidden_fields: fields of a 1 x 1 group convolution with a GELU in front of the pooling; 0 for none.
+        pool: "avg", "max", or "" to return the map unpooled, without classes.
+        drop_rate: dropout in front of the classifier.
+        centred: take a `CentredMean` over positions.
+
+    Raises:
+        ValueError: an unknown pool, pool "" together with classes, a drop rate outside [0, 1).
     """
 
     def __init__(
@@ -128,21 +138,23 @@ class InvariantHead(nn.Module):
         check_classes(num_classes, pool, POOLS)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         group = make_group(group)
-        self.order, self.global_pool = group.order, pool  # which timm reads, as it saves a model
+        self.order, self.global_pool = group.order, pool  # timm reads it when it saves a model
         self.num_features = hidden_fields or fields
         expand: nn.Module = nn.Identity()
         if hidden_fields:
             expand = nn.Sequential(SteerableConv2d(fields, hidden_fields, 1, group, **factory), nn.GELU())
         self.expand = expand
         self.centred = CentredMean(self.num_features, **factory) if centred else None
-        # Means over a whole map differ little between images: without a norm the classifier starts blind.
+        # Means over a whole map differ little between images. The norm amplifies these differences for the classifier.
         self.norm = nn.LayerNorm(self.num_features, eps=1e-6, **factory)
         self.drop = nn.Dropout(drop_rate)
         self.reset(num_classes, pool)
 
     def reset(self, num_classes: int, pool: str | None = None) -> None:
-        """A fresh classifier for `num_classes` (0: none), on the device and in the precision of the present parameters,
-        and optionally another pool. Raises ValueError as the constructor does, and then leaves both as they are.
+        """Makes a new classifier for `num_classes` (0: none), on the device and in the dtype of the present parameters, and sets
+        `pool` unless it is None.
+
+        Raises ValueError as the constructor does, and then changes nothing.
         """
         pool = self.global_pool if pool is None else pool
         check_classes(num_classes, pool, POOLS)
@@ -154,7 +166,7 @@ class InvariantHead(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Small weights of the classifier, so that all classes begin equally likely."""
+        """Gives the classifier small weights, so that all classes are about equally likely at first."""
         if isinstance(self.fc, nn.Linear):
             nn.init.trunc_normal_(self.fc.weight, std=0.02)
             nn.init.zeros_(self.fc.bias)

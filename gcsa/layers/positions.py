@@ -1,8 +1,8 @@
-"""Learned functions of the distance and the direction from an image's centre, for data whose centre means something.
+"""Learned functions of the distance and the direction from an image's centre, for data with labels about the centre.
 
-G-CSA needs no position encoding: its result does not depend on where in the image something stands. Some labels do, such as that
-of a lymph-node patch or of a crop around a cell, which are about the middle. A function P of the position x, lifted to the group
-as E(x, g) = P(g^-1 x), is the same for every pose: [g' E](x, g) = E(g'^-1 x, g'^-1 g) = E(x, g). Adding it to a feature map is
+G-CSA needs no position encoding, and its result does not depend on the position of an object. Some labels do: those of a
+lymph-node patch or of a crop around a cell are about the middle. A function P of the position x, lifted to the group as
+E(x, g) = P(g^-1 x), does not change under the group: [g' E](x, g) = E(g'^-1 x, g'^-1 g) = E(x, g). Adding it to a feature map is
 therefore equivariant to rotations and reflections about the centre, and no longer to shifts.
 """
 
@@ -29,8 +29,11 @@ def squared_distances(height: int, width: int, like: Tensor) -> Tensor:
 
 
 class LearnedPositions(ComputedBuffers):
-    """Adds E(x, g) = P(g^-1 x) to a feature map, with P a learned vector of the fields at each of 8 x 8 knots, between which
-    Gaussians interpolate; for maps of any size. Not a relative encoding: see the head of this file."""
+    """Adds E(x, g) = P(g^-1 x) to a feature map of any size; see the head of this file.
+
+    P has a learned vector of the fields at each of 8 x 8 knots, and interpolates between them by Gaussians. It is no relative
+    encoding.
+    """
 
     KNOTS = 8
     inverses: Tensor
@@ -60,7 +63,7 @@ class LearnedPositions(ComputedBuffers):
             self.inverses.copy_(torch.from_numpy(matrices))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, N, C) to the same shape, in its dtype, which half precision makes narrower than the parameters'."""
+        """(B, H, W, N, C) to the same shape, in the dtype of x, which can be narrower than that of the parameters."""
         inverses = self.inverses.to(x.dtype)
         rotated = torch.einsum("hwj,gij->hwgi", centred_coordinates(x.shape[1], x.shape[2], x), inverses)
         line = torch.linspace(-1, 1, self.KNOTS, device=x.device, dtype=x.dtype)

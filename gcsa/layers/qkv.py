@@ -1,4 +1,4 @@
-"""Queries, keys and values as group convolutions of one map (poster eq. 2), on one expansion of it where that is faster."""
+"""Queries, keys and values as group convolutions of one map (poster eq. 2), on one shared expansion if that is faster."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -14,10 +14,10 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def can_share_expansion(convs: Sequence[nn.Module]) -> bool:
-    """Whether these convolutions of one map are computed together: all plan to, and have one shape.
+    """Whether these convolutions of one map can be computed together: all plan to, and have the same shape.
 
-    A wrapper such as an adapter, a replaced `forward` and a hook want to see each convolution's input and output. One of these
-    therefore rules it out.
+    An adapter or another wrapper, a replaced `forward` or a hook needs the input and output of each convolution, so any of these
+    excludes it.
     """
     shapes = set()
     for conv in convs:
@@ -30,13 +30,13 @@ def can_share_expansion(convs: Sequence[nn.Module]) -> bool:
 
 
 def convolve_together(convs: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]:
-    """The output of each convolution of x (B, H, W, N, C), (B, H', W', N, O): on one expansion where they can share it."""
+    """The output of each convolution of x (B, H, W, N, C), (B, H', W', N, O), on one expansion if they can share it."""
     if isinstance(x, torch.fx.Proxy) or not can_share_expansion(convs):  # fx records the calls of modules
         return [conv(x) for conv in convs]
     siblings = cast(Sequence[FieldConv2d], convs)
     first = siblings[0]
     filters, biases = zip(*(conv.assemble(in_irreps=True) for conv in siblings), strict=True)
-    # One convolution, because what it reads is J times as large as x.
+    # One convolution reads the expansion, which is J times as large as x, only once.
     filter = torch.cat([filter.unflatten(0, (first.order, -1)) for filter in filters], 1).flatten(0, 1)
     bias = torch.cat([bias.view(first.order, -1) for bias in biases], 1).flatten()
     fields = [bias.numel() // first.order for bias in biases]
@@ -44,7 +44,7 @@ def convolve_together(convs: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]
 
 
 class QueryKeyValue(nn.Module):
-    """The convolutions `q`, `k` and `v` of an attention layer, which extends this class so that they keep these names.
+    """The convolutions `q`, `k` and `v` of an attention layer; a base class, so that parameters have these names.
 
     Args:
         fields: regular fields in and out.

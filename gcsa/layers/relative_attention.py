@@ -1,4 +1,4 @@
-"""Lifting and group self-attention with relative encodings, G-SA: position and orientation enter through the keys.
+"""Lifting and group self-attention with relative encodings, G-SA: the keys contain position and orientation.
 
 GSA-Nets (Romero and Cordonnier 2021, Group Equivariant Stand-Alone Self-Attention For Vision) as corrected by Schreiber
 (GSA-Nets and LoRAs for TrOCR, sections 5, 6 and 8), and GE-ViT (Xu et al. 2023). Every projection acts on the fields of
@@ -6,10 +6,16 @@ one element at a time. The output at (i, h) is the sum over h~ of softmax attent
 
     <q(i, h~), phi_k(f(j, h^) + rho_x(h^-1 (x_j - x_i)) + rho_h(r))>,
 
-where r is h^-1 h~^-1 h^ for `original`, which is not equivariant, h~^-1 h^ for `corrected`, and h^-1 h^ for `gevit`,
-which takes h~ = h alone instead of the sum. rho_h is a table. rho_x(x) = W sin(Omega x + phase), a network of one
-hidden layer, so by the addition theorem its product with a query is one of numbers of i with numbers of j, and no
-tensor over pairs of positions and channels is needed.
+where r depends on the encoding:
+
+| encoding    | r              | sum over h~           | equivariant |
+|-------------|----------------|-----------------------|-------------|
+| `original`  | h^-1 h~^-1 h^  | yes                   | no          |
+| `corrected` | h~^-1 h^       | yes                   | yes         |
+| `gevit`     | h^-1 h^        | no, only h~ = h       | yes         |
+
+rho_h is a table. rho_x(x) = W sin(Omega x + phase) is a network with one hidden layer. By the addition theorem, its product with a
+query separates into factors of i and of j, so no tensor over pairs of positions and channels is needed.
 """
 
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
@@ -36,8 +42,10 @@ ENCODINGS = ("original", "corrected", "gevit")
 
 
 def relative_elements(group: Group, encoding: str) -> NDArray[np.int64]:
-    """The element r of the group part of the encoding, at [h, h~, h^]; an axis on which it does not depend has
-    length 1. ValueError for an unknown encoding."""
+    """The element r of the group part of the encoding, at [h, h~, h^].
+
+    An axis has length 1 if r does not depend on it. Raises ValueError for an unknown encoding.
+    """
     to = group.cayley[group.inverse]  # [a, b] is a^-1 b
     if encoding == "original":
         return to[:, to]
@@ -51,7 +59,7 @@ def relative_elements(group: Group, encoding: str) -> NDArray[np.int64]:
 def wave_phases(positions: Tensor, waves: Tensor) -> Tensor:
     """The phases (N, Q, M) of waves with the vectors (N, M, 2) at positions (Q, 2).
 
-    Not a matrix product, which autocast would take to half precision: there phases of many radians lose their meaning.
+    They are not a matrix product, which autocast would run in half precision: that is too coarse for phases of many radians.
     """
     x, y = positions[:, 0, None], positions[:, 1, None]
     return x * waves[:, None, :, 0] + y * waves[:, None, :, 1]
@@ -60,8 +68,8 @@ def wave_phases(positions: Tensor, waves: Tensor) -> Tensor:
 def spatial_logits(u: Tensor, q_phases: Tensor, k_phases: Tensor) -> Tensor:
     """<q(i, h~), phi_k rho_x(h^-1 (x_j - x_i))>, (..., Q, h, h~, J).
 
-    u (..., Q, h, h~, M) are the queries' products with the M waves' amplitudes, `q_phases` (h, Q, M) the waves' phases
-    at x_i and `k_phases` (h, J, M) those at x_j: sin(b - a) = cos(a) sin(b) - sin(a) cos(b).
+    u (..., Q, h, h~, M) are the products of the queries with the amplitudes of the M waves. `q_phases` (h, Q, M) are the phases
+    of the waves at x_i, and `k_phases` (h, J, M) those at x_j: sin(b - a) = cos(a) sin(b) - sin(a) cos(b).
     """
     cos, sin = (f.transpose(0, 1).unsqueeze(2).to(u.dtype) for f in (q_phases.cos(), q_phases.sin()))
     queries = torch.cat([u * cos, -u * sin], -1)
@@ -83,9 +91,10 @@ def attend(content: Tensor, spatial: Tensor, v: Tensor) -> Tensor:
 
 
 def attend_in_two_steps(content: Tensor, spatial: Tensor, v: Tensor) -> Tensor:
-    """`attend` where content (..., Q, 1, h~, h^, J) does not depend on h, N times cheaper.
+    """`attend` for content (..., Q, 1, h~, h^, J) that does not depend on h, at 1 / N of the cost.
 
-    The softmax over (h^, j) is one over h^, the same for every h, times one over j of spatial + logsumexp over h^.
+    The softmax over (h^, j) is the product of two: over h^, which is the same for every h, and over j of spatial + logsumexp
+    over h^.
     """
     inner = content.squeeze(-4).log_softmax(-2)
     total = content.select(-4, 0).select(-2, 0) - inner.select(-2, 0)  # the logsumexp
@@ -107,17 +116,17 @@ def relative_attention(
     radius: int,
     window: int = 2,
 ) -> Tensor:
-    """G-SA of q, k, v (B, H, W, N, heads, D) within `radius` rows and columns, or everywhere where it is negative.
+    """G-SA of q, k, v (B, H, W, N, heads, D) within `radius` rows and columns; a negative radius is everywhere.
 
     `amplitudes` (heads, D, M) of M waves with the wave vectors `waves` (N, M, 2), rotated by each h, and `phases` (M);
-    `group_encoding` (heads, h, h~, h^, D) is phi_k rho_h(r), with length 1 on an axis on which r does not depend, which tells
-    the encodings apart. It runs in windows of queries (`windows.py`), or on the whole map as one window.
+    `group_encoding` (heads, h, h~, h^, D) is phi_k rho_h(r). An axis has length 1 if r does not depend on it, which identifies
+    the encoding. The attention runs in windows of queries (`windows.py`), or on the whole map as one window.
     """
     height, width = q.shape[1:3]
     everywhere = radius < 0
     rows, columns = (height, width) if everywhere else (window, window)
     border = max(radius, 0)
-    if everywhere:  # unfold, by which `window_partition` works, would tie an exported model to the size of its map
+    if everywhere:  # `window_partition` uses unfold, which would fix the map size of an exported model
         q, k, v = (x.flatten(1, 2).unsqueeze(1) for x in (q, k, v))
     else:
         q = window_partition(q, rows, columns)
@@ -129,7 +138,7 @@ def relative_attention(
     k, v = (x.permute(0, 4, 1, 3, 2, 5) for x in (k, v))  # (B, heads, windows, N, J, D)
     content = q.flatten(3, 4) @ k.flatten(3, 4).transpose(-2, -1)
     content = content.unflatten(4, k.shape[3:5]).unflatten(3, q.shape[3:5])
-    # An output sees every query of its position, or, in gevit, its own.
+    # An output depends on every query of its position or, in gevit, on its own only.
     axis = 5 if group_encoding.shape[2] == 1 else 4
     q, content = q.unsqueeze(axis), content.unsqueeze(axis)
     content = content + torch.einsum("bewqhgd,ehgnd->bewqhgn", q, group_encoding).unsqueeze(-1)
@@ -145,9 +154,9 @@ def relative_attention(
 @torch.fx.wrap
 @register_notrace_function
 def rotated_waves(vectors: Tensor, phases: Tensor, matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Wave vectors (M, 2) rotated by the matrices (N, 2, 2) of the group, (N, M, 2), and the phases (M) as they are.
+    """Wave vectors (M, 2) rotated by the matrices (N, 2, 2) of the group, (N, M, 2), and the unchanged phases (M).
 
-    In float32 or wider, and, as in `wave_phases`, by no matrix product.
+    They are in float32 or wider, and computed without a matrix product, as in `wave_phases`.
     """
     wide = torch.float64 if vectors.dtype == torch.float64 else torch.float32
     rotated = (matrices.to(wide)[:, None] * vectors.to(wide)[:, None]).sum(-1)  # <omega, h^-1 x> = <h omega, x>
@@ -180,7 +189,7 @@ class SpatialEncoding(ComputedBuffers):
             self.matrices.copy_(torch.from_numpy(np.stack([self.group.matrix(g) for g in range(self.group.order)])))
 
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Amplitudes (M, fields), wave vectors (N, M, 2), turned by each h, and phases (M), as `rotated_waves` has them."""
+        """Amplitudes (M, fields), wave vectors (N, M, 2) rotated by each h, and phases (M), from `rotated_waves`."""
         vectors, phases = rotated_waves(self.waves.weight, self.waves.bias, self.matrices)
         return self.amplitudes.weight.T, vectors, phases
 
@@ -188,20 +197,20 @@ class SpatialEncoding(ComputedBuffers):
 class RelativeSelfAttention(ComputedBuffers):
     """G-SA on feature maps (B, H, W, N, C), equivariant to translations and, unless `original`, to the group.
 
-    With group c1 it is the self-attention on Z^2 with relative position encodings of the seed's section 4.
+    With group c1 it is self-attention on Z^2 with relative position encodings (section 4 of Schreiber's text).
 
     Args:
         fields: regular fields C.
         num_heads: attention heads; must divide `fields`.
         group: such as "c4" or "d4".
-        encoding: "corrected", "gevit", or "original" as the negative control; see above.
+        encoding: "corrected", "gevit", or "original" as the negative control; see the head of this file.
         radius: of the square neighbourhood in positions; "all": all positions.
         waves: hidden numbers of the spatial encoding.
-        proj_drop: probability with which an output field is dropped as a whole.
+        proj_drop: probability of dropping a whole output field.
 
     Raises:
-        ValueError: unknown encoding, num_heads that does not divide the fields, negative radius, no waves; in forward, a
-            radius larger than the map.
+        ValueError: an unknown encoding, num_heads that does not divide the fields, a negative radius, no waves; in forward, a
+            map smaller than the radius.
     """
 
     relative: Tensor
@@ -228,7 +237,7 @@ class RelativeSelfAttention(ComputedBuffers):
         self.encoding = encoding
         self.spatial = SpatialEncoding(fields, waves, self.group, factory)
         self.table = nn.Parameter(torch.empty(self.group.order, fields, **factory))
-        # Numbers and not indices, because weight averaging (EMA) averages buffers, and that truncates integers.
+        # One-hot numbers instead of indices, because weight averaging (EMA) averages buffers and truncates integers.
         shape = relative_elements(self.group, encoding).shape
         self.register_buffer("relative", torch.empty(*shape, self.group.order, **factory), persistent=False)
         self.init_non_persistent_buffers()
@@ -240,7 +249,7 @@ class RelativeSelfAttention(ComputedBuffers):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Keeps the variance; the output sums over h~."""
+        """Keeps the variance. The output is a sum over h~."""
         std = self.table.shape[1] ** -0.5
         nn.init.normal_(self.table)
         nn.init.trunc_normal_(self.out.weight, std=std / self.relative.shape[1])
@@ -259,7 +268,7 @@ class RelativeSelfAttention(ComputedBuffers):
         check_window_size(self.radius, height, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, N, C) to the same shape; ValueError for a map smaller than the radius."""
+        """(B, H, W, N, C) to the same shape. Raises ValueError for a map smaller than the radius."""
         check_window_size(self.radius, x.shape[1], x.shape[2])
         amplitudes, vectors, phases = self.spatial()
         table = torch.einsum("hgnr,rc->hgnc", self.relative.to(self.table.dtype), self.table)
@@ -283,10 +292,16 @@ class RelativeSelfAttention(ComputedBuffers):
 def lifting_attention(
     x: Tensor, q: Tensor, k: Tensor, amplitudes: Tensor, waves: Tensor, phases: Tensor, radius: int
 ) -> Tensor:
-    """Means of the image's own channels, weighted by lifting self-attention: (B, heads, N, C, H * W).
+    """Means of the image's channels, weighted by lifting self-attention: (B, heads, N, C, H * W).
 
-    x (B, C, H, W), q (B, heads, D, H * W), k (heads, D, C) the keys' linear map; the encoding as in
-    `relative_attention`. Keys and values are linear in the image, so they need not be computed at each neighbour.
+    Keys and values are linear in the image, so they need not be computed at each neighbour.
+
+    Args:
+        x: the image (B, C, H, W).
+        q: queries (B, heads, D, H * W).
+        k: the linear map (heads, D, C) of the keys.
+        amplitudes, waves, phases: as in `relative_attention`.
+        radius: of the neighbourhood in pixels.
     """
     side = 2 * radius + 1
     patches = F.unfold(x, side, padding=radius).unflatten(1, (x.shape[1], -1))  # (B, C, K, H * W)
@@ -306,13 +321,13 @@ class LiftingSelfAttention(nn.Module):
     """Self-attention from images to feature maps: at (i, h), softmax over j near i of
     <q(i), phi_k f(j) + rho_x(h^-1 (x_j - x_i))>, applied to phi_v f(j).
 
-    rho_x takes values among the keys, which is phi_k of a sum on a space with room for both: images have one to three
-    channels.
+    The encoding is added to the keys rather than to f(j), because images have only one to three channels.
 
     Args:
         in_chans: channels of the image.
         fields: regular fields out.
-        num_heads, group, radius, waves: as in `RelativeSelfAttention`; the radius is in pixels and not None.
+        num_heads, group, waves: as in `RelativeSelfAttention`.
+        radius: of the neighbourhood, in pixels.
 
     Raises:
         ValueError: as `RelativeSelfAttention`, and no channels.
@@ -337,8 +352,8 @@ class LiftingSelfAttention(nn.Module):
         self.group, self.num_heads, self.radius = make_group(group), num_heads, int(radius)
         self.scale = (fields // num_heads) ** -0.5
         self.spatial = SpatialEncoding(fields, waves, self.group, factory)
-        # One weight of four axes, as timm adapts to other channels. A number added to all keys changes no softmax, and
-        # one added to all values is part of the bias of `out`.
+        # timm adapts a single weight with four axes to other numbers of channels. Keys and values need no bias: one of all keys
+        # does not change the softmax, and one of all values is part of the bias of `out`.
         self.qkv = nn.Conv2d(in_chans, 3 * fields, 1, bias=False, **factory)
         self.q_bias = nn.Parameter(torch.empty(fields, **factory))
         self.out = nn.Linear(fields, fields, **factory)
@@ -350,11 +365,11 @@ class LiftingSelfAttention(nn.Module):
         nn.init.trunc_normal_(self.out.weight, std=self.out.in_features**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in_chans, H, W) to (B, H, W, N, fields); ValueError for an image smaller than the radius."""
+        """(B, in_chans, H, W) to (B, H, W, N, fields). Raises ValueError for an image smaller than the radius."""
         check_window_size(self.radius, x.shape[2], x.shape[3])
         amplitudes, vectors, phases = self.spatial()
         heads = (self.num_heads, -1)
-        # The weight as the layer's values of unit vectors, so that an adapter around the layer counts.
+        # Unit vectors through the layer give its weight, including that of an adapter around it.
         unit = x.new_ones(x.shape[1]).diag()[:, :, None, None]
         q_weight, k_weight, v_weight = self.qkv(unit).transpose(0, 1).chunk(3)
         q = F.conv2d(x, q_weight, self.q_bias).flatten(2).unflatten(1, heads) * self.scale

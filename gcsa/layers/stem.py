@@ -1,4 +1,4 @@
-"""From images to feature maps, and to coarser ones."""
+"""Layers from images to feature maps, and from feature maps to coarser ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,10 +20,11 @@ from gcsa.layers.positions import LearnedPositions
 
 
 class LowPass(ComputedBuffers):
-    """The binomial filter 1 2 1 along both axes of (B, H, W, N, C), in front of a stride; exact under turns and mirrors.
+    """The binomial filter 1 2 1 along both axes of (B, H, W, N, C), in front of a stride.
 
-    Without it the stride aliases, so that a shift by one pixel or a turn by 45 degrees changes what the coarse grid
-    sees (Zhang 2019, Making convolutional networks shift-invariant again).
+    It commutes exactly with rotations by 90 degrees and reflections. Without it the stride aliases, and a shift by one pixel or a
+    rotation by 45 degrees changes the coarse map (Zhang 2019, Making convolutional networks shift-invariant again,
+    arXiv:1904.11486).
     """
 
     taps: Tensor
@@ -55,25 +56,26 @@ class LowPass(ComputedBuffers):
 class Stem(nn.Module):
     """Image to feature map: a lifting convolution, then group convolutions, one for each further stride.
 
-    A stride above 1 has the kernel `kernel_for_stride`, which is exact for every size that it divides; stride 1 has
-    a 5 x 5 kernel.
+    A stride above 1 has a kernel of the size `kernel_for_stride`, which is exact for every image size that the stride divides. A
+    stride of 1 has a 5 x 5 kernel.
 
     Args:
         strides: of the convolutions.
-        widths: fields behind each convolution but the last, which has `fields`; None is half of `fields` for all, since
-            they run on the larger maps.
+        widths: fields behind each convolution but the last, which has `fields`; None for half of `fields`, since these run on
+            the larger maps.
         padding_mode: "zeros" or "circular".
         basis: of the filters, as in `SteerableConv2d`.
         norm: behind each convolution: "layer" (`FieldNorm`) or "batch" (`FieldBatchNorm`).
-        low_pass: a `LowPass` in front of every stride but the image's own.
-        separable: of the convolutions between the first and the last, as in `group_convolution`. They run on large maps,
-            where this makes many fields cheap.
-        positions: `LearnedPositions` behind them, about the image's centre.
-        depth: residual blocks (`ResidualBlock`) behind these.
-        scalar_fields: end in a `GroupPooling` to that many scalar fields (0: in regular fields).
+        low_pass: a `LowPass` in front of every stride but the first, which reads the image.
+        separable: of the convolutions between the first and the last, as in `group_convolution`. It reduces their cost on large
+            maps with many fields.
+        positions: `LearnedPositions` about the image's centre, behind the convolutions.
+        depth: number of `ResidualBlock`s behind these.
+        scalar_fields: scalar fields of a `GroupPooling` at the end; 0 for none, which leaves regular fields.
 
-    Raises ValueError for strides and widths that are not whole numbers from 1 on or do not fit, `separable` with less than
-    three strides, an unknown norm, and as `SteerableConv2d` does.
+    Raises:
+        ValueError: strides or widths that are not whole numbers from 1 on, another number of widths, `separable` with fewer
+            than three strides, an unknown norm, and as in `SteerableConv2d`.
     """
 
     def __init__(
@@ -129,12 +131,12 @@ class Stem(nn.Module):
         self.pool = GroupPooling(fields, scalar_fields, group, **factory) if scalar_fields else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, in_chans, H, W) to (B, H / s, W / s, N, C), s the product of the strides; to (B, H / s, W / s, 1,
-        scalar_fields) where these are asked for."""
+        """(B, in_chans, H, W) to (B, H / s, W / s, N, fields), or (B, H / s, W / s, 1, scalar_fields) if these are not 0; s is
+        the product of the strides."""
         return self.maps(x)[-1]
 
     def maps(self, x: Tensor) -> list[Tensor]:
-        """The map behind each convolution, the last being that of `forward`."""
+        """The map behind each convolution; the last one is the result of `forward`."""
         maps: list[Tensor] = []
         steps = zip(self.low_passes, self.convs, self.norms)  # noqa: B905 (TorchScript knows no strict)
         for i, (low_pass, conv, norm) in enumerate(steps):
@@ -169,5 +171,5 @@ class Downsample(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, N, C) to (B, H / 2, W / 2, N, out_fields); ValueError for odd H or W."""
+        """(B, H, W, N, C) to (B, H / 2, W / 2, N, out_fields). Raises ValueError for odd H or W."""
         return self.conv(self.low_pass(self.norm(x)))

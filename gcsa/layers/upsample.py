@@ -1,8 +1,8 @@
-"""Enlarging feature maps (B, H, W, N, C), and fusing them with finer ones, as a decoder does (Ronneberger et al. 2015,
+"""Upsampling of feature maps (B, H, W, N, C) and fusion with finer ones, as in a decoder (Ronneberger et al. 2015,
 U-Net, arXiv:1505.04597).
 
-Bilinear interpolation between pixel centres treats all sides of an image alike, so it commutes with quarter turns and
-mirrors for any sizes; so does a transposed group convolution whose kernel is centred on the pixels that it makes.
+Bilinear interpolation between pixel centres treats all sides of an image alike, so it commutes with rotations by 90 degrees and
+reflections for any size. So does a transposed group convolution with a kernel centred on its output pixels.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gcsa.layers.norm import FieldNorm
 
 
 def upsample(x: Tensor, height: int, width: int) -> Tensor:
-    """Maps (B, H, W, N, C) interpolated bilinearly to (B, height, width, N, C)."""
+    """Bilinear interpolation of maps (B, H, W, N, C) to (B, height, width, N, C)."""
     image = F.interpolate(to_nchw(x), (height, width), mode="bilinear", align_corners=False)
     return from_nchw(image, x.shape[3])
 
 
 class Upsample(nn.Module):
-    """Bilinear enlargement of (B, H, W, N, C) by `factor`, or to a given size.
+    """Bilinear upsampling of (B, H, W, N, C) by `factor`, or to a size.
 
-    Raises ValueError for a factor that is no whole number from 1 on.
+    Raises ValueError unless the factor is a whole number from 1 on.
     """
 
     def __init__(self, factor: int = 2) -> None:
@@ -47,10 +47,10 @@ class Upsample(nn.Module):
 
 
 class SteerableConvTranspose2d(nn.Module):
-    """A transposed group convolution: learned enlargement by `stride`.
+    """A transposed group convolution: learned upsampling by `stride`.
 
-    Its filters are those of a `SteerableConv2d` of the same stride, of which it is the transpose as `nn.ConvTranspose2d` is
-    that of `nn.Conv2d`: kernel 2 s (2 s + 1 for odd s), padding (k - s) / 2. Raises ValueError as that does.
+    It is the transpose of the `SteerableConv2d` with the same filters and stride s, as `nn.ConvTranspose2d` is that of
+    `nn.Conv2d`. The kernel size is 2 s (2 s + 1 for odd s), the padding (k - s) / 2. Raises ValueError as `SteerableConv2d` does.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SteerableConvTranspose2d(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Keeps the variance: of k^2 filter values, a pixel sees one in s^2."""
+        """Keeps the variance: an output pixel uses one in s^2 of the k^2 filter values."""
         self.conv.reset_parameters(gain=float(self.conv.stride))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,10 +86,10 @@ class SteerableConvTranspose2d(nn.Module):
 
 
 class Fusion(nn.Module):
-    """A coarse map enlarged to the size of a finer one, and both joined: the sum of a 1 x 1 group convolution of each,
-    which is a 1 x 1 convolution of the two side by side. The coarse one is convolved first, where it is small.
+    """Upsamples a coarse map to the size of a finer one, and adds 1 x 1 group convolutions of both.
 
-    Scalar fields (N = 1) of the finer map are taken as regular fields that are constant along the group.
+    This equals a 1 x 1 convolution of their concatenation. The coarse map is convolved before the upsampling, where it is
+    smaller. Scalar fields (N = 1) of the finer map count as regular fields that are constant along the group.
     """
 
     def __init__(
@@ -110,6 +110,6 @@ class Fusion(nn.Module):
         self.skip = SteerableConv2d(skip_fields, out_fields, 1, group, **factory)
 
     def forward(self, x: Tensor, skip: Tensor) -> Tensor:
-        """A map (B, h, w, N, C) and a finer one (B, H, W, N, C') to (B, H, W, N, out_fields)."""
+        """A map x (B, h, w, N, C) and a finer one, `skip` (B, H, W, N, C'), to (B, H, W, N, out_fields)."""
         skip = skip.expand(-1, -1, -1, self.order, -1)
         return upsample(self.coarse(x), skip.shape[1], skip.shape[2]) + self.skip(self.norm(skip))

@@ -1,8 +1,8 @@
-"""Neighbourhoods of attention, a square or a disc of a radius in positions, and the windows of queries that share their keys.
+"""Neighbourhoods of attention (a square or a disc, with a radius in positions), and windows of queries that share their keys.
 
-A square and a disc map onto themselves under rotations by 90 degrees and reflections. Windows that start at the top left do
-not, so a window has a border of the radius, and a bias leaves each query its own neighbourhood: the result does not depend on
-the windows.
+Rotations by 90 degrees and reflections map a square and a disc onto themselves, but not windows that start at the top left. So
+each window has a border of the radius, and a bias restricts each query to its own neighbourhood. The result then does not
+depend on the windows.
 """
 
 import torch
@@ -18,11 +18,11 @@ from gcsa.layers.layout import pixel_coordinates
 
 SHAPES = ("square", "disc")
 BLOCK = 128
-"""Queries, and keys, that flex attention takes or passes over at a time."""
+"""Queries and keys in a block that flex attention computes or skips."""
 
 
 def check_radius(radius: int | str | None) -> int | None:
-    """The radius of a neighbourhood in positions; None for "all" or None, which stand for all positions.
+    """The radius of a neighbourhood in positions; None if `radius` is "all" or None, for all positions.
 
     Raises UserError for anything else.
     """
@@ -36,8 +36,8 @@ def check_radius(radius: int | str | None) -> int | None:
 @torch.fx.wrap
 @register_notrace_function
 def check_window_size(radius: int, height: int, width: int, circular: bool = False) -> None:
-    """Raises UserError for a neighbourhood larger than the map, which would cost more than all positions do, and for a
-    `circular` one that meets itself."""
+    """Raises UserError for a neighbourhood larger than the map, which would cost more than all positions, and for a `circular`
+    one that overlaps itself."""
     if circular and 2 * radius >= min(height, width):
         raise UserError(f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there")
     if radius > max(height, width):
@@ -53,7 +53,7 @@ def window_partition(
     """Maps (..., H, W, ...), H being axis `dim`, to windows (..., windows, positions, ...) of rows x columns positions and a
     border around them.
 
-    Zeros fill up the last windows. Outside the map the border holds zeros or, where `circular`, the other side of the map.
+    Zeros fill up the last windows. Outside the map the border holds zeros or, if `circular`, the opposite side of the map.
     """
     height, width = x.shape[dim], x.shape[dim + 1]
     bottom, right = -height % rows, -width % columns
@@ -72,12 +72,12 @@ def window_reverse(x: Tensor, rows: int, columns: int, height: int, width: int, 
     """The inverse of `window_partition` without a border: (..., windows, rows * columns, ...) to (..., height, width, ...)."""
     x = x.unflatten(dim + 1, (rows, columns)).unflatten(dim, (-1, (width + columns - 1) // columns))
     x = x.transpose(dim + 1, dim + 2).flatten(dim + 2, dim + 3).flatten(dim, dim + 1)
-    # Not by a slice, which is laid out differently where it is the whole: torch.export would hold to one case.
+    # Padding instead of a slice: a slice of the whole has another memory layout, and torch.export would specialise on that case.
     return F.pad(x, [0] * (2 * (x.ndim - dim - 2)) + [0, width - x.shape[dim + 1], 0, height - x.shape[dim]])
 
 
 def is_near(dy: Tensor, dx: Tensor, radius: int, shape: str) -> Tensor:
-    """Whether offsets lie within the square or the disc of `radius`."""
+    """Whether offsets are within the square or the disc of `radius`."""
     if shape == "disc":
         return dy * dy + dx * dx <= radius * radius
     return torch.maximum(dy.abs(), dx.abs()) <= radius
@@ -88,9 +88,9 @@ def attention_bias(
 ) -> Tensor:
     """Logits to add to those of the Q positions of each window and the J positions of the window with its border.
 
-    They are 0 for keys in the neighbourhood of the query and on the map, else so low that the key is not seen: (windows, Q, J), or
-    (1, Q, J) where `circular`, since then all windows are alike. They are finite, because queries that fill up the last windows
-    see no key at all.
+    The shape is (windows, Q, J), or (1, Q, J) if `circular`, since then all windows are alike. The logits are 0 for keys on the map
+    and in the neighbourhood of the query, and else low enough to mask the key. They are finite, because queries that fill up the
+    last windows have no key at all.
     """
     queries = pixel_coordinates(window, window, like).flatten(0, 1)
     keys = pixel_coordinates(window + 2 * radius, window + 2 * radius, like).flatten(0, 1)
@@ -105,7 +105,7 @@ def attention_bias(
 def block_mask(
     height: int, width: int, tokens: int, radius: int, shape: str, circular: bool, device: torch.device
 ) -> BlockMask:
-    """The keys that each query sees, for flex attention, of height * width * tokens queries and as many keys, row by row."""
+    """The keys that each query sees, for flex attention, with height * width * tokens queries and as many keys, row by row."""
 
     def offset(query: Tensor, key: Tensor, side: int) -> Tensor:
         distance = (query - key).abs()
@@ -126,7 +126,7 @@ def block_mask(
     seen = apart <= radius
     return BlockMask.from_kv_blocks(
         seen.sum(1, dtype=torch.int32)[None, None],
-        seen.int().argsort(dim=1, descending=True, stable=True).int()[None, None],  # those that are seen come first
+        seen.int().argsort(dim=1, descending=True, stable=True).int()[None, None],  # blocks to compute come first
         BLOCK_SIZE=BLOCK,
         mask_mod=near,
         seq_lengths=(size, size),
@@ -134,9 +134,9 @@ def block_mask(
 
 
 def _gaps(low: Tensor, high: Tensor, side: int, circular: bool) -> Tensor:
-    """The fewest positions between each two of the ranges low..high: (ranges, ranges)."""
+    """The smallest distance in positions between each two of the ranges low..high: (ranges, ranges)."""
     after = low[None, :] - high[:, None]
     gaps = after.maximum(after.T)
-    if circular:  # and the other way round
+    if circular:  # also across the border
         gaps = gaps.minimum(side + after).minimum(side + after.T)
     return gaps.clamp(min=0)
