@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 
-from report import cards, dense, equivariance, exports, speed, text, training
+from report import cards, dense, equivariance, exports, options, speed, text, training
 from report.figures import outdated_figures, write_figures
 from report.results import ROOT
 
@@ -16,7 +16,7 @@ Part = Callable[[], str]
 
 DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "README.md": (cards.published,),
-    "docs/use.md": (cards.published_pages,),
+    "docs/use.md": (cards.published_pages, options.model_options),
     "docs/export.md": (exports.deployment, exports.exports),
     "docs/measured/learning.md": (training.gains,),
     "docs/measured/learning_systems.md": (training.training, training.learning, training.few_labels, training.trials),

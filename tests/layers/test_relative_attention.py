@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gcsa.groups import group as make_group
+from gcsa.layers.layout import pixel_coordinates
 from gcsa.layers.relative_attention import (
     ENCODINGS,
     LiftingSelfAttention,
@@ -15,7 +16,6 @@ from gcsa.layers.relative_attention import (
     SpatialEncoding,
     wave_phases,
 )
-from gcsa.layers.windows import grid
 from gcsa.testing import act, assert_equivariant, equivariance_error, randomize, relative_error
 
 GROUPS = {"d1": 2, "c4": 4, "c6": 6, "c8": 8, "d4": 8}
@@ -266,7 +266,7 @@ def test_autocast(encoding: str, radius: int | str, dtype: torch.dtype) -> None:
 
 def test_phases_are_computed_in_full_precision() -> None:
     """A negative control for the test above: phases of bfloat16 are other phases."""
-    positions, waves = grid(1, 200, torch.zeros(1)), torch.randn(1, 3, 2)
+    positions, waves = pixel_coordinates(1, 200, torch.zeros(1)).flatten(0, 1), torch.randn(1, 3, 2)
     exact = wave_phases(positions, waves)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.equal(wave_phases(positions, waves), exact)
