@@ -1,4 +1,4 @@
-"""What all gcsa models share: a stem, a sequence of stages, a norm and an invariant head, with timm's contract."""
+"""The base of all gcsa models: a stem, a sequence of stages, a norm and an invariant head, with timm's interface."""
 
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
 import math
@@ -44,7 +44,7 @@ def blocks(stages: nn.Sequential) -> list[nn.Module]:
 
 @cache
 def warn_of_inexact(group: Group) -> None:
-    """Warns, once for each group, that not all quarter rotations are among its elements, so that few are exact on a grid."""
+    """Warns, once for each group, if it does not contain the rotation by 90 degrees, so that few elements are exact on a grid."""
     if group.rotations > 2 and group.rotations % 4:
         warnings.warn(
             f"group={group} is exact on a grid of pixels under {group.exactness}; its other elements hold approximately, as "
@@ -97,7 +97,7 @@ class BackboneOptions(Options):
         check_classes(self.num_classes, self.global_pool, POOLS)
 
     def drop_path_rates(self, depth: int) -> list[float]:
-        """Of each of `depth` blocks, from 0 to `drop_path_rate`; a single block has none."""
+        """The rates of `depth` blocks, rising from 0 to `drop_path_rate`; a single block has rate 0."""
         return [self.drop_path_rate * i / max(depth - 1, 1) for i in range(depth)]
 
 
@@ -112,7 +112,7 @@ class ConvOptions(BackboneOptions):
     ] = None
     stem_norm: Annotated[
         Literal["layer", "batch"],
-        "behind the convolutions of the stem: layer, or batch, which keeps how strong an answer is",
+        "behind the convolutions of the stem: layer, or batch, which keeps the strength of a response",
     ] = "layer"
     stem_separable: Annotated[
         bool, "true: depthwise, then 1 x 1, convolutions between the stem's first and last, of three or more"
@@ -122,7 +122,7 @@ class ConvOptions(BackboneOptions):
     padding_mode: Annotated[Literal["zeros", "circular"], "zeros, or circular for exact cyclic shifts"] = "zeros"
     basis: Annotated[
         Literal["full", "band"],
-        "of the filters: band, the smooth ones, or full, every filter (quarter rotations and reflections only)",
+        "filters: band (smooth ones), or full (all; for groups of 90-degree rotations and reflections only)",
     ] = "band"
 
     @property
@@ -136,7 +136,7 @@ class ConvOptions(BackboneOptions):
         return dict(padding_mode=self.padding_mode, basis=self.basis)
 
     def make_stem(self, fields: int, group: Group, **options: Any) -> Stem:
-        """The stem, which ends in `fields` fields; `options` are further ones of `Stem`."""
+        """The stem, with `fields` fields out; `options` are further arguments of `Stem`."""
         own: dict[str, Any] = dict(
             norm=self.stem_norm, low_pass=self.low_pass, separable=self.stem_separable, positions=self.positions
         )
@@ -148,22 +148,22 @@ class ConvOptions(BackboneOptions):
 class Backbone(nn.Module):
     """Image classifier and feature extractor, equivariant to `group`; base class of the model families.
 
-    A family makes the stem and the stages. Features are public as (B, N * C, H, W), group-major, N being the order of the
-    feature group.
+    A family makes the stem and the stages. Public methods return features (B, N * C, H, W) with the group axis first, where N is the
+    order of the feature group.
 
     Args:
         options: of the family, checked.
         stem: images (B, in_chans, H, W) to (B, H / s, W / s, N, C).
-        stages: one after the other; the last one gives `fields` fields.
-        fields: regular fields that the last stage gives.
-        feature_info: of each stage as timm has it, with its channels and its stride.
+        stages: applied in sequence.
+        fields: regular fields out of the last stage.
+        feature_info: timm's description of each stage, with its channels and its stride.
         feature_group: the group whose elements index the fields of the stages: `group` itself (None), or c1 for scalar
             fields.
 
     Attributes:
         num_features: channels of `forward_features`.
-        feature_kind: how features move with the image, as in `gcsa.testing`: "regular", or "image" for scalar fields.
-        head_hidden_size: numbers in front of the classifier, which are invariant.
+        feature_kind: the kind of the features in `gcsa.testing`: "regular", or "image" for scalar fields.
+        head_hidden_size: number of invariant features in front of the classifier.
         size_divisor: the total stride, which must divide both sides of an image.
     """
 
@@ -198,21 +198,22 @@ class Backbone(nn.Module):
         )
         self.head: InvariantHead | NoHead = head
         self.head_hidden_size = head.num_features
-        self.register_load_state_dict_post_hook(fill_buffers)  # for layers without parameters, which know no device
+        self.register_load_state_dict_post_hook(fill_buffers)  # layers without parameters do not know the device
         if options.img_size is not None:
             self.check_input_size(*height_and_width(options.img_size))
 
     def init_weights(self) -> None:
-        """Fills all parameters and buffers from nothing, such as those of a model made on the meta device and moved by
-        `to_empty`."""
+        """Fills all parameters and buffers, such as those of a model made on the meta device and moved by `to_empty`."""
         init_weights(self)
 
     def extra_repr(self) -> str:
         return f"group={self.group}, exact on a grid of pixels under {self.group.exactness}"
 
     def check_input_size(self, height: int, width: int) -> None:
-        """Raises ValueError, naming the nearest sizes that work, unless quarter turns of such images are exact, and
-        where a map is smaller than a neighbourhood or not divided by the stride of keys and values."""
+        """Raises ValueError unless rotations by 90 degrees are exact for images of this size; it names the nearest sizes that work.
+
+        Also raises it for a map smaller than a neighbourhood, or not divisible by the stride of keys and values.
+        """
         check_input(height, width, self.size_divisor, self.group_name)
         for info, stage in zip(self.feature_info, self.stages, strict=False):  # pruned models have fewer stages
             for module in stage.modules():
@@ -253,11 +254,18 @@ class Backbone(nn.Module):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """Features after the chosen stages, as `as_map` gives them, and the final ones, as of `forward_features`, unless
-        `intermediates_only`.
+        """The final features, as in `forward_features`, and the features of the chosen stages, as in `as_map`.
 
-        `indices`: the last n stages, a list of stages, or None for all. `norm` applies the final norm to stages of
-        the final width.
+        Args:
+            x: images (B, in_chans, H, W).
+            indices: the last n stages, a list of stages, or None for all.
+            norm: apply the final norm to stages of the final width.
+            stop_early: leave out the stages behind the last chosen one.
+            output_fmt: "NCHW" only.
+            intermediates_only: return only the features of the stages.
+
+        Raises:
+            ValueError: another output_fmt, and sides that are not multiples of the total stride.
         """
         if output_fmt != "NCHW":
             raise UserError(f"output_fmt must be NCHW, not {output_fmt!r}")
@@ -279,17 +287,19 @@ class Backbone(nn.Module):
         return to_nchw(normed(x)), intermediates
 
     def as_map(self, x: Tensor) -> Tensor:
-        """What `forward_intermediates` gives of a stage's (B, h, w, N, C), of as many channels as `feature_info` says: here
-        (B, N * C, h, w)."""
+        """A stage's output (B, h, w, N, C) as `forward_intermediates` returns it, here (B, N * C, h, w).
+
+        The number of channels is that of `feature_info`.
+        """
         return to_nchw(x)
 
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Removes the stages after the last of `indices`, and the norm and the head where asked; returns the indices.
+        """Removes the stages behind the last of `indices`, and optionally the norm and the head; returns the indices.
 
-        A norm that does not fit the width of the stage that is then the last goes too, and the sides of images need be
-        multiples of that stage's stride alone. A head that was removed cannot be had back by `reset_classifier`.
+        The norm is also removed if it does not fit the width of the new last stage. The sides of images must then be multiples of
+        the stride of that stage only. `reset_classifier` cannot restore a removed head.
         """
         take, last = feature_take_indices(len(self.stages), indices)
         self.stages = self.stages[: last + 1]
@@ -305,9 +315,9 @@ class Backbone(nn.Module):
         return self.head.fc
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """A fresh classifier (0 classes: none), and another pooling ("avg", "max", or "" for the unpooled map).
+        """Makes a new classifier for `num_classes` (0: none), and sets the pooling ("avg", "max", or "" for the unpooled map).
 
-        Raises ValueError for an unknown pooling and for the unpooled map together with classes.
+        Raises ValueError for an unknown pooling, and for the unpooled map together with classes.
         """
         self.head.reset(num_classes, global_pool)
         self.num_classes = num_classes
@@ -327,7 +337,7 @@ class Backbone(nn.Module):
 
 
 def stage_info(channels: Sequence[int], strides: Sequence[int]) -> list[dict[str, Any]]:
-    """timm's `feature_info` of stages with these channels and total strides."""
+    """timm's `feature_info` for stages with these channels and total strides."""
     pairs = enumerate(zip(channels, strides, strict=True))
     return [dict(num_chs=channels, reduction=stride, module=f"stages.{i}") for i, (channels, stride) in pairs]
 

@@ -1,7 +1,7 @@
-"""The one place where a model is made from a name and options, whether a user or a file gave them.
+"""The creation of a model from a name and options, of a user or of a file.
 
-A file of weights must not choose what happens on a machine (design section 7). timm's `create_model` takes addresses,
-files and folders among its arguments; here each family has a closed list of options, each with its type and range.
+A file of weights must not choose code, addresses or paths. timm's `create_model` takes addresses, files and folders among its
+arguments. Here each family has a closed list of options, each with its type and range.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Share = Annotated[float, Range(0, 1)]
 
 @dataclass(frozen=True, kw_only=True)
 class TimmOptions(Options):
-    """Options of timm's own models, as far as this door passes them on."""
+    """The accepted options of timm's own models."""
 
     num_classes: Annotated[Annotated[int, Range(0, 1_000_000)] | None, "classes"] = None
     in_chans: Annotated[Annotated[int, Range(1, 1024)] | None, "channels of an image"] = None
@@ -69,7 +69,7 @@ class TimmOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmenterOptions(Options):
-    """Options of the networks of `gcsa.tasks.segmentation` beside those of their encoder."""
+    """Options of the networks of `gcsa.tasks.segmentation` besides those of their encoder."""
 
     output: Annotated[
         Literal["instances", "classes"], "instances: numbered objects; classes: a class for each pixel"
@@ -94,7 +94,7 @@ class SegmenterOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class RecognizerOptions(Options):
-    """Options of the recognisers of `gcsa.tasks.recognition` beside those of their encoder."""
+    """Options of the recognisers of `gcsa.tasks.recognition` besides those of their encoder."""
 
     height: Annotated[Annotated[int, Range(1, 1024)], "of the lines in pixels"] = 40
     hidden: Annotated[Width, "channels in front of the classifier"] = 256
@@ -104,22 +104,22 @@ class RecognizerOptions(Options):
 
 
 SEGMENTERS = ("gcsa_unet_tiny", "gcsa_unet_small", "smp_unet_resnet18")
-"""Networks of `gcsa.tasks.segmentation`, which timm does not know; the last is the plain one that they are compared with."""
+"""Networks of `gcsa.tasks.segmentation`, which are not in timm; the last one is a plain baseline."""
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are not None. Raises UserError, in one sentence, for one that no network takes, and for a value that
-    is impossible for all of them."""
+    """The options that are not None. Raises UserError, in one sentence, for an option of no network, and for a value that is
+    invalid for every network."""
     return declared.check_options(
         options, *dict.fromkeys(MODEL_OPTIONS.values()), TimmOptions, SegmenterOptions, RecognizerOptions
     )
 
 
 def check_name(name: Any) -> str:
-    """`name`, a model that timm has registered, with a tag that it has or none. Raises ValueError, with the nearest names,
-    for any other."""
+    """`name`, a model registered with timm, with one of its tags or none. Raises ValueError, with the nearest names, for any
+    other."""
     if isinstance(name, str) and NAME.fullmatch(name) and timm.is_model(name):
-        with suppress(RuntimeError):  # of a tag that this model does not have
+        with suppress(RuntimeError):  # an unknown tag of this model
             timm.get_pretrained_cfg(name)
             return name
     names = [*timm.list_models(), *timm.list_models(pretrained=True)]
@@ -130,10 +130,10 @@ def check_name(name: Any) -> str:
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
-    """The model that timm calls `name`, with random weights; options that are None keep the model's own default.
+    """timm's model `name` with random weights. An option that is None keeps the model's default.
 
-    Raises UserError, in one sentence and before anything is allocated, for a name that timm does not know, for an option
-    that this model does not take, and for a value out of its range.
+    Raises UserError, in one sentence and before anything is allocated, for an unknown name, an option of another model, and a
+    value out of its range.
     """
     check_name(name)
     checked = declared.check_options(options, MODEL_OPTIONS.get(name.partition(".")[0], TimmOptions), owner=name)

@@ -1,4 +1,4 @@
-"""Folding: a model as plain torch modules.
+"""Folding: the conversion of a model to plain torch modules.
 
 A steerable convolution assembles its filter from coefficients and the kernel basis in each forward pass (`gcsa.layers.conv`).
 Folding assembles the filter once; the function stays the same.
@@ -23,14 +23,14 @@ PLANS = ("auto", "portable", "direct")
 class FoldedConv2d(FieldConv2d):
     """A `SteerableConv2d` that stores the assembled filter in `weight`, with the same layout and check of sizes.
 
-    `weight` and `bias` keep the names of the layer that they replace, in the shapes of `SteerableConv2d.assemble`.
+    `weight` and `bias` keep their names, and have the shapes of `SteerableConv2d.assemble`.
     """
 
     def __init__(self, conv: SteerableConv2d, plan: Plan) -> None:
         super().__init__(conv.order, conv.kernel_size, conv.stride, conv.padding, conv.circular, conv.lift, conv.groups)
         self.dilation = conv.dilation
         self.plan = plan
-        # The product of three siblings needs the coefficients of each in the basis of irreps.
+        # Siblings on one shared expansion need their weights in the basis of irreps.
         self.in_irreps = plan.method != "direct" or plan.use_shared_expansion
         weight, bias = conv.assemble(self.in_irreps)
         self.weight = nn.Parameter(weight.detach().clone(), conv.weight.requires_grad)
@@ -42,24 +42,23 @@ class FoldedConv2d(FieldConv2d):
         self.register_buffer("tables", conv.tables if expands else torch.empty(0), persistent=False)
 
     def assemble(self, in_irreps: bool) -> tuple[Tensor, Tensor | None]:
-        """`weight` and `bias`, in the form that folding chose."""
+        """`weight` and `bias`, in the form chosen by folding."""
         return self.weight, self.bias
 
 
 def fold(model: Module, plan: str = "auto") -> Module:
-    """A copy of `model` with no `SteerableConv2d` left: the same function and methods, plain torch.
+    """A copy of `model` without any `SteerableConv2d`: the same function and methods in plain torch.
 
-    A folded model is for running. It can still be trained, but as a plain network, which nothing keeps equivariant. Save it by
-    `torch.save` or its state dict: a folder of weights describes the model unfolded. Folding twice is folding once.
+    A folded model is for inference. Training it would not keep it equivariant. Save it by `torch.save` or its state dict, because
+    a folder of weights describes the unfolded model. Folding a folded model changes nothing.
 
     Args:
         model: any module.
-        plan: "auto" keeps the plans of the device on which the model is. "portable" takes dense k x k filters, because
-            expansions are fast only on CPUs in PyTorch. "direct" takes dense filters also for 1 x 1 convolutions.
+        plan: "auto" keeps the plans for the device of the model. "portable" uses dense k x k filters, because expansions are
+            fast only on CPUs in PyTorch. "direct" also uses dense filters for 1 x 1 convolutions.
 
     Raises:
-        UserError: an unknown plan, an adapter that is not merged, and "direct" for a folded model that computes in the basis of
-            irreps.
+        UserError: an unknown plan, an adapter that is not merged, "direct" for a folded model in the basis of irreps.
     """
     check_choice("plan", plan, PLANS)
     for name, module in model.named_modules():
@@ -77,7 +76,7 @@ def _folded(module: nn.Module, plan: str) -> nn.Module:
         plans = dict(auto=module.plan, portable=portable, direct=Plan())
         return FoldedConv2d(module, plans[plan]).train(module.training)
     if isinstance(module, SteerableConvTranspose2d):
-        plan = "direct"  # it takes no other filter
+        plan = "direct"  # the only filter that it takes
     for name, child in module.named_children():
         setattr(module, name, _folded(child, plan))
     return module

@@ -1,8 +1,8 @@
 """Steerable residual networks: the convolutional counterpart of `gcsa_*`.
 
 Group convolutions in pre-activation residual blocks (`ResidualBlock`), as in Weiler and Cesa 2019, General
-E(2)-Equivariant Steerable CNNs (arXiv:1911.08251). Stem, resolution, norm and head are those of `GCSA`, so that only
-attention differs between the two families.
+E(2)-Equivariant Steerable CNNs (arXiv:1911.08251). Stem, resolution, norm and head are those of `GCSA`; the two families differ
+only in their blocks.
 """
 
 from __future__ import annotations

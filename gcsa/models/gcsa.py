@@ -6,7 +6,7 @@ blocks of group convolutional self-attention on one resolution, and an invariant
 | models | images and blocks |
 |---|---|
 | `gcsa_tiny`, `gcsa_small`, `gcsa_base` | 28 x 28, 96 x 96 and 224 x 224 |
-| `gcsa_linear_*` | attention by random features, at a cost linear in the tokens, exactly equivariant all the same |
+| `gcsa_linear_*` | attention by random features, at a cost linear in the tokens, also exactly equivariant |
 | `gcsa_pooled_*` | pooled over the group behind the stem; blocks on scalar fields (docs/adr/0018) |
 | `gcsa_hybrid_*` | blocks of convolutions in front of those of attention (docs/adr/0022) |
 | `gcsa_ocr_*` | text lines 40 pixels high and of any length (gcsa.tasks.recognition) |
@@ -31,7 +31,7 @@ from gcsa.models.backbone import Backbone, ConvOptions, MlpRatio, Radius, Stride
 from gcsa.models.registry import build, default_cfg, family_cfgs, merge
 
 SCALAR_FIELD_DEFAULTS: dict[str, Any] = dict(kernel_size=1, separable=False, kv_stride=1)
-"""Of blocks on scalar fields, and all that works there: a larger filter of theirs may not tell directions apart."""
+"""The only values for blocks on scalar fields, where an equivariant larger filter cannot distinguish directions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class AttentionOptions(ConvOptions):
     def make_block(
         self, fields: int, num_heads: int, group: Group, radius: int | str | None = None, **options: Any
     ) -> Block:
-        """A block on `fields` fields, within `radius` where it is given; `options` are further ones of `Block`."""
+        """A block on `fields` fields. `radius` replaces the option if it is not None; `options` are further arguments of `Block`."""
         own: dict[str, Any] = dict(radius=self.radius if radius is None else radius, shape=self.shape)
         if self.attention == "linear":
             own = dict(num_random_features=self.num_random_features)
@@ -142,7 +142,7 @@ class GCSA(Backbone):
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         group = make_group(o.group)
         feature_group = make_group("c1") if o.scalar_fields else group
-        # A larger filter of scalar fields may not tell directions apart, so convolutions stand in front of the pooling.
+        # An equivariant larger filter on scalar fields cannot distinguish directions, so convolutions precede the pooling.
         in_stem = o.conv_depth if o.scalar_fields else 0
         stem = o.make_stem(o.fields, group, depth=in_stem, scalar_fields=o.scalar_fields, **factory)
         rates = o.drop_path_rates(o.num_stages)
@@ -156,7 +156,7 @@ class GCSA(Backbone):
         super().__init__(o, stem, blocks, o.width, info, feature_group, **factory)
 
 
-# Sizes. Fields are those at order 8; other groups get the number that keeps the parameters (`scale_fields`).
+# Sizes. `fields` is for groups of order 8; `scale_fields` keeps the number of parameters for others.
 TINY: dict[str, Any] = dict(
     group="c8", fields=12, depth=3, num_heads=2, stem_strides=(1, 2, 1, 2), head_fields=64, mlp_ratio=2
 )
@@ -191,7 +191,7 @@ default_cfgs = family_cfgs(
 def _merge(size: Mapping[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     if not kwargs.get("scalar_fields", size.get("scalar_fields")):
         return merge(size, kwargs, size["num_heads"])
-    # Of scalar fields, which the heads divide, and which have no larger filters.
+    # The heads divide scalar fields, which are not scaled and have no larger filters.
     return merge({key: value for key, value in size.items() if key not in SCALAR_FIELD_DEFAULTS}, kwargs)
 
 

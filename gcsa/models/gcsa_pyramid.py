@@ -1,7 +1,7 @@
 """Four-stage G-CSA vision transformers for 224 x 224 and for dense tasks.
 
 G-CSA (Zaheer, Holston, Park) in the pyramid that detection and segmentation heads expect: feature maps at 1/4, 1/8,
-1/16 and 1/32. The two large maps attend to a neighbourhood, the two small ones to everything.
+1/16 and 1/32. Attention is to a neighbourhood on the two large maps, and to all positions on the two small ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gcsa.models.registry import build, default_cfg, family_cfgs, merge
 
 @dataclass(frozen=True, kw_only=True)
 class PyramidOptions(AttentionOptions):
-    """Options of the gcsa models with four stages; a `radius` is for the stages whose entry in `radii` is null."""
+    """Options of the gcsa models with four stages. `radius` is for stages whose entry in `radii` is null."""
 
     fields: Annotated[Sequence[Width], "regular fields of each stage, as [16, 32, 64, 128]"] = (16, 32, 64, 128)
     depths: Annotated[Sequence[Count], "blocks of each stage"] = (2, 2, 6, 2)
@@ -74,10 +74,13 @@ class PyramidOptions(AttentionOptions):
 class GCSAPyramid(Backbone):
     """G-CSA transformer of four stages, each at half the resolution of the one before; the first is at 1/4.
 
-    `options` are those of `PyramidOptions`. `feature_maps` is about timm's `features_only` and `forward_intermediates`.
-    "regular" gives the fields of each stage, (B, N * C, h, w), whose channels change places when the image rotates.
-    "invariant" gives their maximum over the group, as in `GroupPooling`, (B, C, h, w), which rotates with the image and keeps
-    its values. Features and logits are the same with both.
+    `options` are those of `PyramidOptions`. `feature_maps` selects the output of timm's `features_only` and of
+    `forward_intermediates`; features and logits are the same with both.
+
+    | value       | output of a stage                                      | under a rotation of the image          |
+    |-------------|--------------------------------------------------------|----------------------------------------|
+    | "regular"   | its fields, (B, N * C, h, w)                           | rotates, and its channels are permuted |
+    | "invariant" | their maximum over the group, (B, C, h, w)             | rotates                                |
 
     Raises:
         UserError: as `GCSA`, and for lists of different lengths and another output_stride.
@@ -108,12 +111,12 @@ class GCSAPyramid(Backbone):
         self.feature_maps = o.feature_maps
 
     def as_map(self, x: Tensor) -> Tensor:
-        """What `forward_intermediates` gives of a stage's (B, h, w, N, C): (B, N * C, h, w), or (B, C, h, w) where
+        """A stage's output (B, h, w, N, C) as `forward_intermediates` returns it: (B, N * C, h, w), or (B, C, h, w) if
         `feature_maps` is "invariant"."""
         return super().as_map(x.amax(3, keepdim=True) if self.feature_maps == "invariant" else x)
 
 
-# Fields at order 8; other groups get the number that keeps the parameters (`scale_fields`).
+# `fields` is for groups of order 8; `scale_fields` keeps the number of parameters for others.
 SHARED: dict[str, Any] = dict(group="c4", separable=True, layer_scale=1e-4)
 TINY = dict(SHARED, fields=(8, 16, 32, 64), depths=(2, 2, 4, 2), num_heads=(1, 2, 4, 8))
 SMALL = dict(SHARED, fields=(16, 32, 80, 160), depths=(2, 2, 8, 2), num_heads=(1, 2, 5, 10))
@@ -127,7 +130,7 @@ default_cfgs = family_cfgs(
 
 def _merge(size: Mapping[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     arguments = merge(size, kwargs, size["num_heads"])
-    if kwargs.get("attention") == "linear":  # which has no neighbourhoods
+    if kwargs.get("attention") == "linear":  # it has no neighbourhoods
         arguments.setdefault("radii", ("all",) * len(arguments["depths"]))
     if kwargs.get("feature_maps") == "invariant" and kwargs.get("feature_cls", "getter") != "getter":
         raise UserError(

@@ -1,9 +1,9 @@
 """Vision transformers of group self-attention with relative encodings, G-SA.
 
-GSA-Nets (Romero and Cordonnier 2021) with the encoding as corrected by Schreiber (GSA-Nets and LoRAs for TrOCR), in
-the width, depth and number of tokens of `gcsa_tiny` (28 x 28) and `gcsa_small` (96 x 96): lifting self-attention on the
-pixels, exact mean pooling, blocks of group self-attention and an invariant head. `z2sa_tiny` is the case of the
-trivial group, self-attention on Z^2 with relative position encodings.
+GSA-Nets (Romero and Cordonnier 2021) with the encoding as corrected by Schreiber (GSA-Nets and LoRAs for TrOCR): lifting
+self-attention on the pixels, exact mean pooling, blocks of group self-attention and an invariant head. Width, depth and number
+of tokens are those of `gcsa_tiny` (28 x 28) and `gcsa_small` (96 x 96). `z2sa_tiny` is the case of the trivial group:
+self-attention on Z^2 with relative position encodings.
 """
 
 # Annotations stay objects here (no `from __future__`), because torch.fx copies them into code that TorchScript reads.
@@ -27,7 +27,7 @@ from gcsa.models.registry import build, default_cfg, family_cfgs, merge
 
 
 class LiftingStem(nn.Module):
-    """Lifting self-attention at full resolution, norm, GELU, and the mean over stride x stride pixels, which is exact.
+    """Lifting self-attention at full resolution, norm, GELU, and the exactly equivariant mean over stride x stride pixels.
 
     (B, in_chans, H, W) to (B, H / stride, W / stride, N, fields).
     """
@@ -55,7 +55,7 @@ class LiftingStem(nn.Module):
 
 
 class RelativeBlock(nn.Module):
-    """x + G-SA(norm(x)), then x + MLP(norm(x)), on (B, H, W, N, C); `attention` goes to `RelativeSelfAttention`."""
+    """x + G-SA(norm(x)), then x + MLP(norm(x)), on (B, H, W, N, C). `attention` holds arguments of `RelativeSelfAttention`."""
 
     def __init__(
         self,
@@ -126,12 +126,12 @@ class GSA(Backbone):
         super().__init__(o, stem, blocks, o.fields, info, **factory)
 
     def check_input_size(self, height: int, width: int) -> None:
-        """As in `Backbone`; also UserError for an image smaller than the lifting's neighbourhood."""
+        """As in `Backbone`. Also raises UserError for an image smaller than the neighbourhood of the lifting."""
         super().check_input_size(height, width)
         check_window_size(self.stem.attn.radius, height, width)  # type: ignore[union-attr]
 
 
-# Sizes. Fields are those at order 8; other groups get the number that keeps the parameters (`scale_fields`).
+# Sizes. `fields` is for groups of order 8; `scale_fields` keeps the number of parameters for others.
 TINY: dict[str, Any] = dict(group="c4", fields=12, depth=3, num_heads=2, stride=4, head_fields=64)
 SMALL: dict[str, Any] = dict(group="c4", fields=16, depth=6, num_heads=4, radius=2, stride=8, head_fields=128)
 Z2 = {**TINY, "group": "c1", "fields": 10}  # as many parameters as gsa_tiny
@@ -147,7 +147,7 @@ default_cfgs = family_cfgs(
 
 
 def _create(name: str, pretrained: bool, kwargs: dict[str, Any], size: dict[str, Any]) -> GSA:
-    # Whole heads of the lifting, whose number the heads of the blocks divide.
+    # Fields are a multiple of the 4 heads of the lifting, which the heads of the blocks divide.
     return build(GSA, name, pretrained, kwargs, partial(merge, size, num_heads=4))
 
 

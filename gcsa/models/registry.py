@@ -1,5 +1,4 @@
-"""What the families need to register with timm: its description of a model, the size that a name stands for, and the tags
-of the weights that come with gcsa."""
+"""Registration of the model families with timm: descriptions of models, their sizes, and the tags of published weights."""
 
 from __future__ import annotations
 
@@ -46,15 +45,16 @@ def family_cfgs(options: type[Options], cfgs: dict[str, dict[str, Any]]) -> Any:
     `gcsa_tiny.rotmnist`."""
     MODEL_OPTIONS.update(dict.fromkeys(cfgs, options))
     published_cfgs = _published_cfgs(cfgs)
-    # As in timm, a name without a tag stands for its first weights where it has any.
+    # As in timm, a name without a tag selects its first weights, if there are any.
     with_weights = {name.partition(".")[0] for name in published_cfgs}
     return generate_default_cfgs({**{name: cfgs[name] for name in cfgs if name not in with_weights}, **published_cfgs})
 
 
 def scale_fields(fields: Any, order: int, num_heads: Any = 1) -> Any:
-    """Fields, a number or one a stage, that keep the number of parameters of `fields` in a group of order 8.
+    """The fields, one number or one for each stage, with which a group of `order` has as many parameters as one of order 8 has
+    with `fields`.
 
-    Parameters grow as C^2 |H|, so C grows as 1 / sqrt(|H|), rounded to whole heads.
+    Parameters grow as C^2 |H|, so C is proportional to 1 / sqrt(|H|), rounded to a multiple of the heads.
     """
     if isinstance(fields, int):
         return max(round(fields * math.sqrt(8 / order) / num_heads), 1) * num_heads
@@ -63,7 +63,7 @@ def scale_fields(fields: Any, order: int, num_heads: Any = 1) -> Any:
 
 
 def merge(size: Mapping[str, Any], kwargs: Mapping[str, Any], num_heads: Any = 1) -> dict[str, Any]:
-    """The arguments of a size with the caller's; the size's fields, which are those at order 8, scaled to the group."""
+    """The arguments of a size, with its fields scaled to the group, overridden by those of the caller."""
     order = group(kwargs.get("group", size["group"])).order
     scaled = {"fields": scale_fields(size["fields"], order, num_heads)}
     if "stem_fields" in size:
@@ -78,7 +78,7 @@ def build(
     kwargs: dict[str, Any],
     merged: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> Any:
-    """The model `name`, as timm's entry points give it; `merged` adds the arguments of its size to the caller's."""
+    """The model `name`, for timm's entry points. `merged` adds the arguments of its size to those of the caller."""
     kwargs, trained = resolve_pretrained_args(name, pretrained, kwargs)
     arguments = merged(kwargs)
     known = explain(MODEL_OPTIONS[name])
@@ -87,22 +87,22 @@ def build(
     model = build_model_with_cfg(
         model_cls, name, pretrained, feature_cfg=features, pretrained_filter_fn=checkpoint_filter_fn, **arguments
     )
-    # timm writes these into the folders of weights, with what the caller asked for.
+    # timm writes these into folders of weights, together with the arguments of the caller.
     vars(model)["_model_args"] = trained
     return model
 
 
 def strip_prefix(state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The state of a model in that of a LightningModule, whose names begin with "model."; any other state as it is."""
+    """Removes the prefix "model." of a LightningModule's state; returns any other state unchanged."""
     if not all(name.startswith("model.") for name in state):
         return state
     return {name.removeprefix("model."): tensor for name, tensor in state.items()}
 
 
 def checkpoint_filter_fn(state: Mapping[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:
-    """The state of `model` in that of a checkpoint of train.py or of a recogniser of text, whose encoder it is: for timm.
+    """timm's filter: the state of `model` from a checkpoint of train.py, or from a text recogniser of which it is the encoder.
 
-    The head, which an encoder has not, is the model's own.
+    An encoder has no head, so the model keeps its own.
     """
     state = strip_prefix(state)
     encoder = {name.removeprefix("encoder."): part for name, part in state.items() if name.startswith("encoder.")}
@@ -113,11 +113,14 @@ def checkpoint_filter_fn(state: Mapping[str, Tensor], model: nn.Module) -> Mappi
 def resolve_pretrained_args(
     name: str, pretrained: bool, kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Keyword arguments of timm's `create_model(name, pretrained, **kwargs)` together with the options that the published
-    weights in them were trained with, and these options; no options for random weights and for other weights."""
+    """`kwargs` of timm's `create_model(name, pretrained, **kwargs)` with the options of the published weights added, and these
+    options.
+
+    For random weights and for other weights there are no such options.
+    """
     overlay = kwargs.get("pretrained_cfg_overlay") or {}
     if not overlay.get("file") and any(overlay.get(source) for source in ("url", "hf_hub_id", "state_dict")):
-        kwargs = {**kwargs, "pretrained_cfg_overlay": {"file": None, **overlay}}  # for timm prefers a file
+        kwargs = {**kwargs, "pretrained_cfg_overlay": {"file": None, **overlay}}  # because timm prefers a file
     asked = kwargs.get("pretrained_cfg")
     if isinstance(asked, str):  # by a tag
         folder = published(f"{name}.{asked}")
@@ -128,20 +131,20 @@ def resolve_pretrained_args(
     else:
         folder = None
     config = {} if folder is None else _read_config(folder)
-    # Those of a recogniser are of its head: its encoder has the options of its name.
+    # The options of a recogniser are for its head; its encoder has the options of its name.
     options = config["model_args"] if config.get("task") == "classification" else {}
     return {**options, **kwargs}, options
 
 
 def _published_cfgs(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """timm's description of each of the published weights of these architectures, which it opens without a network."""
+    """timm's descriptions of the published weights of these architectures, which load offline."""
     described = {}
     for name in list_weights():
         folder, architecture = published(name), name.partition(".")[0]
         if folder is None or architecture not in cfgs:
             continue
         config = _read_config(folder)
-        # A recogniser of text is its encoder, without the layer that names characters; it takes ink as 1 and paper as 0.
+        # timm gets the encoder of a text recogniser, without its classifier. Its input is 1 for ink and 0 for paper.
         encoder = {"num_classes": 0, "mean": (1.0,), "std": (-1.0,)}
         stored = {**config.get("pretrained_cfg", encoder), "label_names": config.get("label_names")}
         keys = ("input_size", "mean", "std", "num_classes", "label_names")
@@ -157,6 +160,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def refuse_features_only(name: str, options: dict[str, Any]) -> None:
-    """Raises ValueError for `features_only`, which a model of one feature map after its last layer cannot give."""
+    """Raises ValueError for `features_only`, because the model has only one feature map, after its last layer."""
     if options.get("features_only"):
         raise UserError(f"{name} has no feature maps of stages: leave out features_only, and call forward_features")

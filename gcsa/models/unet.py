@@ -1,8 +1,8 @@
-"""U-Nets of equivariant layers: a G-CSA encoder, a decoder of group convolutions, and outputs that turn with the image.
+"""Equivariant U-Nets: a G-CSA encoder, a decoder of group convolutions, and outputs that rotate with the image.
 
-The shape is that of Ronneberger et al. 2015 (arXiv:1505.04597): maps from fine to coarse, and back with a connection at each
-resolution. Everything between the image and the outputs is a regular field, so the outputs move exactly with every quarter
-turn and mirror of the group (design section 8).
+The architecture is that of Ronneberger et al. 2015 (arXiv:1505.04597): maps from fine to coarse, and back with a skip connection
+at each resolution. All maps between image and outputs are regular fields, so the outputs commute exactly with the rotations by
+90 degrees and the reflections of the group.
 """
 
 from __future__ import annotations
@@ -41,11 +41,14 @@ class Level:
 
 
 class Encoder(nn.Module):
-    """Stem and stages of a gcsa backbone, which give their maps from fine to coarse: behind each convolution of the stem, and
-    behind the last block of each resolution.
+    """Stem and stages of a gcsa backbone, with their maps from fine to coarse as outputs.
 
-    `levels` are these maps, and `min_size` is the shortest side of an image that no neighbourhood of the attention exceeds.
-    Raises ValueError for a network of another kind.
+    There is a map behind each convolution of the stem, and one behind the last block of each resolution. Raises ValueError for
+    another kind of network.
+
+    Attributes:
+        levels: fields and stride of each map.
+        min_size: the smallest image side for which every neighbourhood fits into its map, a multiple of the total stride.
     """
 
     def __init__(self, backbone: nn.Module) -> None:
@@ -77,7 +80,7 @@ class Encoder(nn.Module):
         self.levels += [Level(backbone.feature_info[i]["num_chs"] // order, strides[i]) for i in self._last]
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Images (B, in_chans, H, W) to a map (B, H / s, W / s, N, C) for each of `levels`; scalar fields are constant along N."""
+        """Images (B, in_chans, H, W) to a map (B, H / s, W / s, N, C) for each of `levels`. Scalar fields are expanded along N."""
         maps = self.stem.maps(x)
         x = maps.pop()
         for i, stage in enumerate(self.stages):
@@ -88,9 +91,9 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """From the coarsest of the maps to the finest: at each `Fusion` with the next finer one, then residual blocks.
+    """From the coarsest map to the finest: at each level a `Fusion` with the next finer map, then `depth` residual blocks.
 
-    `fields` are those behind each fusion, from fine to coarse, one less than there are levels; `depth` blocks each.
+    `fields` holds the fields behind each fusion from fine to coarse, one less than there are levels.
     """
 
     def __init__(self, levels: list[Level], fields: list[int], group: Group, depth: int = 1, **block: Any) -> None:
@@ -110,9 +113,9 @@ class Decoder(nn.Module):
 
 
 class DenseHead(nn.Module):
-    """What the pixels of a map say: `scalars` numbers that only move, and distances along `rays` directions in pixels (0: none).
+    """Outputs for each pixel: `scalars` scalar fields, and distances in pixels along `rays` directions (0: none).
 
-    Norm, a 1 x 1 group convolution and a GELU come first. (B, h, w, N, C) to (B, scalars + rays, h, w).
+    The layers are a norm, a 1 x 1 group convolution, a GELU and a second 1 x 1 group convolution.
     """
 
     def __init__(self, fields: int, scalars: int, rays: int, group: Group) -> None:
@@ -135,25 +138,25 @@ class DenseHead(nn.Module):
 
 
 class UNet(nn.Module):
-    """Images (B, in_chans, H, W) to `scalars` + `rays` numbers a pixel, (B, scalars + rays, H, W).
+    """Images (B, in_chans, H, W) to `scalars` + `rays` outputs for each pixel, (B, scalars + rays, H, W).
 
     Args:
-        backbone: of the encoder; its classifier is left behind.
+        backbone: the encoder; its classifier is not used.
         scalars, rays: as in `DenseHead`.
-        decoder_fields: regular fields of the decoder from fine to coarse, one for each map of the encoder that it takes but
-            the coarsest; None takes the encoder's.
-        decoder_depth: residual blocks behind each of them.
-        resolution: pixels a position of the finest map of the decoder, at least; outputs are enlarged from it bilinearly.
+        decoder_fields: regular fields of the decoder from fine to coarse, one for each encoder map in use but the coarsest;
+            None for the numbers of the encoder.
+        decoder_depth: residual blocks at each of these levels.
+        resolution: minimal stride in pixels of the decoder's finest map. Outputs are upsampled from it bilinearly.
 
     Raises:
-        ValueError: a network that is no backbone of gcsa, `decoder_fields` of another number, and as `Rays`; in forward,
-            for sides that are not multiples of the encoder's stride.
+        ValueError: a network that is no gcsa backbone, another number of `decoder_fields`, and as in `Rays`; in forward, sides
+            that are not multiples of the encoder's stride.
 
     Attributes:
-        size_divisor: the encoder's stride, of which both sides of an image must be multiples.
-        min_size: the shortest side of an image, a multiple of `size_divisor`; below it a neighbourhood can exceed its map.
-        margin: pixels beyond which no pixel sees another (the receptive field), a multiple of `size_divisor`; None where
-            attention reaches everywhere, or where the place in the image counts (`positions`, circular padding).
+        size_divisor: the encoder's stride, which must divide both sides of an image.
+        min_size: the smallest side of an image, a multiple of `size_divisor`; below it a neighbourhood can exceed its map.
+        margin: radius of the receptive field in pixels, rounded up to a multiple of `size_divisor`; None if attention is to all
+            positions, or if outputs depend on the position in the image (`positions`, circular padding).
     """
 
     def __init__(
@@ -202,7 +205,7 @@ class UNet(nn.Module):
 
 
 def shortest_side(stage: nn.Module) -> int:
-    """The side of a map, in positions, from which on the neighbourhoods of all attention in `stage` fit into it."""
+    """The smallest side of a map, in positions, into which the neighbourhoods of all attention in `stage` fit."""
     sides = [1]
     for module in stage.modules():
         if isinstance(module, GroupAttention) and module.radius is not None:
@@ -211,9 +214,9 @@ def shortest_side(stage: nn.Module) -> int:
 
 
 def receptive_margin(network: UNet) -> int | None:
-    """How far a pixel's output sees, in pixels, rounded up to a multiple of the encoder's stride; None for everywhere.
+    """The radius of the receptive field in pixels, rounded up to a multiple of the encoder's stride; None for the whole image.
 
-    The reach of all layers of the longest way, which goes through all of them, is added up.
+    It is the sum of the reach of all layers on the longest path, which passes all of them.
     """
     encoder = network.encoder
     if any(isinstance(part, LearnedPositions) or getattr(part, "circular", False) for part in encoder.modules()):
@@ -231,7 +234,7 @@ def receptive_margin(network: UNet) -> int | None:
             stride *= module.stride
         elif isinstance(module, LowPass):
             reach += stride
-        elif isinstance(module, GroupConvSelfAttention):  # queries, keys and values are convolved side by side
+        elif isinstance(module, GroupConvSelfAttention):  # queries, keys and values are parallel convolutions
             radius = getattr(module.attend, "radius", None)
             if radius is None:
                 return None
@@ -239,7 +242,7 @@ def receptive_margin(network: UNet) -> int | None:
             reach += stride * (radius + max(kernels) // 2)
     strides = [level.stride for level in encoder.levels[network.unused :]]
     for fine, coarse, blocks in zip(strides, strides[1:], reversed(network.decoder.blocks), strict=False):
-        reach += coarse if coarse > fine else 0  # of the enlargement
+        reach += coarse if coarse > fine else 0  # of the upsampling
         convs = [module for module in blocks.modules() if isinstance(module, SteerableConv2d)]
         reach += fine * sum(conv.kernel_size // 2 for conv in convs)
     reach += network.stride if network.stride > 1 else 0
