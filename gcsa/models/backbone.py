@@ -81,9 +81,9 @@ class BackboneOptions(Options):
         ImageSize | None, "pixels a side; only checked, since a model takes any that its strides divide"
     ] = None
     group: Annotated[GroupName, "rotations c1, c4, c8, ... or with reflections d4, d8, ..."] = "c8"
-    global_pool: Annotated[Literal["avg", "max", ""], "over the group; empty: the unpooled map, without classes"] = (
-        "max"
-    )
+    global_pool: Annotated[
+        Literal["avg", "max", ""], "pooling over the group; empty: the unpooled map, without classes"
+    ] = "max"
     head_fields: Annotated[WidthOrZero, "fields of a 1 x 1 convolution in front of the pooling; 0: no such layer"] = 0
     centred: Annotated[bool, "true: learned weights of the distance to the image's centre in the pooling"] = False
     drop_rate: Annotated[Rate, "dropout in front of the classifier"] = 0.0
@@ -105,14 +105,14 @@ class BackboneOptions(Options):
 class ConvOptions(BackboneOptions):
     """Options of the families with a stem of convolutions."""
 
-    stem_strides: Annotated[Sequence[Stride], "one convolution each, such as [2, 2]"] = (2, 2)
+    stem_strides: Annotated[Sequence[Stride], "strides of the stem, one convolution each, such as [2, 2]"] = (2, 2)
     stem_fields: Annotated[
         Sequence[Width] | None,
         "fields behind each convolution of the stem but the last, such as [8]; null: half of the fields",
     ] = None
     stem_norm: Annotated[
         Literal["layer", "batch"],
-        "behind the convolutions of the stem: layer, or batch, which keeps the strength of a response",
+        "norm behind the stem's convolutions: layer, or batch, which keeps the strength of a response",
     ] = "layer"
     stem_separable: Annotated[
         bool, "true: depthwise, then 1 x 1, convolutions between the stem's first and last, of three or more"

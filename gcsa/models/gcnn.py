@@ -27,7 +27,7 @@ class GCNNOptions(ConvOptions):
 
     fields: Annotated[Width, "regular fields; channels are fields x the order of the group"] = 12
     depth: Annotated[Count, "residual blocks of two convolutions each"] = 4
-    kernel_size: Annotated[int, Range(1, 15), "of their convolutions, in pixels"] = 3
+    kernel_size: Annotated[int, Range(1, 15), "of the convolutions in the blocks, in pixels"] = 3
 
     @property
     def num_stages(self) -> int:

@@ -40,15 +40,15 @@ class AttentionOptions(ConvOptions):
 
     attention: Annotated[
         Literal["spatial", "group", "linear"],
-        "between positions, between positions and group elements, or the latter by random features",
+        "spatial: between positions; group: between positions and group elements; linear: group by random features",
     ] = "spatial"
-    radius: Annotated[Radius, "of the neighbourhood that attention sees, in positions; all: every position"] = "all"
+    radius: Annotated[Radius, "radius of the attention's neighbourhood in positions; all: every position"] = "all"
     shape: Annotated[Literal["square", "disc"], "of the neighbourhood within the radius"] = "square"
     num_random_features: Annotated[Width, "random features of attention=linear"] = 64
     kernel_size: Annotated[
         Annotated[int, Range(1, 15)] | None, "of the query, key and value convolutions; null: 3, or 1 on scalar fields"
     ] = None
-    separable: Annotated[bool, "true: depthwise, then 1 x 1, convolutions there"] = False
+    separable: Annotated[bool, "true: depthwise, then 1 x 1, convolutions of queries, keys and values"] = False
     kv_stride: Annotated[Stride, "stride of keys and values"] = 1
     mlp_ratio: Annotated[MlpRatio, "hidden fields of the MLP, as a multiple of the fields"] = 4.0
     layer_scale: Annotated[
@@ -91,11 +91,11 @@ class GCSAOptions(AttentionOptions):
     fields: Annotated[Width, "regular fields; channels are fields x the order of the group"] = 12
     scalar_fields: Annotated[
         WidthOrZero,
-        "above 0: pool over the group behind the stem, and have blocks of 1 x 1 convolutions on so many scalar fields",
+        "above 0: pool over the group behind the stem, and use blocks of 1 x 1 convolutions on this many scalar fields",
     ] = 0
     depth: Annotated[Count, "blocks of attention"] = 4
     conv_depth: Annotated[
-        Annotated[int, Range(0, 256)], "residual blocks of two 3 x 3 convolutions in front of them"
+        Annotated[int, Range(0, 256)], "residual blocks of two 3 x 3 convolutions in front of the attention blocks"
     ] = 0
     num_heads: Annotated[Count, "attention heads; must divide the fields of the blocks"] = 2
 

@@ -34,7 +34,7 @@ class PyramidOptions(AttentionOptions):
     num_heads: Annotated[Sequence[Count], "attention heads of each stage; must divide its fields"] = (1, 2, 4, 8)
     radii: Annotated[
         Sequence[Radius | None],
-        "of each stage's neighbourhood, in positions, as [3, 3, all, all]; all: every position",
+        "radius of each stage's neighbourhood in positions, such as [3, 3, all, all]; all: every position",
     ] = (3, 3, "all", "all")
     feature_maps: Annotated[
         Literal["regular", "invariant"],

@@ -87,12 +87,14 @@ class GSAOptions(BackboneOptions):
     encoding: Annotated[
         Literal["corrected", "gevit", "original"], "corrected, gevit, or original, which is not equivariant"
     ] = "corrected"
-    radius: Annotated[Radius | None, "of the blocks' neighbourhoods, in positions; all: every position"] = "all"
+    radius: Annotated[Radius | None, "radius of the attention's neighbourhood in positions; all: every position"] = (
+        "all"
+    )
     fields: Annotated[Width, "regular fields; channels are fields x the order of the group"] = 16
     depth: Annotated[Count, "blocks"] = 4
     num_heads: Annotated[Count, "attention heads; must divide the fields"] = 2
-    lift_radius: Annotated[Annotated[int, Range(0, 64)], "of the lifting self-attention, in pixels"] = 2
-    lift_heads: Annotated[Count, "its heads; must divide the fields"] = 4
+    lift_radius: Annotated[Annotated[int, Range(0, 64)], "radius of the lifting self-attention, in pixels"] = 2
+    lift_heads: Annotated[Count, "heads of the lifting self-attention; must divide the fields"] = 4
     stride: Annotated[Stride, "pixels a side that the stem averages to one position"] = 4
     waves: Annotated[Annotated[int, Range(1, 1024)], "hidden numbers of the spatial encodings"] = 16
     mlp_ratio: Annotated[MlpRatio, "hidden fields of the MLP, as a multiple of the fields"] = 2.0
