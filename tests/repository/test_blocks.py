@@ -60,7 +60,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / folder).symlink_to(ROOT / folder)
     picture = Image.open(ROOT / "tests/stored/nuclei.png").convert("RGB").crop((0, 0, 96, 96))
     picture.save("image.tif")
-    Image.open(ROOT / "tests/stored/digits.png").crop((0, 0, 28, 28)).save("digit.png")
+    Image.open(ROOT / "tests/stored/tissue.png").crop((0, 0, 96, 96)).save("patch.png")
     for folder in ("images", "patches"):
         Path(folder).mkdir()
         picture.save(f"{folder}/other.png")
