@@ -66,12 +66,7 @@ def test_it_says_how_images_were_made_ready(run: Run, images: Path, tmp_path: Pa
         assert run("embed", WEIGHTS, images / "a0.png", "--output", tmp_path / f"x{suffix}")[0] == 0
     with h5py.File(tmp_path / "x.h5") as file:
         about = {key: np.asarray(value).tolist() for key, value in file.attrs.items()}
-    assert about == {
-        "weights": WEIGHTS,
-        "size": 96,
-        "mean": [0.7009, 0.5398, 0.6963],
-        "std": [0.2334, 0.2767, 0.2109],
-    }
+    assert about == {"weights": WEIGHTS, "size": 96, "mean": [0.7009, 0.5398, 0.6963], "std": [0.2334, 0.2767, 0.2109]}
     metadata = pytest.importorskip("pyarrow.parquet").read_schema(tmp_path / "x.parquet").metadata
     assert {key.decode(): json.loads(value) for key, value in metadata.items()} == about
 

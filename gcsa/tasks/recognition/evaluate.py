@@ -7,7 +7,6 @@ replacement (the percentile bootstrap, Efron 1979), because the characters of on
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -130,10 +129,3 @@ def error_rate(distances: Tensor, lengths: Tensor, seed: int = 0) -> tuple[float
     samples = distances[rows].sum(1) / lengths[rows].sum(1)
     low, high = torch.quantile(samples, torch.tensor([0.025, 0.975], dtype=torch.double)).tolist()
     return (distances.sum() / lengths.sum()).item(), low, high
-
-
-def missing_characters(predictions: Sequence[str], references: Sequence[str]) -> Counter[str]:
-    """How often each character that no prediction holds occurs in the references: what a model never writes."""
-    written = set().union(*map(normalize, predictions))
-    counts = Counter(character for text in references for character in normalize(text))
-    return Counter({character: count for character, count in counts.items() if character not in written})

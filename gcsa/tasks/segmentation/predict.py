@@ -20,12 +20,7 @@ from gcsa.images.windows import ArrayImage, WindowedImage, open_window_source
 from gcsa.models.create import check_options
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation.network import Segmenter
-from gcsa.tasks.segmentation.pose import (
-    TransformedImage,
-    canonical_pose,
-    transform_array,
-    transform_objects,
-)
+from gcsa.tasks.segmentation.pose import TransformedImage, canonical_pose, transform_array, transform_objects
 from gcsa.tasks.segmentation.stars import Labels, Objects, check_installed, draw, find_candidates, suppress
 from gcsa.tasks.segmentation.tiles import predict_tiles
 from gcsa.weights import Weights, fill

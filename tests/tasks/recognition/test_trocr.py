@@ -10,14 +10,7 @@ import huggingface_hub.constants
 import pytest
 import torch
 from peft import get_peft_model
-from transformers import (
-    AutoTokenizer,
-    TrOCRConfig,
-    TrOCRForCausalLM,
-    VisionEncoderDecoderModel,
-    ViTConfig,
-    ViTModel,
-)
+from transformers import AutoTokenizer, TrOCRConfig, TrOCRForCausalLM, VisionEncoderDecoderModel, ViTConfig, ViTModel
 
 from gcsa import adapters
 from gcsa.tasks.recognition.trocr import TrOCRRecognizer, character_tokenizer, create_trocr

@@ -141,13 +141,7 @@ def test_classes(tmp_path: Path) -> None:
     labels[:30] = 2
     paths = write(Segmentation(labels, None, 4), source(), (0, 200), tmp_path / "x")
     assert [path.name for path in paths] == ["x_labels.png", "x_overlay.png", "x_classes.csv"]
-    assert paths[2].read_text().splitlines() == [
-        "class,pixels,share",
-        "0,2400,0.5",
-        "1,0,0.0",
-        "2,2400,0.5",
-        "3,0,0.0",
-    ]
+    assert paths[2].read_text().splitlines() == ["class,pixels,share", "0,2400,0.5", "1,0,0.0", "2,2400,0.5", "3,0,0.0"]
 
 
 def test_more_objects_than_16_bits(tmp_path: Path) -> None:

@@ -83,11 +83,7 @@ class GCSALines(lightning.LightningDataModule):
     def __init__(self, data_config: GCSADataConfig) -> None:
         super().__init__()
         self.save_hyperparameters()
-        files = {
-            "train": data_config.training_data,
-            "val": data_config.evaluation_data,
-            "test": data_config.test_data,
-        }
+        files = {"train": data_config.training_data, "val": data_config.evaluation_data, "test": data_config.test_data}
         self.lines = {split: list_lines(given, data_config.format_type) for split, given in files.items() if given}
         if "test" not in self.lines and "val" not in self.lines:
             lines = self.lines.get("train", [])

@@ -60,9 +60,7 @@ class Transcript:
 
 
 def find_lines(
-    inputs: Iterable[str | Path],
-    any_image: bool = False,
-    find_on: Callable[[Path], list[Line]] | None = None,
+    inputs: Iterable[str | Path], any_image: bool = False, find_on: Callable[[Path], list[Line]] | None = None
 ) -> list[LineInput]:
     """The lines of files and folders, in their order; those of a folder by name. Reads pages, but no images of lines.
 

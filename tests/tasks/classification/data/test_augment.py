@@ -3,13 +3,7 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch.nn import functional
 
-from gcsa.tasks.classification.data.augment import (
-    PADDING_MODES,
-    Augmentation,
-    RandomAffine,
-    RandomBlur,
-    gaussian_blur,
-)
+from gcsa.tasks.classification.data.augment import PADDING_MODES, Augmentation, RandomAffine, RandomBlur, gaussian_blur
 from gcsa.tasks.loading import seeded_generator
 
 

@@ -29,12 +29,7 @@ def write(folder: Path, part: str, images: np.ndarray, labels: np.ndarray) -> No
 def root(tmp_path: Path) -> Path:
     (tmp_path / "pcam").mkdir()
     for part, images in IMAGES.items():
-        write(
-            tmp_path / "pcam",
-            part,
-            images,
-            (np.arange(len(images)) % 2).reshape(-1, 1, 1, 1).astype(np.uint8),
-        )
+        write(tmp_path / "pcam", part, images, (np.arange(len(images)) % 2).reshape(-1, 1, 1, 1).astype(np.uint8))
     return tmp_path
 
 
