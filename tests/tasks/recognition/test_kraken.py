@@ -153,7 +153,7 @@ def test_kraken_opens_the_file_by_its_entry_point(file: Path) -> None:
 
 def test_a_file_that_says_something_else_is_refused(file: Path, tmp_path: Path) -> None:
     for config, says in (
-        ({"task": "recognition", "characters": "ab", "architecture": "os.system"}, "architecture"),
+        ({"task": "recognition", "characters": "ab", "architecture": "os.system"}, "unknown encoder .os.system"),
         ({}, "architecture"),
     ):
         meta = {"gcsa": {"_tasks": ["recognition"], "_model": "GCSARecognizer", "config": config}}
