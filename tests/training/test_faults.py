@@ -70,11 +70,8 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     wait_for_epoch(process, stopped)
     process.send_signal(signal.SIGSTOP)  # so that nothing changes but by the second run
     before = contents(stopped)
-    second = ended(start(stopped, "ckpt_path=last"))
-    assert second == (
-        2,
-        f"error: another run is writing into {stopped}: wait for its end, or set another output_dir\n",
-    )
+    with pytest.raises(UserError, match=f"another run is writing into {stopped}"):
+        train(composed(stopped, *LONGER, "ckpt_path=last"), stopped)
     assert contents(stopped) == before
     process.send_signal(signal.SIGCONT)
     process.send_signal(signal.SIGTERM)
@@ -87,8 +84,7 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     assert not (stopped / "weights").exists()
     assert 12 < torch.load(stopped / "checkpoints/last.ckpt", weights_only=True)["global_step"] < 36
 
-    resume = shlex.split(sentence[1])
-    assert subprocess.run([sys.executable, *resume[1:]], cwd=ROOT, stdout=subprocess.DEVNULL).returncode == 0
+    train(composed(stopped, *shlex.split(sentence[1])[2:]), stopped)
     for name in ("last", "best"):
         assert_same_state(whole / f"checkpoints/{name}.ckpt", stopped / f"checkpoints/{name}.ckpt")
 
@@ -276,9 +272,6 @@ def test_a_damaged_test_set_costs_no_weights(tmp_path: Path, monkeypatch: pytest
         train(composed(tmp_path, *small), tmp_path)
     assert (tmp_path / "weights/model.safetensors").is_file()
     assert not (tmp_path / "results.json").exists()
-    monkeypatch.undo()
-    train(composed(tmp_path, *small, "ckpt_path=last"), tmp_path)
-    assert (tmp_path / "results.json").is_file()
 
 
 def test_systems_without_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,15 +18,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
     return folder, record(composed(folder, *SMALL, TWO, "data.batch_size=16", "trainer.precision=64-true"), folder)
 
 
-@pytest.mark.parametrize("parts", [2, 4])
-def test_accumulated_gradients_make_the_same_steps(whole: tuple[Path, list[float]], tmp_path: Path, parts: int) -> None:
-    options = (
-        "trainer.precision=64-true",
-        f"data.batch_size={16 // parts}",
-        f"trainer.accumulate_grad_batches={parts}",
-    )
+def test_accumulated_gradients_make_the_same_steps(whole: tuple[Path, list[float]], tmp_path: Path) -> None:
+    options = ("trainer.precision=64-true", "data.batch_size=4", "trainer.accumulate_grad_batches=4")
     losses = torch.tensor(record(composed(tmp_path, *SMALL, TWO, *options), tmp_path), dtype=torch.float64)
-    torch.testing.assert_close(losses.view(-1, parts).sum(1).tolist(), whole[1], rtol=0, atol=1e-10)
+    torch.testing.assert_close(losses.view(-1, 4).sum(1).tolist(), whole[1], rtol=0, atol=1e-10)
     for key in ("state_dict", "current_model_state"):
         assert apart(weights(whole[0], key), weights(tmp_path, key)) < 1e-10
 
