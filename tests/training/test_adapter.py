@@ -104,17 +104,17 @@ def test_resumes_bit_for_bit(base: Path, finished: Path, tmp_path: Path, monkeyp
 
     def interrupted(*args: Any) -> Any:
         trainer = build(*args)
-        trainer.callbacks.insert(0, InterruptAt(5))
+        trainer.callbacks.insert(0, InterruptAt(3))
         return trainer
 
-    options = (base / "checkpoints/best.ckpt", "optimizer.lr=0.02", "checkpoint_every_n_steps=4")
+    options = (base / "checkpoints/best.ckpt", "optimizer.lr=0.02", "checkpoint_every_n_steps=2")
     monkeypatch.setattr(run, "build_trainer", interrupted)
     with pytest.raises(Interrupted):
         small(tmp_path, *options)
     monkeypatch.setattr(run, "build_trainer", build)
     small(tmp_path, *options, "ckpt_path=last")
     first, second = (torch.load(f / "checkpoints/last.ckpt", weights_only=True) for f in (finished, tmp_path))
-    assert first["global_step"] == second["global_step"] == 8
+    assert first["global_step"] == second["global_step"] == 4
     for key in ("state_dict", "current_model_state"):
         assert first[key].keys() == second[key].keys()
         assert all(torch.equal(tensor, second[key][name]) for name, tensor in first[key].items()), key
