@@ -156,7 +156,7 @@ def test_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_missing_package(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"ONNX needs the package '{package}': install gcsa\[export\]"):
+    with pytest.raises(ImportError, match=rf"ONNX needs the package '{package}': install gcsa-vit\[export\]"):
         export(create("gcsa_tiny"), tmp_path / "m", "onnx", (1, 16, 16))
     assert list(tmp_path.iterdir()) == []
 

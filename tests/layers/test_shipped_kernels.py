@@ -31,7 +31,7 @@ import gcsa
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.models.create import SEGMENTERS
 names = sorted({name for family in ("gcsa_", "gsa_", "z2sa_", "gcnn_") for name in timm.list_models(family + "*")})
-assert len(names) > 50
+assert len(names) > 15
 with torch.device("meta"):
     for name in names:
         timm.create_model(name)
