@@ -13,7 +13,7 @@ from os import PathLike
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageFile
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
@@ -203,7 +203,11 @@ def check_pixels(height: int, width: int, deep: bool) -> None:
 
 @contextmanager
 def naming(path: str | PathLike[str]) -> Iterator[None]:
-    """Turns whatever is wrong with a picture into a UserError of one sentence that names its file."""
+    """Turns whatever is wrong with a picture into a UserError of one sentence that names its file.
+
+    A cut file is wrong, although another package (lightly-train) makes Pillow fill up such files in the whole process.
+    """
+    fills_up, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, about size and metadata, without the name of the file
@@ -215,3 +219,5 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
     except Exception as error:  # decoders raise what they stumble over: KeyError, struct.error, zlib.error ...
         reason = getattr(error, "strerror", None) or one_line(error)
         raise UserError(f"{path} cannot be read as an image ({reason}): remove or replace it") from error
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = fills_up

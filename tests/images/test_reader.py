@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from gcsa._utils.errors import UserError
 from gcsa.images.reader import check_pair, image_size, levels, read_image, read_labels, read_levels, read_picture
@@ -186,7 +186,11 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif", ".webp", ".bmp", ".gif", ".ppm"])
 @pytest.mark.parametrize("keep", [0, 10, 0.5])
-def test_truncated_files_are_named(suffix: str, keep: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fills_up", [False, True])  # as lightly-train has it in the whole process
+def test_truncated_files_are_named(
+    suffix: str, keep: float, fills_up: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", fills_up)
     path = tmp_path / f"1{suffix}"
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     Image.fromarray(noise).save(path)
@@ -194,6 +198,7 @@ def test_truncated_files_are_named(suffix: str, keep: float, tmp_path: Path) -> 
     path.write_bytes(data[: keep if isinstance(keep, int) else int(keep * len(data))])
     with pytest.raises(ValueError, match=rf"1\{suffix} cannot be read as an image"):
         read_image(path, 3)
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is fills_up
 
 
 def test_deep_png(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ ROWS = [
     ("optimizer.schedule.final=-1", "optimizer.schedule.final=-1"),
     ("optimizer.schedule.name=linear", "unknown schedule 'linear': choose one of cosine, one_cycle, constant"),
     ("+optimizer.schedule.peak=1", "unknown option optimizer.schedule.peak: there are name, warmup and final"),
-    ("data.name=digitz", "unknown data set 'digitz': choose one of digits"),
+    ("data.name=digitz", "data=digitz must be one of cifar10, digits"),
     ("data.batch_size=0", "data.batch_size=0"),
     ("data.batch_size=1.5", "data.batch_size=1.5"),
     ("data.num_workers=-1", "num_workers=-1 must be a whole number from 0 to 512"),
@@ -120,8 +120,8 @@ def test_bad_values(tmp_path: Path, capsys: pytest.CaptureFixture[str], override
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.group=x4", r"group='x4' must be c or d and a number of rotations"),
-        ("model.attention=global", r"attention='global' must be one of spatial, group, linear"),
+        ("model.group=x4", "group=x4 must be"),
+        ("model.attention=global", "attention=global must be one of spatial, group, linear"),
         ("model.fields=7", r"num_heads=\d+ does not divide fields=7"),
         ("model.stem_strides=[2,2,2]", r"28 x 28 .*multiples of 8; resize 28 to 24 or 32"),
     ],

@@ -22,5 +22,5 @@ def test_short_runs_have_a_schedule_too() -> None:
 def test_unknown_schedule_names_the_choices() -> None:
     with pytest.raises(ValueError, match=r"unknown schedule 'linear': choose one of cosine, one_cycle, constant"):
         make_schedule("linear", 10, 0.1, 0.0)
-    with pytest.raises(ValueError, match=r"warmup is a fraction between 0 and 1, got 5"):
+    with pytest.raises(ValueError, match="warmup=5"):
         make_schedule("cosine", 10, 5, 0.0)

@@ -106,7 +106,7 @@ class GcsaOcrModel(PreTrainedModel):
         super().__init__(config)
         for name in ("height", "hidden_size", "upsample"):
             if getattr(config, name) < 1:
-                raise UserError(f"{name} must be 1 or more, not {getattr(config, name)}")
+                raise UserError(f"{name}={getattr(config, name)} must be 1 or more")
         if config.hidden_size % 2:
             raise UserError(f"hidden_size must be even, for sines and cosines, not {config.hidden_size}")
         self.backbone: Any = create_encoder(config.architecture, config.height, **(config.options or {}))
