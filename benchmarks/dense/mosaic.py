@@ -21,7 +21,6 @@ import torch
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
 from gcsa.images.reader import read_picture
 from gcsa.images.windows import WindowedImage, open_window_source
-from gcsa.models.folding import fold
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.pose import canonical_pose, transform_points, transformed_shape
@@ -51,7 +50,7 @@ def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str
     """Segments the picture once. Run it by `alone`."""
     torch.set_num_threads(threads)
     predictor: Any = load(weights)
-    predictor.network = fold(predictor.network)
+    predictor.fold()
     predictor.predict(np.zeros((PART, PART, 3), np.uint8))  # what is loaded with the first image
     before, (began, others) = resident_peak(), clock()
     with open_window_source(file, predictor.network.in_chans, in_memory) as image:

@@ -22,7 +22,6 @@ from benchmarks.learning.queue import ROOT
 from gcsa._utils.atomic import write_json
 from gcsa.evaluation.metrics import predict, reliability, score
 from gcsa.evaluation.rotations import rotate, rotation_curve
-from gcsa.models.folding import fold
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import draw_sample
 from gcsa.tasks.storage import data_root
@@ -54,7 +53,7 @@ def read_test(result: Path, commit: str | None) -> str:
     data.prepare_data()
     data.setup("test")
     folder = ROOT / "outputs/queue" / result.relative_to(RESULTS).with_suffix("") / "weights"
-    model = fold(gcsa.load(folder).network)
+    model = gcsa.load(folder).fold().network
     logits, labels = predict(model, data.test_dataloader())
     scores = score(logits, labels)
     found = {"accuracy": scores.accuracy, "auroc": scores.auroc, "images": scores.images}

@@ -20,7 +20,6 @@ from PIL import Image
 
 import gcsa
 from gcsa._utils.atomic import write_json
-from gcsa.models.folding import fold
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
@@ -74,7 +73,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    commit, predictor = git_commit(), RecognitionPredictor(fold(gcsa.load(args.weights).network))
+    commit, predictor = git_commit(), gcsa.load(args.weights).fold()
     found = {
         "weights": args.weights,
         "lines_of_a_page": LINES,

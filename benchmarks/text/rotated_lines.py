@@ -24,7 +24,6 @@ from benchmarks.common import CPU, alternate, save
 from gcsa._utils.atomic import write_json
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.groups import group
-from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.lines import list_lines
@@ -80,7 +79,7 @@ def sides(named: list[str]) -> dict[str, Side]:
     """The rows of `named` weights, NAME=WEIGHTS each."""
     found = {}
     for name, _, weights in (entry.partition("=") for entry in named):
-        model = fold(gcsa.load(weights).network)
+        model = gcsa.load(weights).fold().network
         parameters = sum(p.numel() for p in gcsa.load(weights).network.parameters())
         if model.group.rotations % 4 == 0:
             found[name] = Side(model, parameters)

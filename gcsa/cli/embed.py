@@ -138,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = find_images(args.inputs, recursive=True)
         _check_output(args.output, images)
         chosen = device(args.device)
-        predictor = load_classifier(args.model).to(chosen)
+        predictor = load_classifier(args.model).to(chosen).fold()
         if len(predictor.group.exact_elements) == 1:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):

@@ -30,7 +30,6 @@ from gcsa.cli.arguments import count, device, find_images, share
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.windows import open_window_source
-from gcsa.models.folding import fold
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed
@@ -127,9 +126,7 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
         predictor.prob_thresh = args.prob_thresh
     if args.nms_thresh is not None:
         predictor.nms_thresh = args.nms_thresh
-    predictor.to(chosen)
-    predictor.network = fold(predictor.network)
-    return predictor
+    return predictor.to(chosen).fold()
 
 
 def _segment(

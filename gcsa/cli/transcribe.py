@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import torch
 from rich.console import Console
@@ -32,13 +32,12 @@ from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import count, device
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
-from gcsa.models.folding import fold
 from gcsa.tasks import load
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.inputs import Transcript, find_lines, input_files
 from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken
 from gcsa.tasks.recognition.pages.output import check_inputs_kept, check_pages, page_contents, target_of
-from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt
+from gcsa.tasks.recognition.predict import doubt
 from gcsa.tasks.recognition.reading import ORIENTATIONS, check_orientation
 
 
@@ -169,8 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)
-        loaded = load(args.model, args.adapter, "recognition").to(chosen)
-        predictor = RecognitionPredictor(fold(loaded.network))
+        predictor: Any = load(args.model, args.adapter, "recognition").to(chosen).fold()
         orientation = args.orientation or predictor.orientation
         check_orientation(orientation, predictor.group)
         finder = PageFinder(predictor.page_orientation if orientation == "any" else None) if has_kraken() else None

@@ -26,7 +26,7 @@ class TIAToolboxModel(ModelABC):
 
     def __init__(self, source: str | Path) -> None:
         super().__init__()
-        classifier = load_classifier(source)
+        classifier = load_classifier(source).fold()
         self.embedding, self.preprocess = classifier.embedding, classifier.preprocess
         self.size = self.preprocess.size
         self.preproc_func = self._prepared

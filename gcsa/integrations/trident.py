@@ -22,5 +22,5 @@ def encoder(source: str | Path) -> tuple[PreLogits, Prepare, torch.dtype]:
     The precision is float32: in half precision, the features of a rotated patch differ in the third digit. source: as for
     `gcsa.load`. Raises what `load_classifier` does.
     """
-    classifier = load_classifier(source)
+    classifier = load_classifier(source).fold()
     return classifier.embedding, classifier.preprocess, torch.float32

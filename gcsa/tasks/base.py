@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import nn
 
 from gcsa._utils.errors import MissingExtraError
 from gcsa.groups import Group, group as make_group
+from gcsa.models.folding import fold
+
+P = TypeVar("P", bound="Predictor")
 
 
 class Predictor(ABC):
@@ -36,9 +39,14 @@ class Predictor(ABC):
         """The group of the network; c1 for a network without one."""
         return make_group(getattr(self.network, "group", "c1"))
 
-    def to(self, device: Any) -> Predictor:
+    def to(self: P, device: Any) -> P:
         """Moves the network; returns this predictor."""
         self.network.to(device)
+        return self
+
+    def fold(self: P) -> P:
+        """Folds the network, which is faster and can no longer be trained (`gcsa.models.folding`); returns this predictor."""
+        self.network = fold(self.network)
         return self
 
     @abstractmethod

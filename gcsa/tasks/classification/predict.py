@@ -16,7 +16,6 @@ from gcsa._utils.validation import check_int
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
 from gcsa.models.create import create_model
-from gcsa.models.folding import fold
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.weights import Weights, fill
 from gcsa.weights.files import BORDER
@@ -51,8 +50,7 @@ class PreLogits(nn.Module):
 class ClassificationPredictor(Predictor):
     """A timm classifier with its preprocessing and the names of its classes.
 
-    Scores and features are those of the folded network. They do not change when an image rotates by an element of
-    `group` that maps the pixel grid onto itself.
+    Scores and features do not change when an image rotates by an element of `group` that maps the pixel grid onto itself.
 
     Args:
         network: a timm model; normalised images (B, C, size, size) to class scores (B, classes).
@@ -79,25 +77,11 @@ class ClassificationPredictor(Predictor):
         self.class_names = tuple(class_names or map(str, range(classes)))
         if len(self.class_names) != classes:
             raise UserError(f"the network has {classes} classes, but {len(self.class_names)} class names are given")
-        self._folded: nn.Module | None = None
-
-    @property
-    def folded(self) -> nn.Module:
-        """The folded network, on the device of `network` (see `gcsa.models.folding`)."""
-        if self._folded is None:
-            self._folded = fold(self.network)
-        return self._folded
 
     @property
     def embedding(self) -> PreLogits:
-        """The folded network without its last layer: prepared images (B, C, size, size) to features (B, D)."""
-        return PreLogits(self.folded).eval()
-
-    def to(self, device: Any) -> ClassificationPredictor:
-        """Moves the network; returns this predictor."""
-        self._folded = None
-        self.network.to(device)
-        return self
+        """The network without its last layer: prepared images (B, C, size, size) to features (B, D)."""
+        return PreLogits(self.network).eval()
 
     def predict(self, images: Any, batch_size: int = 32) -> Any:
         """The `Classification` of an image, or a list of them for several.
@@ -109,7 +93,7 @@ class ClassificationPredictor(Predictor):
         Raises:
             UserError: an image that cannot be read, naming it.
         """
-        rows = self._run(self.folded, images, batch_size).softmax(-1).tolist()
+        rows = self._run(self.network, images, batch_size).softmax(-1).tolist()
         return [self._classification(row) for row in rows] if _is_several(images) else self._classification(rows)
 
     def features(self, images: Any, batch_size: int = 32) -> Tensor:

@@ -26,6 +26,7 @@ from PIL import Image
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.reader import levels
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.recognition.ctc import CTCRecognizer
@@ -278,7 +279,7 @@ class RecognitionPredictor(Predictor):
             for bucket in buckets.values()
             for start in range(0, len(bucket), batch_size)
         ]
-        with _parallel_map(device, len(batches)) as run:
+        with evaluation_mode(self.network), _parallel_map(device, len(batches)) as run:
             for batch, results in zip(batches, run(read, batches), strict=True):
                 done = len(found)
                 for (i, _), readings in zip(batch, results, strict=True):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.windows import ArrayImage, WindowedImage, open_window_source
@@ -152,15 +153,16 @@ class SegmentationPredictor(Predictor):
         upright = TransformedImage(image, self.group, pose)
         objects: list[Objects] = []
         classes: Labels | None = np.zeros(upright.shape, np.int32) if self.network.output == "classes" else None
-        for part, wider, maps in predict_tiles(self.network, upright, self.limits(image), tile, progress):
-            if classes is not None:  # of tied classes, argmax takes the first
-                inner = maps.argmax(0)[part.slices(wider.top, wider.left)]
-                classes[part.slices()] = inner.cpu().numpy()
-                continue
-            nearby = find_candidates(maps, prob_thresh).shifted(wider.top, wider.left)
-            rows, columns = nearby.points.T
-            inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
-            objects.append(nearby[inside])
+        with evaluation_mode(self.network):
+            for part, wider, maps in predict_tiles(self.network, upright, self.limits(image), tile, progress):
+                if classes is not None:  # of tied classes, argmax takes the first
+                    inner = maps.argmax(0)[part.slices(wider.top, wider.left)]
+                    classes[part.slices()] = inner.cpu().numpy()
+                    continue
+                nearby = find_candidates(maps, prob_thresh).shifted(wider.top, wider.left)
+                rows, columns = nearby.points.T
+                inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
+                objects.append(nearby[inside])
         return Candidates(pose, upright.shape, Objects.joined(objects) if classes is None else None, classes)
 
     def finish(
