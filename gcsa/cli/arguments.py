@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from gcsa._utils.errors import UserError
+from gcsa._utils.errors import UserError, one_line
 from gcsa.images.folders import SUFFIXES, list_images
 
 
@@ -34,6 +34,12 @@ def share(text: str) -> float:
     return value
 
 
+def add_hardware(parser: argparse.ArgumentParser) -> None:
+    """Adds --threads and --device."""
+    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
+
+
 def device(name: str) -> torch.device:
     """The device called `name`. Raises ValueError where it cannot be used here."""
     try:
@@ -41,12 +47,14 @@ def device(name: str) -> torch.device:
         on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do
         return on_device.device
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {name} cannot be used here: {' '.join(str(error).split())[:100]}") from error
+        raise UserError(f"--device {name} cannot be used here: {one_line(error, 100)}") from error
 
 
 def find_images(inputs: Sequence[str], *, recursive: bool = False) -> list[Path]:
-    """The images that are named, and those in folders, with `recursive` also below these, each once. Raises FileNotFoundError and ValueError, naming the
-    input, for one that is not there and for a folder without images."""
+    """The images that are named, and those in folders, each once; with `recursive` also those in the folders inside.
+
+    Raises FileNotFoundError for an input that is not there, and UserError for a folder without images and for a device.
+    """
     found: list[Path] = []
     for name in inputs:
         path = Path(name)

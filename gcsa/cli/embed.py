@@ -29,7 +29,7 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa._utils.program import program
-from gcsa.cli.arguments import count, device, find_images
+from gcsa.cli.arguments import add_hardware, count, device, find_images
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.evaluation.evaluation_mode import evaluation_mode
@@ -57,8 +57,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="embedded together (default 32)"
     )
-    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
+    add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
 

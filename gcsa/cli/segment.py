@@ -26,7 +26,7 @@ from rich.progress import Progress
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.program import program
-from gcsa.cli.arguments import count, device, find_images, share
+from gcsa.cli.arguments import add_hardware, count, device, find_images, share
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.windows import open_window_source
@@ -71,8 +71,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="PIXELS",
         help=f"side of the tiles of large images (default {TILE}): smaller tiles take less memory and more time",
     )
-    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
+    add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
 

@@ -29,7 +29,7 @@ from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.program import program
 from gcsa._utils.published import ADAPTER_CONFIG, published
-from gcsa.cli.arguments import count, device
+from gcsa.cli.arguments import add_hardware, count, device
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.tasks import load
@@ -82,14 +82,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--any-image", action="store_true", help="PAGE and ALTO may name images outside of their folder"
     )
-    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
     parser.add_argument(
         "--precision",
         choices=("32", "bf16"),
         default="32",
         help="of the numbers; bf16 is faster on processors with AMX; one line in fifty is read otherwise",
     )
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
+    add_hardware(parser)
     args = parser.parse_intermixed_args(argv)
     first = published(args.inputs[0]) or Path(args.inputs[0])
     if args.adapter is not None:

@@ -16,10 +16,7 @@ from gcsa.weights.schema import Weights, check_weights, read
 from gcsa.weights.tensors import check_finite, check_tensors
 from gcsa.weights.writer import (
     annotate,
-    recognizer_weights,
     save_classifier,
-    save_recognizer,
-    save_segmenter,
     to_config,
     write,
 )
@@ -36,10 +33,7 @@ __all__ = [
     "read",
     "read_adapter",
     "read_checkpoint",
-    "recognizer_weights",
     "save_classifier",
-    "save_recognizer",
-    "save_segmenter",
     "to_config",
     "write",
 ]

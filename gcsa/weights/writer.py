@@ -76,26 +76,6 @@ def save_classifier(
     return folder
 
 
-def save_recognizer(model: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
-    """Writes a `CTCRecognizer`; as `write`."""
-    return write(recognizer_weights(model, about), folder)
-
-
-def recognizer_weights(model: Any, about: Mapping[str, Any] | None = None) -> Weights:
-    """Those of a `CTCRecognizer`."""
-    options = dict(model.options)
-    encoder, tensors = options.pop("encoder"), model.state_dict()
-    source, characters = type(model).__name__, model.charset.characters
-    return Weights(source, "recognition", encoder, options, tensors, about=dict(about or {}), characters=characters)
-
-
-def save_segmenter(predictor: Any, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
-    """Writes a `SegmentationPredictor`; as `write`."""
-    network, options, source = predictor.network, predictor.options, type(predictor).__name__
-    weights = Weights(source, "segmentation", network.name, options, network.state_dict(), about=dict(about or {}))
-    return write(weights, folder)
-
-
 def annotate(folder: str | Path, **about: Any) -> None:
     """Adds what became known later, such as `results`, to the config.json of a folder of weights."""
     config = Path(folder) / CONFIG

@@ -17,7 +17,6 @@ from PIL import Image
 from gcsa.images.reader import read_labels
 from gcsa.tasks.segmentation import SegmentationPredictor, Segmenter
 from gcsa.testing import randomize
-from gcsa.weights import save_segmenter
 
 Run = Callable[..., tuple[int, str, str]]
 SIZES: dict[str, Any] = dict(fields=[2, 2], depths=[1, 1], num_heads=[1, 1], radii=[1, 1], stem_fields=[2], rays=8)
@@ -33,7 +32,7 @@ def made() -> SegmentationPredictor:
 
 @pytest.fixture
 def weights(made: SegmentationPredictor, tmp_path: Path) -> Path:
-    return save_segmenter(made, tmp_path / "weights")
+    return made.save_pretrained(tmp_path / "weights")
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_a_picture_of_one_pixel(run: Run, weights: Path, tmp_path: Path) -> None
 
 def test_classes(run: Run, images: Path, tmp_path: Path) -> None:
     predictor = SegmentationPredictor.create("gcsa_unet_tiny", output="classes", num_classes=4, **SIZES)
-    weights = save_segmenter(predictor, tmp_path / "classes")
+    weights = predictor.save_pretrained(tmp_path / "classes")
     code, out, _ = run("segment", weights, images / "a.png", "--output", tmp_path / "found")
     assert code == 0
     table = list(csv.DictReader((tmp_path / "found/a_classes.csv").read_text().splitlines()))

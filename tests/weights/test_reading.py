@@ -65,7 +65,7 @@ def classifier(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def recognizer(tmp_path: Path) -> Path:
-    return checkpoints.save_recognizer(CTCRecognizer("ab c", hidden=8, **TINY), tmp_path / "recognizer")
+    return CTCRecognizer("ab c", hidden=8, **TINY).save_pretrained(tmp_path / "recognizer")
 
 
 def changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
@@ -150,7 +150,7 @@ def test_recognisers_that_ask_for_more(
 @pytest.mark.parametrize("exploit", [*EXPLOITS, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"pmin": "1"}], ids=str)
 def test_segmenters_that_ask_for_more(exploit: dict[str, Any], tmp_path: Path) -> None:
     sizes: dict[str, Any] = dict(fields=[2], depths=[1], num_heads=[1], radii=[1], stem_fields=[2], rays=4)
-    folder = checkpoints.save_segmenter(SegmentationPredictor.create("gcsa_unet_tiny", **sizes), tmp_path / "weights")
+    folder = SegmentationPredictor.create("gcsa_unet_tiny", **sizes).save_pretrained(tmp_path / "weights")
     for source in (
         as_checkpoint(folder, exploit),
         changed(folder, lambda config: config["model_args"].update(exploit)),

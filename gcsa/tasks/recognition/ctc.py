@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -27,7 +28,7 @@ from gcsa.models.baselines.crnn import CRNN
 from gcsa.models.create import check_options, create_model
 from gcsa.tasks.recognition.data.charset import Charset, display_order, normalize
 from gcsa.tasks.recognition.reading import Character, Reading, most_confident, normalized, orientations, to_upright
-from gcsa.weights import save_recognizer
+from gcsa.weights import Weights, write
 from gcsa.weights.files import CHARSET
 
 BLANK = 0
@@ -250,9 +251,16 @@ class CTCRecognizer(nn.Module):
         """Writes charset.txt beside an adapter, whose classifier may know more characters than its base."""
         (folder / CHARSET).write_text(self.charset.characters, encoding="utf-8")
 
-    def save_pretrained(self, folder: str | Path) -> Path:
-        """Writes config.json and model.safetensors into `folder`, for `gcsa.load`. Returns it."""
-        return save_recognizer(self, folder)
+    def to_weights(self, about: Mapping[str, Any] | None = None) -> Weights:
+        """What a file of weights holds of this recogniser; `about` is for people, as in `Weights`."""
+        options = dict(self.options)
+        encoder, characters = options.pop("encoder"), self.charset.characters
+        source, tensors = type(self).__name__, self.state_dict()
+        return Weights(source, "recognition", encoder, options, tensors, about=dict(about or {}), characters=characters)
+
+    def save_pretrained(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
+        """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`."""
+        return write(self.to_weights(about), folder)
 
     def read(self, images: Tensor, orientation: str = "upright", beams: int = 1) -> list[Reading]:
         """The most confident of the readings of each line (B, 1, H, W); see `read_orientations`."""

@@ -19,7 +19,7 @@ from gcsa.tasks.recognition.module import Recognizer
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.training.adapt import check_adapter
 from gcsa.training.task import data_options
-from gcsa.weights import read, save_recognizer
+from gcsa.weights import read
 
 COUNTED_WIDTH = 480
 """Pixels of the line whose FLOPs are counted: about the median of a printed line 40 pixels high."""
@@ -69,7 +69,7 @@ class Task:
 
     def export(self, recognizer: Recognizer, data: LinesDataModule, folder: Path) -> str:
         """Writes the weights into `folder`, for transcribe.py; returns it."""
-        return str(save_recognizer(recognizer.model, folder, {"data": data.script or data.name}))
+        return str(recognizer.model.save_pretrained(folder, {"data": data.script or data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
         """CER and WER of `config["model"]` on the lines of a split, or on "all" of them, upright and rotated; see `measure`."""

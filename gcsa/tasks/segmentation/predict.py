@@ -24,7 +24,7 @@ from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, canonical_pose, transform_array, transform_objects
 from gcsa.tasks.segmentation.stars import Labels, Objects, check_installed, draw, find_candidates, suppress
 from gcsa.tasks.segmentation.tiles import predict_tiles
-from gcsa.weights import Weights, fill
+from gcsa.weights import Weights, fill, write
 
 SETTINGS = ("pmin", "pmax", "prob_thresh", "nms_thresh")
 """Model options of the predictor; all others are of the network."""
@@ -103,6 +103,12 @@ class SegmentationPredictor(Predictor):
     def options(self) -> dict[str, Any]:
         """All options but the name, as a file of weights holds them."""
         return {**self.network.options, **{key: getattr(self, key) for key in SETTINGS}}
+
+    def save_pretrained(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
+        """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`."""
+        network, source = self.network, type(self).__name__
+        tensors, notes = network.state_dict(), dict(about or {})
+        return write(Weights(source, self.kind, network.name, self.options, tensors, about=notes), folder)
 
     def limits(self, image: WindowedImage) -> tuple[float, float]:
         """The values of an image that become 0 and 1."""

@@ -15,7 +15,6 @@ from gcsa.tasks.segmentation.module import SegmentationModule, check_crop
 from gcsa.tasks.segmentation.stars import check_installed
 from gcsa.tasks.segmentation.thresholds import choose_thresholds
 from gcsa.training.task import data_options
-from gcsa.weights import save_segmenter
 
 MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
 COUNTED_SIDE = 256
@@ -71,7 +70,7 @@ class Task:
         if module.model.output == "instances":
             data.setup("validate")  # a process that only started others has read nothing yet
             choose_thresholds(module.predictor, ((example.image, example.labels) for example in data.images("val")))
-        return str(save_segmenter(module.predictor, folder, {"data": data.name}))
+        return str(module.predictor.save_pretrained(folder, {"data": data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
         """The scores of a segmenter, see `evaluate_masks`."""

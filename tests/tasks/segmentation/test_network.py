@@ -104,7 +104,7 @@ def test_what_was_written_is_read(name: str, options: dict[str, Any], tmp_path: 
     made = SegmentationPredictor.create(name, **{**TINY, **options})
     randomize(made.network).eval()
     x = torch.rand(1, made.network.in_chans, made.network.min_size, made.network.min_size)
-    folder = checkpoints.save_segmenter(made, tmp_path / "weights", {"data": "nuclei"})
+    folder = made.save_pretrained(tmp_path / "weights", {"data": "nuclei"})
     for source in (folder, f"local-dir:{folder}", as_checkpoint(made, tmp_path / "best.ckpt")):
         opened = gcsa.load(source)
         assert isinstance(opened, SegmentationPredictor)

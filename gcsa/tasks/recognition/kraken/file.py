@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.weights import recognizer_weights, to_config
+from gcsa.weights import to_config
 
 KRAKEN_VERSION = "7.0.0"
 """The oldest kraken that asks other packages for models."""
@@ -28,7 +28,7 @@ def write_kraken(model: CTCRecognizer, file: str | Path) -> None:
         "_tasks": ["recognition"],
         "_model": PLUGIN,
         "_kraken_min_version": KRAKEN_VERSION,
-        "config": to_config(recognizer_weights(model)),
+        "config": to_config(model.to_weights()),
     }
     with replacing(file) as part:
         save_file(tensors, part, metadata={"kraken_meta": json.dumps({PREFIX: about})})

@@ -33,7 +33,7 @@ from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line
 from gcsa.tasks.recognition.data.lines import read_text
 from gcsa.tasks.recognition.kraken.plugin import GCSARecognizer
 from gcsa.tasks.recognition.pages.page_xml import read_page
-from gcsa.weights import recognizer_weights, to_config
+from gcsa.weights import to_config
 
 ENCODER = "gcsa_ocr_tiny"
 """Of a new recogniser."""
@@ -166,7 +166,7 @@ class GCSATraining(KrakenTrainerModule):
         known = self.net.model.charset if self.net is not None else Charset("")
         charset = known.extended(display_order(line.text) for line in lines)
         if self.net is None:
-            self.net = GCSARecognizer(to_config(recognizer_weights(CTCRecognizer(charset.characters, ENCODER))))
+            self.net = GCSARecognizer(to_config(CTCRecognizer(charset.characters, ENCODER).to_weights()))
         elif charset.characters != known.characters:
             if self.hparams["config"].resize != "union":
                 new = charset.characters.removeprefix(known.characters)
@@ -174,7 +174,7 @@ class GCSATraining(KrakenTrainerModule):
                     f"Training data and model codec alphabets mismatch: {new!r} are new; use --resize union"
                 )
             self.net.model.extend(charset.characters)
-            self.net.user_metadata["config"] = to_config(recognizer_weights(self.net.model))
+            self.net.user_metadata["config"] = to_config(self.net.model.to_weights())
 
     def training_step(self, batch: LineBatch, batch_idx: int) -> Tensor:
         assert self.net is not None
