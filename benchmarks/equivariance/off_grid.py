@@ -96,9 +96,7 @@ def measure(source: str, data: str, split: str) -> dict[str, Any]:
     """The content of the JSON file."""
     predictor: Any = gcsa.load(source)
     sample = draw_sample(create_datamodule(data), split)
-    mean, std = (
-        torch.tensor(values).view(-1, 1, 1) for values in (sample.images.mean.flatten(), sample.images.std.flatten())
-    )
+    mean, std = sample.images.mean, sample.images.std
     batches = list(sample)
     images = torch.cat([batch for batch, _ in batches]) * std + mean
     labels = torch.cat([targets for _, targets in batches])

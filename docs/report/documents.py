@@ -32,7 +32,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.pages,
         text.trocr,
     ),
-    "docs/measured/equivariance.md": (equivariance.invariance, equivariance.precision),
+    "docs/measured/equivariance.md": (equivariance.invariance, equivariance.off_grid, equivariance.precision),
     "docs/measured/speed.md": (
         speed.models,
         speed.bfloat16,

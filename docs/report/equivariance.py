@@ -12,12 +12,12 @@ INTEGRATIONS = ROOT / "docs/results/integrations"
 
 
 def size_of(name: str) -> str:
-    """A registered name without its group: "gcsa_tiny" of "gcsa_tiny_c8"."""
+    """The model of an entry of the benchmark: "gcsa_tiny" of "gcsa_tiny_c8"."""
     return re.sub(r"_[cd]\d+$", "", name)
 
 
 def invariance() -> str:
-    """The largest error of each size over its registered groups."""
+    """The largest error of each model over the groups c4, c8, d4 and d8."""
     sizes: dict[str, list[dict[str, Any]]] = {}
     for name, row in measured("invariance").items():
         sizes.setdefault(size_of(name), []).append(row)
@@ -26,8 +26,34 @@ def invariance() -> str:
         at_45_degrees = [f"{row['at_45_degrees']:.2f}" for row in groups if "at_45_degrees" in row]
         errors = [f"{max(row[key] for row in groups):.1e}" for key in ("logits", "features")]
         rows.append([f"`{size}`", str(len(groups)), *errors, ", ".join(at_45_degrees)])
-    header = ["model", "registered names", "logits", "features", "logits at 45 degrees, smooth images: c4, c8"]
+    header = ["model", "groups", "logits", "features", "logits at 45 degrees, smooth images: c4, c8"]
     return table(header, rows)
+
+
+FAMILIES = {
+    "exact": "rotations by 90 degrees, reflections",
+    "angle": "other angles, each 7.5 degrees",
+    "shift": "shifts by 0.5, 1 and 2 pixels",
+    "blur": "blur, sigma 0.5 to 1",
+    "magnification": "magnification 0.8 to 1.25",
+    "jpeg": "JPEG, quality 50 and 80",
+    "stain": "stains 10 % stronger or weaker",
+    "brightness": "brightness 0.9 and 1.1",
+}
+"""The families of benchmarks/equivariance/off_grid.py, in words."""
+
+
+def off_grid() -> str:
+    """The share of the answers that change one step off the grid, in the mean over a family and for its worst member."""
+    folder = ROOT / "docs/results/off_grid"
+    models = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    rows = [["accuracy, upright", *(f"{100 * content['accuracy']:.1f} %" for content in models.values())]]
+    for family, words in FAMILIES.items():
+        found = [content["families"][family] for content in models.values()]
+        rows.append(
+            [words, *(f"{100 * one['mean_changed']:.1f} / {100 * one['worst_changed']:.1f} %" for one in found)]
+        )
+    return table(["answers that change, mean / worst", *(f"`{name}`" for name in models)], rows)
 
 
 def precision() -> str:

@@ -18,6 +18,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else a busy machine adds a line of log
 
     def run_command(name: str, *arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments)])
