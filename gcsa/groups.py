@@ -109,9 +109,9 @@ class Group:
     def exactness(self) -> str:
         """`exact_elements` in words."""
         among = math.gcd(self.rotations, 4)
-        turns = {1: [], 2: ["half turns"], 4: ["quarter turns"]}[among]
-        mirrors = {1: "the left-right mirror", 2: "the left-right and up-down mirrors", 4: "mirrors"}[among]
-        words = turns + ([mirrors] if self.mirror else []) or ["nothing but the picture as it stands"]
+        rotations = {1: [], 2: ["rotation by 180 degrees"], 4: ["rotations by 90 degrees"]}[among]
+        reflections = {1: "left-right reflection", 2: "left-right and up-down reflections", 4: "reflections"}[among]
+        words = rotations + ([reflections] if self.mirror else []) or ["the identity only"]
         return f"{' and '.join(words)}, {len(self.exact_elements)} of {self.order} elements"
 
     @cached_property

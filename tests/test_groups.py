@@ -124,14 +124,14 @@ def test_a_group_made_directly_is_bounded_too() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("c1", "nothing but the picture as it stands, 1 of 1 elements"),
-        ("c3", "nothing but the picture as it stands, 1 of 3 elements"),
-        ("c4", "quarter turns, 4 of 4 elements"),
-        ("c6", "half turns, 2 of 6 elements"),
-        ("c8", "quarter turns, 4 of 8 elements"),
-        ("d3", "the left-right mirror, 2 of 6 elements"),
-        ("d6", "half turns and the left-right and up-down mirrors, 4 of 12 elements"),
-        ("d8", "quarter turns and mirrors, 8 of 16 elements"),
+        ("c1", "the identity only, 1 of 1 elements"),
+        ("c3", "the identity only, 1 of 3 elements"),
+        ("c4", "rotations by 90 degrees, 4 of 4 elements"),
+        ("c6", "rotation by 180 degrees, 2 of 6 elements"),
+        ("c8", "rotations by 90 degrees, 4 of 8 elements"),
+        ("d3", "left-right reflection, 2 of 6 elements"),
+        ("d6", "rotation by 180 degrees and left-right and up-down reflections, 4 of 12 elements"),
+        ("d8", "rotations by 90 degrees and reflections, 8 of 16 elements"),
     ],
 )
 def test_exactness_in_words(name: str, words: str) -> None:
@@ -139,7 +139,7 @@ def test_exactness_in_words(name: str, words: str) -> None:
     assert h.exactness == words
     image = torch.arange(12.0).reshape(3, 4)
     seen = [h.act_on_grid(image, g) for g in h.exact_elements]
-    shown = {"half turns": image.flip((0, 1)), "left-right": image.flip(1), "up-down": image.flip(0)}
-    shown |= {"quarter turns": torch.rot90(image), "mirrors": image.flip(1)}
+    shown = {"rotation by 180": image.flip((0, 1)), "left-right": image.flip(1), "up-down": image.flip(0)}
+    shown |= {"rotations by 90": torch.rot90(image), " and reflections,": image.flip(1)}
     for word, moved in shown.items():
         assert (word not in words) or any(torch.equal(moved, other) for other in seen)

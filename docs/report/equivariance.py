@@ -98,4 +98,4 @@ def backbones() -> str:
     for name, found in json.loads((INTEGRATIONS / "invariance.json").read_text())["models"].items():
         changes = [_size(found[key]) for key in ("turns", "mirrors")]
         rows.append([f"`{name}`", found["weights"], *changes, f"{100 * found['found']:.0f} %"])
-    return table(["model", "weights", "quarter turns", "mirrors", "found"], rows)
+    return table(["model", "weights", "rotations by 90 degrees", "reflections", "found"], rows)

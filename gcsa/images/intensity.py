@@ -8,8 +8,8 @@ from gcsa._utils.arrays import Array
 def percentiles(picture: Array, low: float = 1.0, high: float = 99.8) -> tuple[float, float]:
     """Two values of a picture (H, W, C) below which `low` and `high` percent of its values lie, all channels together.
 
-    They are values that the picture holds (nearest rank), so that they are the same, bit for bit, however it is turned or
-    mirrored. Where both are one value, as where less than 0.2% of the picture is not background, they are the least and
+    They are values that the picture holds (nearest rank), so that they are the same, bit for bit, however it is rotated or
+    reflected. Where both are one value, as where less than 0.2% of the picture is not background, they are the least and
     the largest.
     """
     values = picture.reshape(-1)

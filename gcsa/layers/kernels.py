@@ -144,7 +144,7 @@ def check_basis(basis: str, group: Group) -> None:
         raise UserError(f"unknown basis {basis!r}: choose one of {', '.join(BASES)}")
     if basis == "full" and len(group.exact_elements) < group.order:
         raise UserError(
-            f"basis='full' needs a group of quarter turns and mirrors, such as c4 or d4, not {group}: use band"
+            f"basis='full' needs a group of rotations by 90 degrees and reflections, such as c4 or d4, not {group}: use band"
         )
 
 

@@ -68,7 +68,7 @@ class Task:
         return f"local-dir:{written}"
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
-        """Accuracy, calibration, turns, shifts and cost of a classifier, see `gcsa.tasks.classification.evaluate.evaluate`."""
+        """Accuracy, calibration, rotations, shifts and cost of a classifier, see `gcsa.tasks.classification.evaluate.evaluate`."""
         return evaluate(config, output_dir)
 
     def count_flops(self, classifier: Classifier, data: Any) -> int:

@@ -1,4 +1,4 @@
-"""Random turns, mirrors, scales, brightness and noise of a crop, the same geometry for the image and its labels."""
+"""Random rotations, reflections, scales, brightness and noise of a crop, the same geometry for the image and its labels."""
 
 import math
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ MAX_FACTOR = 1000.0
 class DenseAugment:
     """One random geometry for an image and its labels, then random brightness, contrast and noise of the image.
 
-    Mirrors and quarter turns resample nothing: each pixel keeps its value. `degrees` and `scale` resample once, about
+    Reflections and rotations by 90 degrees resample nothing: each pixel keeps its value. `degrees` and `scale` resample once, about
     the centre: the image bilinearly, the labels by the nearest pixel of the same grid, and both are 0 beyond the border.
 
     Args:
         quarter_turns: turn by a random multiple of 90 degrees, exactly; needs square crops.
-        flip: mirror left to right with probability one half, exactly.
-        degrees: turn by an angle uniform in [-degrees, degrees].
+        flip: reflect left to right with probability one half, exactly.
+        degrees: rotate by an angle uniform in [-degrees, degrees].
         scale: magnify by a factor uniform in [scale[0], scale[1]].
         brightness: add an amount uniform in [-brightness, brightness], the image's range being about 0..1.
         contrast: before that, multiply by a factor uniform in [1 - contrast, 1 + contrast].
@@ -86,7 +86,7 @@ class DenseAugment:
 
 
 def resampled(image: Tensor, labels: Tensor, angle: float, factor: float) -> tuple[Tensor, Tensor]:
-    """An image (C, H, W) and labels (H, W) turned by `angle` (radians, counter-clockwise) about the centre and magnified.
+    """An image (C, H, W) and labels (H, W) rotated by `angle` (radians, counter-clockwise) about the centre and magnified.
 
     The image is interpolated bilinearly, each label is that of the nearest pixel, and both are 0 beyond the border.
     """
