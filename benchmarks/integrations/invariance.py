@@ -5,7 +5,7 @@ Writes docs/results/integrations/invariance.json. Features are those in front of
 offline, so its networks have random weights (seed 0), and so have ours but gcsa_pooled_small.pcam; training has no reason to
 make filters symmetric, but may make features more or less alike. The change is relative to the spread of the features over
 the patches, for features of an untrained network may hardly depend on the image at all: 1.41 says that a turned patch is as
-different as another patch. `found` is the share of patches that are their turned copies' nearest neighbours.
+different as another patch. `found` is the share of patches that are their rotated copies' nearest neighbours.
 """
 
 from __future__ import annotations

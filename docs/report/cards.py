@@ -30,10 +30,10 @@ ADAPT_LINES = "python train.py experiment=ocr_adapter data.path=my_lines  # 0000
 CARDS = {
     "gcsa_tiny.rotmnist": Card(
         run="rotmnist_tiny",
-        does="Tells handwritten digits of 28 x 28 pixels apart, however they are turned.",
+        does="Tells handwritten digits of 28 x 28 pixels apart, in any orientation.",
         data="Rotated MNIST, generated anew from MNIST by the published protocol (Larochelle et al. 2007, "
         "doi:10.1145/1273496.1273556): 10,000 training, 2,000 validation and 50,000 test images.",
-        limits="It knows single white digits on black, and nothing else. Turned by half, a 6 is a 9.",
+        limits="It knows single white digits on black, and nothing else. Rotated by 180 degrees, a 6 is a 9.",
         adapt="python train.py model=gcsa_tiny data=mnist adapter=lora adapter.base=gcsa_tiny.rotmnist",
     ),
     "gcsa_pooled_small.pcam": Card(
@@ -49,14 +49,14 @@ CARDS = {
     ),
     "gcsa_ocr_tiny.fr17": Card(
         run="ocr/fr17_roman_print/gcsa_ocr_tiny",
-        does="Reads lines of French prints of the 17th century, at any quarter turn.",
+        does="Reads lines of French prints of the 17th century, in any of the four orientations.",
         data="e-ditiones' OCR17 (Gabay et al. 2020; CC-BY 4.0): 2,100 training, 300 validation and 450 test lines, by book.",
         limits=LINES + "The transcription is diplomatic: long s, and a sign for a hyphen at the line's end.",
         adapt=ADAPT_LINES.replace("experiment=ocr_adapter", "experiment=ocr_adapter adapter.base=gcsa_ocr_tiny.fr17"),
     ),
     "gcsa_ocr_tiny.print": Card(
         run="ocr_print/gcsa_ocr_tiny",
-        does="Reads lines and pages of French print of the 17th to the 19th century, at any quarter turn.",
+        does="Reads lines and pages of French print of the 17th to the 19th century, in any of the four orientations.",
         data="The training lines of `gcsa_ocr_tiny.fr17`, from whose weights it went on (Gabay et al. 2020; CC-BY 4.0), and their texts set "
         "in 25 fonts of the SIL Open Font License, among them Old Standard, GFS Didot, IM Fell, Libre Bodoni and EB Garamond; "
         "slanted, bent, faded and with print that shines through. The figures are of the 450 test lines of the scans.",
@@ -112,14 +112,13 @@ def of_classifier(found: dict[str, Any]) -> dict[str, str]:
     rows = {f"accuracy, {scores['images']:,} images": percent(scores["accuracy"]) + between(scores["interval"])}
     if scores["auroc"] is not None:
         rows["AUROC"] = percent(scores["auroc"])
-    moves = (
-        "quarter turns and mirrors" if any("reflection" in move for move in found["invariance"]) else "quarter turns"
-    )
+    reflected = any("reflection" in move for move in found["invariance"])
+    moves = "rotations by 90 degrees" + (" and reflections" if reflected else "")
     return rows | {
-        f"accuracy of the mean over {found['config']['copies']} turned copies": percent(averaged["accuracy"])
+        f"accuracy of the mean over {found['config']['copies']} rotated copies": percent(averaged["accuracy"])
         + between(averaged["interval"]),
         "expected calibration error": percent(scores["calibration_error"]),
-        f"lowest accuracy at any turn, {rotation['images']:,} images (upright {percent(rotation['accuracy'][0])})": percent(
+        f"lowest accuracy at any angle, {rotation['images']:,} images (upright {percent(rotation['accuracy'][0])})": percent(
             min(rotation["accuracy"])
         ),
         f"change of the scores at {moves}, relative": f"{max(found['invariance'].values()):.0e}",

@@ -183,7 +183,7 @@ def startup() -> str:
     """Seconds to create a model in a fresh process."""
     machines = load_timings("startup", lambda content: content["warm"]["median_seconds"])
     times = "; ".join(f"{results['warm']['median_seconds']:.2f} s ({machine})" for machine, results in machines.items())
-    return f'`create_model("gcsa_small_c8")` in a fresh process, beyond importing torch and timm: {times}.'
+    return f'`create_model("gcsa_small", group="c8")` in a fresh process, beyond importing torch and timm: {times}.'
 
 
 def imagenet() -> str:

@@ -1,7 +1,7 @@
 """ONNX files of narrow numbers: weights of 16 bits (bfloat16), or convolutions of 8 (int8).
 
 Neither breaks the symmetry. The copies of a filter for the group elements hold the same numbers in other places. So each
-output channel has the scale that its copies have, all are rounded alike, and they stay turned copies of one another. A
+output channel has the scale that its copies have, all are rounded alike, and they stay rotated copies of one another. A
 map has one scale, each of its numbers is rounded by itself, and sums of integers are exact. What remains are the norms and
 the attention in float32, whose last bit may tip a rounding.
 """

@@ -27,7 +27,7 @@ def run(file: Path, x: Tensor) -> Tensor:
 
 
 def turned_copies(filters: Tensor) -> bool:
-    """Whether the filters (N * O, 1, k, k) of a lifting convolution of c4 are turned copies of one another."""
+    """Whether the filters (N * O, 1, k, k) of a lifting convolution of c4 are rotated copies of one another."""
     first, *others = filters.unflatten(0, (4, -1))
     return all(torch.equal(filter, first.rot90(g, (2, 3))) for g, filter in enumerate(others, 1))
 

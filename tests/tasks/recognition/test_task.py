@@ -1,4 +1,4 @@
-"""A whole run on text lines: what it writes, and that it is read the same at any quarter turn."""
+"""A whole run on text lines: what it writes, and that it is read the same in any orientation."""
 
 import json
 import random
