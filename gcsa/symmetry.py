@@ -1,0 +1,224 @@
+"""Any network made exactly equivariant, for a group that maps the pixel grid onto itself.
+
+Let f be a network, H the group, and rho how its output transforms (the identity for scores). Both wrappers compute
+
+    F(x) = sum over k in H of  w_k(x) rho(k)^-1 f(k x),        sum of w_k = 1,
+
+and differ in the weights of the poses k x. F(g x) = rho(g) F(x) holds for every f, up to rounding, where w_k(g x) = w_{k g}(x):
+
+- `Averaged`: w_k = 1 / |H| (Yarotsky 2018, arXiv:1804.10306). It costs |H| passes.
+- `Canonical`: w is 1 at the pose that a chooser scores highest (canonicalization; Kaba et al. 2022, arXiv:2211.06489). It
+  costs one pass. Where poses tie, as in symmetric images, they share the weight, so that the order of the elements decides
+  nothing. Close to a tie a small change of the image can change the pose, and with it the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from gcsa._utils.errors import UserError
+from gcsa.groups import Group, group as make_group
+from gcsa.testing import Kind, act
+
+Output = Literal["scores", "map", "vectors", "rays"] | Callable[[Tensor, Group, int], Tensor]
+KINDS: dict[str, Kind] = {"scores": "invariant", "map": "image", "vectors": "vector", "rays": "rays"}
+"""The outputs of a network, and the kinds of `gcsa.testing` by which they transform."""
+OF_THE_NETWORK = {
+    *("num_features", "head_hidden_size", "num_classes", "pretrained_cfg", "default_cfg"),
+    *("get_classifier", "reset_classifier"),
+}
+"""timm's attributes that a wrapper has from its network."""
+TIE = 1e-6
+"""Poses whose scores differ by less share the weight. Scores of `moments` are at most 1."""
+
+
+def moments(x: Tensor, group: Group) -> Tensor:
+    """Scores (B, |H|) of the poses of images (B, C, H, W) by their first moments about the centre.
+
+    The score of pose k is the component of its moment, relative to the largest possible one, in a direction between the axes
+    and the diagonals. So the poses tie only where the moment is zero or lies on an axis of reflection of the group.
+    """
+    values = x.detach().double().sum(1)
+    height, width = values.shape[1:]
+    rows = torch.arange(height, dtype=torch.float64, device=x.device) - (height - 1) / 2
+    columns = torch.arange(width, dtype=torch.float64, device=x.device) - (width - 1) / 2
+    moment = torch.stack([(values.sum(2) * rows).sum(1), (values.sum(1) * columns).sum(1)], 1)
+    largest = values.abs().sum((1, 2)) * max(height, width) / 2
+    matrices = torch.stack([torch.from_numpy(group.array_matrix(k).round()) for k in range(group.order)]).to(x.device)
+    angle = torch.tensor(torch.pi / 8, dtype=torch.float64, device=x.device)
+    direction = torch.stack([angle.cos(), angle.sin()])
+    tiny = torch.finfo(torch.float64).tiny
+    return torch.einsum("i,kij,bj->bk", direction, matrices, moment) / largest.clamp_min(tiny)[:, None]
+
+
+@dataclass(frozen=True)
+class Pose:
+    """The pose k x of some images x of a batch, and its weight in their sums.
+
+    Attributes:
+        element: k.
+        rows: the images.
+        weight: a number for all of them, or one for each.
+    """
+
+    element: int
+    rows: slice | Tensor
+    weight: float | Tensor
+
+    def count(self, images: int) -> int:
+        """How many of `images` images are in this pose."""
+        return images if isinstance(self.rows, slice) else len(self.rows)
+
+    def add(self, total: Tensor, outputs: Tensor) -> Tensor:
+        """`total` of all images with the weighted outputs of these added."""
+        if isinstance(self.rows, slice) or isinstance(self.weight, float):
+            return total + outputs * self.weight
+        weight = self.weight.to(outputs.dtype).view(-1, *[1] * (outputs.ndim - 1))
+        return total.index_add(0, self.rows, outputs * weight)
+
+
+class Symmetrized(nn.Module):
+    """The sum F above; a subclass says which poses it is taken over.
+
+    `num_features`, `num_classes`, `pretrained_cfg` and the like are the network's. `forward_features` is not: what a network
+    computes inside is not exact. The features of a timm model with `num_classes=0` are its output.
+
+    Args:
+        network: takes images (B, C, H, W) alone, and returns a tensor with the batch first, or a tuple, list or dict of them.
+        group: whose elements all map the pixel grid onto itself: c1, c2, c4, d1, d2 or d4.
+        output: how the network's output transforms: "scores" and features of the whole image (not at all), "map" (B, C, H, W)
+            (with the image), "vectors" (B, 2 C, H, W) (pairs of a row and a column component), "rays" (B, R, H, W)
+            (StarDist's distances), or a function of an output, the group and the element g that gives rho(g) of it.
+        batch: the most images that go through the network at once; None: all poses of all images.
+
+    Raises:
+        UserError: a group with other elements, an unknown output, or a batch below 1.
+    """
+
+    def __init__(
+        self, network: nn.Module, group: str | Group = "d4", output: Output = "scores", batch: int | None = None
+    ) -> None:
+        super().__init__()
+        self.group = make_group(group)
+        if len(self.group.exact_elements) < self.group.order:
+            raise UserError(
+                f"{self.group} holds rotations that do not map a pixel grid onto itself: choose c1, c2, c4, d1, d2 or d4"
+            )
+        if not callable(output) and (not isinstance(output, str) or output not in KINDS):
+            raise UserError(f"unknown output {output!r}: choose {', '.join(KINDS)}, or give a function")
+        if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+            raise UserError(f"batch={batch!r} must be a whole number of at least 1, or None")
+        self.network, self.output, self.batch = network, output, batch
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_THE_NETWORK and "network" in self._modules:
+            return getattr(self.network, name)
+        return super().__getattr__(name)
+
+    def extra_repr(self) -> str:
+        output = self.output if isinstance(self.output, str) else getattr(self.output, "__name__", "function")
+        return f"group={self.group}, output={output}, exact under {self.group.exactness}"
+
+    def poses(self, x: Tensor) -> list[Pose]:
+        """The poses of images (B, C, H, W) whose weight is not 0."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Any:
+        """What the network returns, for images (B, C, H, W). Raises UserError for inputs that are no batch of images."""
+        if x.ndim != 4:
+            raise UserError(f"expected images of the shape (batch, channels, height, width), not {tuple(x.shape)}")
+        poses, parts = self.poses(x), []
+        for swapped in (
+            False,
+            True,
+        ):  # poses of an oblong image have two shapes, and go through the network by themselves
+            alike = [pose for pose in poses if self._swaps(pose.element, x) == swapped]
+            if alike:
+                inputs = torch.cat([self.group.act_on_grid(x[pose.rows], pose.element) for pose in alike])
+                outputs = [self.network(part) for part in inputs.split(self.batch or len(inputs))]
+                joined = tree_map(lambda *tensors: torch.cat(tensors), *outputs)
+                parts.append(tree_map(lambda y, alike=alike: self._sum(y, alike, len(x)), joined))
+        return parts[0] if len(parts) == 1 else tree_map(torch.add, *parts)
+
+    def _swaps(self, k: int, x: Tensor) -> bool:
+        """Whether the pose k x of an image has another shape than the image."""
+        return x.shape[2] != x.shape[3] and not self.group.array_matrix(k).round()[0, 0]
+
+    def _sum(self, y: Tensor, poses: list[Pose], images: int) -> Tensor:
+        """The weighted sum, for each of `images` inputs, of the outputs y of their poses, each brought back."""
+        total: Tensor | None = None
+        for part, pose in zip(y.split([pose.count(images) for pose in poses]), poses, strict=True):
+            back = self._act(part, int(self.group.inverse[pose.element]))
+            if total is None:
+                total = back.new_zeros(images, *back.shape[1:])
+            total = pose.add(total, back)
+        assert total is not None
+        return total
+
+    def _act(self, y: Tensor, g: int) -> Tensor:
+        if isinstance(self.output, str):
+            return act(y, self.group, g, KINDS[self.output])
+        return self.output(y, self.group, g)
+
+
+class Averaged(Symmetrized):
+    """The mean of a network's outputs over all poses of the image, each brought back; see `Symmetrized` for the arguments."""
+
+    def poses(self, x: Tensor) -> list[Pose]:
+        return [Pose(k, slice(None), 1 / self.group.order) for k in range(self.group.order)]
+
+
+class Canonical(Symmetrized):
+    """A network that sees the image in a pose that depends on its content alone; its output is brought back.
+
+    Args:
+        network, group, output, batch: see `Symmetrized`.
+        chooser: of images (B, C, H, W) and the group, scores (B, |H|) of the poses k x, with s_k(g x) = s_{k g}(x): `moments`,
+            which needs no training, or your own function or module.
+        top: how many of the best poses share the output, weighted by the softmax of their scores (in between: lambda-equitune,
+            arXiv:2305.09900); 1 is the best alone. Poses that tie with the last one are taken too.
+
+    Raises:
+        UserError: as `Symmetrized`, or a `top` that is not between 1 and the number of poses.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        group: str | Group = "d4",
+        chooser: Callable[[Tensor, Group], Tensor] = moments,
+        output: Output = "scores",
+        batch: int | None = None,
+        top: int = 1,
+    ) -> None:
+        super().__init__(network, group, output, batch)
+        if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= self.group.order:
+            raise UserError(
+                f"top={top!r} must be a whole number from 1 to {self.group.order}, the poses of {self.group}"
+            )
+        self.chooser, self.top = chooser, top
+
+    def poses(self, x: Tensor) -> list[Pose]:
+        weights = self.weights(x)
+        rows = [weights[:, k].nonzero().flatten() for k in range(self.group.order)]
+        return [Pose(k, which, weights[which, k]) for k, which in enumerate(rows) if len(which)]
+
+    def weights(self, x: Tensor) -> Tensor:
+        """The weights w (B, |H|) of the poses of images (B, C, H, W); the sum of each row is 1."""
+        scores = self.chooser(x, self.group)
+        if scores.shape != (len(x), self.group.order):
+            raise UserError(
+                f"the chooser gave scores of the shape {tuple(scores.shape)}, not one for each of {len(x)} images and "
+                f"{self.group.order} poses"
+            )
+        last = scores.detach().sort(1, descending=True).values[:, self.top - 1 : self.top]
+        kept = scores.detach() >= last - TIE
+        if self.top == 1:
+            return kept.to(x.dtype) / kept.sum(1, keepdim=True)
+        return scores.masked_fill(~kept, float("-inf")).softmax(1).to(x.dtype)

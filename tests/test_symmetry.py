@@ -1,0 +1,245 @@
+"""Any network made exact: by its mean over the poses of an image, and by a pose that the image's content chooses."""
+
+import copy
+import pickle
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+
+from gcsa import group
+from gcsa.groups import Group
+from gcsa.symmetry import Averaged, Canonical, Symmetrized, moments
+from gcsa.testing import assert_equivariant, equivariance_error
+
+WRAPPERS = [Averaged, Canonical]
+SMALL = ["resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224"]
+MANY = [
+    "resnet18", "resnet26d", "seresnet33ts", "resnext50_32x4d", "regnetx_002", "regnety_002", "densenet121", "vgg11",
+    "mobilenetv2_050", "mobilenetv4_conv_small", "efficientnet_b0", "tf_efficientnet_lite0", "ghostnet_050", "mnasnet_small",
+    "convnext_atto", "convnextv2_atto", "edgenext_xx_small", "mobilevit_xxs", "repvgg_a0", "rexnet_100", "dla34", "hrnet_w18_small",
+    "poolformer_s12", "resmlp_12_224", "mixer_s32_224", "deit_tiny_patch16_224", "cait_xxs24_224", "swin_tiny_patch4_window7_224",
+    "xcit_nano_12_p16_224", "efficientformerv2_s0",
+]  # fmt: skip
+FIXED = ("vit", "deit", "cait", "swin", "mixer", "resmlp", "xcit", "efficientformer")
+"""Names of networks that are made for one size of images."""
+
+
+def network(name: str, side: int = 96) -> nn.Module:
+    """A network of timm with random weights, statistics and biases, so that none of its parts is the identity."""
+    torch.manual_seed(0)
+    size = {"img_size": side} if name.startswith(FIXED) else {}
+    made = timm.create_model(name, num_classes=3, **size).eval()
+    for module in made.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean, -0.1, 0.1)
+    return made
+
+
+class Local(nn.Module):
+    """A network that sees directions and places: maps (B, 8, H, W) that a rotated image changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv = nn.Conv2d(2, 8, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = torch.linspace(-1, 1, x.shape[2], dtype=x.dtype, device=x.device)[:, None]
+        return torch.relu(self.conv(x) + rows)
+
+
+def images(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("name", SMALL)
+def test_networks_of_timm(name, wrapper):
+    side = 97 if name == "resnet10t" else 96
+    plain = network(name, side)
+    x = images(2, 3, side, side)
+    assert equivariance_error(plain.double(), x, "d4", 1, "image", "invariant") > 1e-3
+    tested = [1, 6] if wrapper is Averaged else range(1, 8)  # 16 passes each
+    assert_equivariant(wrapper(plain, "d4").eval(), x, "d4", "image", "invariant", elements=tested)
+
+
+@pytest.mark.slow  # 30 architectures, each at two sizes, in all poses: minutes
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("name", MANY)
+def test_many_networks_of_timm(name, wrapper):
+    for side in (96,) if name.startswith(FIXED) else (96, 97):
+        wrapped = wrapper(network(name, side), "d4").eval()
+        x = images(1, 3, side, side)
+        with torch.no_grad():
+            for dtype, most in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
+                made, given = wrapped.to(dtype), x.to(dtype)
+                errors = [equivariance_error(made, given, "d4", g, "image", "invariant") for g in range(1, 8)]
+                assert max(errors) <= most, (side, dtype, errors)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize("shape", [(8, 8), (7, 7), (6, 9)])
+@pytest.mark.parametrize(("output", "kind"), [("map", "image"), ("vectors", "vector"), ("rays", "rays")])
+@pytest.mark.parametrize("name", ["c4", "d2", "d4"])
+def test_maps_of_every_kind(name, output, kind, shape, wrapper):
+    x = images(3, 2, *shape)
+    assert equivariance_error(Local().double(), x, name, 1, "image", kind) > 1e-3
+    assert_equivariant(wrapper(Local(), name, output=output), x, name, "image", kind)
+
+
+def test_a_function_says_how_an_output_of_ones_own_rotates():
+    """A column of the map's means by quarter: its four values rotate with the image."""
+
+    def quarters(y: Tensor, group: Group, g: int) -> Tensor:
+        return group.act_on_grid(y.unflatten(1, (2, 2)), g).flatten(1)
+
+    class Quarters(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.adaptive_avg_pool2d(Local().to(x)(x).mean(1), 2).flatten(1)
+
+    x = images(2, 2, 8, 8)
+    for wrapper in WRAPPERS:
+        wrapped = wrapper(Quarters(), "d4", output=quarters)
+        for g in range(1, 8):
+            expected = quarters(wrapped(x), group("d4"), g)
+            torch.testing.assert_close(wrapped(group("d4").act_on_grid(x, g)), expected)
+
+
+def test_the_mean_is_the_mean_over_the_poses():
+    x, plain = images(2, 2, 6, 9), Local().double()
+    d4 = group("d4")
+    poses = [d4.act_on_grid(plain(d4.act_on_grid(x, k)), int(d4.inverse[k])) for k in range(8)]
+    torch.testing.assert_close(Averaged(plain, "d4", output="map")(x), torch.stack(poses).mean(0))
+
+
+def test_the_chosen_pose_is_one_pass():
+    class Counting(nn.Module):
+        seen = 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen += len(x)
+            return x.flatten(1)[:, :3]
+
+    counting = Counting()
+    Canonical(counting, "d4")(images(5, 3, 8, 8))
+    assert counting.seen == 5
+    Canonical(counting, "d4", top=3)(images(5, 3, 8, 8))
+    assert counting.seen == 5 + 15
+    Averaged(counting, "d4")(images(5, 3, 8, 8))
+    assert counting.seen == 5 + 15 + 40
+
+
+@pytest.mark.parametrize("top", [2, 5, 8])
+def test_the_best_poses_share_the_output(top):
+    assert_equivariant(Canonical(Local(), "d4", output="map", top=top), images(3, 2, 6, 9), "d4", "image", "image")
+
+
+class FirstOfTied(Canonical):
+    """A rule that the order of the elements decides."""
+
+    def weights(self, x: Tensor) -> Tensor:
+        return nn.functional.one_hot(moments(x, self.group).argmax(1), self.group.order).to(x.dtype)
+
+
+def symmetric_images() -> Tensor:
+    """A constant image, one that a rotation by 180 degrees leaves as it is, and one that a diagonal reflection does."""
+    x = images(3, 2, 7, 7)
+    x[0] = 1.0
+    x[1] = x[1] + x[1].rot90(2, (1, 2))
+    x[2] = x[2] + x[2].transpose(1, 2)
+    return x
+
+
+def test_poses_that_tie_share_the_output():
+    x = symmetric_images()
+    assert_equivariant(Canonical(Local(), "d4", output="map"), x, "d4", "image", "image")
+    with pytest.raises(AssertionError):
+        assert_equivariant(FirstOfTied(Local(), "d4", output="map"), x, "d4", "image", "image")
+
+
+def test_a_chooser_that_looks_at_places_alone_is_not_exact():
+    def upright(x: Tensor, group: Group) -> Tensor:
+        return -torch.arange(group.order, dtype=x.dtype).expand(len(x), -1)
+
+    with pytest.raises(AssertionError):
+        assert_equivariant(Canonical(Local(), "d4", upright, "map"), images(2, 2, 8, 8), "d4", "image", "image")
+
+
+def test_scores_of_moments_are_a_regular_field():
+    """s_k(g x) = s_{k g}(x), what `Canonical` asks of a chooser."""
+    d4, x = group("d4"), images(3, 2, 6, 9)
+    scores = moments(x, d4)
+    for g in range(8):
+        torch.testing.assert_close(moments(d4.act_on_grid(x, g), d4), scores[:, d4.cayley[:, g]])
+    assert scores.abs().max() <= 1
+
+
+def test_several_outputs():
+    class Several(nn.Module):
+        def forward(self, x: Tensor) -> dict[str, object]:
+            y = Local().to(x)(x)
+            return {"scores": y.mean((2, 3)), "more": (y.amax((2, 3)), [y.amin((2, 3))])}
+
+    x = images(4, 2, 6, 9)
+    for wrapper in WRAPPERS:
+        whole, parts = wrapper(Several(), "d4")(x), wrapper(Several(), "d4", batch=3)(x)
+        rotated = wrapper(Several(), "d4")(x.rot90(1, (2, 3)))
+        for other in (parts, rotated):
+            torch.testing.assert_close(other, whole)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_training(wrapper):
+    wrapped = wrapper(Local(), "d4", output="map").train()
+    wrapped(images(2, 2, 8, 8).float()).square().mean().backward()
+    assert wrapped.network.conv.weight.grad.abs().sum() > 0
+    assert set(wrapped.state_dict()) == {"network.conv.weight", "network.conv.bias"}
+
+
+def test_timms_interface():
+    wrapped = Averaged(network("resnet10t"), "d4")
+    assert wrapped.num_features == 512
+    assert wrapped.pretrained_cfg["architecture"] == "resnet10t"
+    wrapped.reset_classifier(5)
+    assert wrapped.num_classes == 5
+    assert wrapped(torch.zeros(1, 3, 64, 64)).shape == (1, 5)
+    with pytest.raises(AttributeError):  # the network's own would not be exact
+        wrapped.forward_features  # noqa: B018
+    assert "group=d4, output=scores, exact under rotations by 90 degrees and reflections" in repr(wrapped)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_copies(wrapper):
+    wrapped, x = wrapper(Local(), "d4", output="map"), images(2, 2, 6, 9).float()
+    for other in (copy.deepcopy(wrapped), pickle.loads(pickle.dumps(wrapped))):
+        torch.testing.assert_close(other(x), wrapped(x), rtol=0, atol=0)
+
+
+def test_export_of_the_mean():
+    wrapped, x = Averaged(network("resnet10t"), "d4").eval(), images(2, 3, 64, 64).float()
+    exported = torch.export.export(wrapped, (x,)).module()
+    torch.testing.assert_close(exported(x), wrapped(x))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Averaged(Local(), "c8"), "c8 holds rotations"),
+        (lambda: Averaged(Local(), "d3"), "d3 holds rotations"),
+        (lambda: Averaged(Local(), "d4", output="mask"), "unknown output 'mask'"),
+        (lambda: Averaged(Local(), "d4", batch=0), "batch=0"),
+        (lambda: Canonical(Local(), "c4", top=5), "top=5"),
+        (lambda: Averaged(Local(), "d4")(torch.zeros(2, 8, 8)), "expected images"),
+        (lambda: Canonical(Local(), "d4", lambda x, g: x.mean((2, 3)))(torch.zeros(1, 2, 8, 8)), "the chooser gave scores"),
+    ],
+)  # fmt: skip
+def test_wrong_values(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_a_wrapper_of_ones_own_says_its_poses():
+    with pytest.raises(NotImplementedError):
+        Symmetrized(Local(), "c4")(torch.zeros(1, 2, 8, 8))
