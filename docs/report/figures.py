@@ -13,17 +13,10 @@ from typing import Any
 from matplotlib.figure import Figure
 from PIL import Image
 
-from gcsa.evaluation.figures import (
-    cost_figure,
-    learning_figure,
-    polar_figure,
-    reliability_figure,
-    scaling_figure,
-    share_figure,
-    shift_figure,
-)
+from gcsa.evaluation.figures import polar_figure, reliability_figure, shift_figure
 from gcsa.evaluation.metrics import Reliability
 from gcsa.evaluation.rotations import Curve
+from report.drawing import cost_figure, learning_figure, scaling_figure, share_figure
 from report.results import ROOT, accuracy, entries, load_benchmark, load_timings
 from report.training import DATA_SETS, few_labels_curves, learning_curves, shares_runs, systems_runs, tested
 

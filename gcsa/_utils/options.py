@@ -122,10 +122,16 @@ def check_value(name: str, value: Any, *kinds: Any) -> None:
         raise UserError(f"{name}={shown(value)} must be {choices}")
 
 
-def check_options(options: Mapping[str, Any], *known: type[Options], owner: str = "a model") -> dict[str, Any]:
+def check_options(
+    options: Mapping[str, Any],
+    *known: type[Options],
+    owner: str = "a model",
+    choices: Callable[[], Sequence[str]] | None = None,
+) -> dict[str, Any]:
     """The options that are not None, each of which one of the dataclasses `known` takes.
 
-    Raises UserError for one that `owner` does not take, naming the nearest, and for an impossible value.
+    Raises UserError for one that `owner` does not take, naming the nearest of `choices` (default: all), and for an impossible
+    value.
     """
     kinds: dict[str, list[Any]] = {}
     for cls in known:
@@ -133,7 +139,8 @@ def check_options(options: Mapping[str, Any], *known: type[Options], owner: str 
             kinds.setdefault(name, []).append(option.kind)
     for key, value in options.items():
         if key not in kinds:
-            close = difflib.get_close_matches(str(key), kinds) or kinds
+            names = list(kinds) if choices is None else choices()
+            close = difflib.get_close_matches(str(key), names) or names
             raise UserError(f"unknown option {shown(key)} of {owner}: choose one of {', '.join(close)}")
         if value is not None:
             check_value(key, value, *kinds[key])

@@ -21,8 +21,6 @@ from gcsa.testing import relative_error
 
 COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057", "#e09f00", "#74c0fc")
 MARKERS = "os^Dv<P*"
-MARKED = 50
-"""Up to so many points of a line each have a marker."""
 MAPS = 4
 
 
@@ -40,7 +38,7 @@ def polar_figure(curves: Mapping[str, Curve], title: str = "Accuracy when the im
     lowest = 100 * min(min(curve.accuracy) for curve in curves.values())
     step = next((step for step in (2.5, 5, 10) if lowest > 100 - 5 * step), 25.0)
     centre = max(0.0, step * (lowest // step - 1))
-    for colour, (name, curve) in zip(_colours(len(curves)), curves.items(), strict=True):
+    for colour, (name, curve) in zip(colours(len(curves)), curves.items(), strict=True):
         angles = np.radians([*curve.positions, curve.positions[0]])
         values = 100 * np.array([*curve.accuracy, curve.accuracy[0]])
         label = f"{name}: mean {values[:-1].mean():.1f} %, worst {values.min():.1f} %"
@@ -66,7 +64,7 @@ def shift_figure(curves: Mapping[str, Curve], title: str = "When the images shif
     """Accuracy in percent and relative logit change against the shift in pixels, one line a direction or model."""
     figure = Figure(figsize=(9, 4.2), dpi=150, layout="constrained")
     left, right = figure.subplots(1, 2)
-    for i, (colour, (name, curve)) in enumerate(zip(_colours(len(curves)), curves.items(), strict=True)):
+    for i, (colour, (name, curve)) in enumerate(zip(colours(len(curves)), curves.items(), strict=True)):
         style: dict[str, Any] = dict(color=colour, lw=2, marker=MARKERS[i % len(MARKERS)], ms=4, label=name)
         left.plot(curve.positions, 100 * np.array(curve.accuracy), **style)
         right.plot(curve.positions, curve.logit_change, **style)
@@ -88,7 +86,7 @@ def reliability_figure(systems: Mapping[str, Reliability], title: str) -> Figure
     figure = Figure(figsize=(5.6, 5.6), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     axes.plot([0, 100], [0, 100], color="#adb5bd", lw=1, ls="--")
-    for colour, (name, bins) in zip(_colours(len(systems)), systems.items(), strict=True):
+    for colour, (name, bins) in zip(colours(len(systems)), systems.items(), strict=True):
         probability, accuracy = 100 * np.array(bins.probability), 100 * np.array(bins.accuracy)
         images = np.array(bins.images)
         share = images / images.sum()
@@ -102,94 +100,6 @@ def reliability_figure(systems: Mapping[str, Reliability], title: str) -> Figure
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside lower center", frameon=False, fontsize=9)
     figure.suptitle(title, fontsize=13)
-    return figure
-
-
-def cost_figure(systems: Mapping[str, tuple[float, float, int]], title: str) -> Figure:
-    """Test error against FLOPs an image, both logarithmic; better systems stand higher. Each system is a bubble with its name
-    and accuracy; the area is proportional to its parameters.
-
-    `systems`: name to (FLOPs, accuracy, parameters).
-    """
-    figure = Figure(figsize=(9, 5.4), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    counts = [parameters for _, _, parameters in systems.values()]
-    area = 120 / max(counts)
-    label_height = 0.045  # of the axes
-    # A logarithm has no 0.
-    points = {name: (flops, max(100 * (1 - accuracy), 0.01)) for name, (flops, accuracy, _) in systems.items()}
-    for colour, (name, point) in zip(_colours(len(systems)), points.items(), strict=True):
-        axes.scatter(*point, s=area * systems[name][2], color=colour, alpha=0.6)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.margins(x=0.3, y=0.1)
-    axes.invert_yaxis()
-    shown = {
-        name: axes.transAxes.inverted().transform(axes.transData.transform(point)) for name, point in points.items()
-    }
-    taken: list[tuple[float, float]] = []
-    for name, (x, y) in sorted(shown.items(), key=lambda item: item[1][1]):
-        lower = [other for at, other in taken if abs(at - x) < 0.45 and other > y - label_height]
-        height = max([y, *(other + label_height for other in lower)])
-        taken.append((x, height))
-        axes.annotate(
-            f"{name}, {systems[name][1]:.1%}",
-            points[name],
-            xytext=(x + (0.02 if x < 0.6 else -0.02), height),
-            textcoords="axes fraction",
-            ha="left" if x < 0.6 else "right",
-            va="center",
-            fontsize=8,
-            arrowprops=dict(arrowstyle="-", color="#adb5bd", lw=0.8),
-        )
-    for count in sorted({min(counts), max(counts)}):
-        axes.scatter([], [], s=area * count, color="#868e96", alpha=0.6, label=f"{count / 1e3:,.0f}k parameters")
-    axes.set_axisbelow(True)
-    axes.set_xlabel("FLOPs an image (a multiply-add is two)")
-    axes.set_ylabel("test error [%]")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:g}"[0] in "25" else "")
-    axes.grid(color="#dee2e6")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
-    figure.suptitle(title, fontsize=13)
-    return figure
-
-
-def share_figure(systems: Mapping[str, Mapping[float, float]], title: str, error: str = "test error") -> Figure:
-    """Test error, or another `error`, in percent against the share of the training set, both logarithmic, one line a system."""
-    errors = {
-        name: {100 * share: 100 * (1 - accuracy) for share, accuracy in sorted(line.items())}
-        for name, line in systems.items()
-    }
-    figure, axes = _lines(errors, title, "share of the training set", error)
-    _error_axis(axes)
-    axes.set_xscale("log")
-    axes.set_xticks(sorted({share for line in errors.values() for share in line}))
-    axes.xaxis.set_major_formatter(_percent)
-    axes.xaxis.set_minor_formatter("")
-    return figure
-
-
-def learning_figure(systems: Mapping[str, Mapping[float, float]], title: str) -> Figure:
-    """Validation error in percent, logarithmic, against computing time in epochs of a ViT, one line a system."""
-    errors = {
-        name: {cost: 100 * (1 - accuracy) for cost, accuracy in sorted(line.items())} for name, line in systems.items()
-    }
-    figure, axes = _lines(errors, title, "time, in epochs of the ViT", "validation error")
-    _error_axis(axes)
-    axes.set_xlim(left=0)
-    return figure
-
-
-def scaling_figure(systems: Mapping[str, Mapping[int, float]], title: str) -> Figure:
-    """Milliseconds against tokens, both logarithmic, one line a system."""
-    figure, axes = _lines(
-        {name: dict(sorted(line.items())) for name, line in systems.items()}, title, "tokens", "forward [ms]"
-    )
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     return figure
 
 
@@ -255,39 +165,8 @@ def mistakes_figure(images: Tensor, mistakes: Sequence[Mistake], names: Sequence
     return figure
 
 
-def _lines(systems: Mapping[str, Mapping[Any, float]], title: str, across: str, upwards: str) -> tuple[Figure, Any]:
-    """A figure and its axes: for each system its points, in their order, joined by a line."""
-    figure = Figure(figsize=(7, 5.4), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    for i, (colour, (name, line)) in enumerate(zip(_colours(len(systems)), systems.items(), strict=True)):
-        marker = MARKERS[i % len(MARKERS)]
-        style: dict[str, Any] = dict(color=colour, lw=2, marker=marker, markersize=5, markevery=1 + len(line) // MARKED)
-        axes.plot(list(line), list(line.values()), label=name, **style)
-    axes.set_xlabel(across)
-    axes.set_ylabel(upwards)
-    axes.grid(color="#dee2e6")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", frameon=False, fontsize=9, ncols=2)  # never over a line
-    figure.suptitle(title, fontsize=13)
-    return figure, axes
-
-
-def _percent(value: float, _: object = None) -> str:
-    return f"{value:g} %"
-
-
-def _error_axis(axes: Any) -> None:
-    """Makes the upright axis logarithmic, with ticks at round numbers of percent, fewer where it is long."""
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    digits = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8) if high < 10 * low else (1, 1.5, 2, 3, 5, 7)
-    ticks = [digit * decade for decade in (0.1, 1, 10) for digit in digits]
-    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
-    axes.yaxis.set_major_formatter(_percent)
-    axes.yaxis.set_minor_formatter("")
-
-
-def _colours(count: int) -> list[str]:
+def colours(count: int) -> list[str]:
+    """A colour for each of `count` lines; they repeat."""
     return [COLOURS[i % len(COLOURS)] for i in range(count)]
 
 

@@ -10,10 +10,12 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, fields
+from inspect import signature
+from typing import Annotated, Any
 
 import timm
+import torch
 from torch import nn
 
 from gcsa._utils import options as declared
@@ -67,52 +69,24 @@ class TimmOptions(Options):
     bn_eps: Annotated[Share | None, "of batch norm"] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SegmenterOptions(Options):
-    """Options of the networks of `gcsa.tasks.segmentation` besides those of their encoder."""
-
-    output: Annotated[
-        Literal["instances", "classes"], "instances: numbered objects; classes: a class for each pixel"
-    ] = "instances"
-    num_classes: Annotated[Annotated[int, Range(0, 1_000_000)], "of output=classes"] = 2
-    encoder: Annotated[Word | None, "another model of gcsa as encoder"] = None
-    rays: Annotated[
-        Annotated[int, Range(3, 256)], "of output=instances: directions in which an object's border is measured"
-    ] = 32
-    decoder_fields: Annotated[Sequence[Width] | None, "regular fields of the decoder, fine to coarse"] = None
-    decoder_depth: Annotated[
-        Annotated[int, Range(1, 64)] | None, "residual blocks at each resolution of the decoder"
-    ] = None
-    resolution: Annotated[Annotated[int, Range(1, 64)] | None, "pixels a position of the decoder's finest map"] = None
-    pmin: Annotated[Annotated[float, Range(0, 100)], "percentile of an image that becomes 0"] = 1.0
-    pmax: Annotated[Annotated[float, Range(0, 100)], "percentile of an image that becomes 1"] = 99.8
-    prob_thresh: Annotated[Annotated[float, Range(0.001, 0.999)], "probability from which a pixel can be a centre"] = (
-        0.5
-    )
-    nms_thresh: Annotated[Share, "share of the smaller of two objects that they may have in common"] = 0.4
+def fitting_options(name: str) -> list[str]:
+    """Those of `TimmOptions` that the class of timm's model `name` takes; all where it cannot be made without memory."""
+    names = [field.name for field in fields(TimmOptions)]
+    try:
+        with torch.device("meta"):
+            taken = signature(type(timm.create_model(name))).parameters
+    except (RuntimeError, NotImplementedError, TypeError, ValueError):
+        return names
+    return [option for option in names if option in taken]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecognizerOptions(Options):
-    """Options of the recognisers of `gcsa.tasks.recognition` besides those of their encoder."""
-
-    height: Annotated[Annotated[int, Range(1, 1024)], "of the lines in pixels"] = 40
-    hidden: Annotated[Width, "channels in front of the classifier"] = 256
-    upsample: Annotated[Annotated[int, Range(1, 1024)], "time steps for each column of the encoder's map"] = 2
-    drop_rate: Annotated[Rate, "dropout in front of the classifier"] = 0.1
-    channels: Annotated[Annotated[int, Range(1, 1024)], "of the crnn's first convolution"] = 20
-
-
-SEGMENTERS = ("gcsa_unet_tiny", "gcsa_unet_small", "smp_unet_resnet18")
-"""Networks of `gcsa.tasks.segmentation`, which are not in timm; the last one is a plain baseline."""
-
-
-def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are not None. Raises UserError, in one sentence, for an option of no network, and for a value that is
-    invalid for every network."""
-    return declared.check_options(
-        options, *dict.fromkeys(MODEL_OPTIONS.values()), TimmOptions, SegmenterOptions, RecognizerOptions
-    )
+def check_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are not None. Raises UserError, in one sentence, for one that the model `name` does not take, and for a
+    value out of its range."""
+    family = MODEL_OPTIONS.get(name.partition(".")[0])
+    if family is None:
+        return declared.check_options(options, TimmOptions, owner=name, choices=lambda: fitting_options(name))
+    return declared.check_options(options, family, owner=name)
 
 
 def check_name(name: Any) -> str:
@@ -136,7 +110,7 @@ def create_model(name: str, **options: Any) -> nn.Module:
     value out of its range.
     """
     check_name(name)
-    checked = declared.check_options(options, MODEL_OPTIONS.get(name.partition(".")[0], TimmOptions), owner=name)
+    checked = check_options(name, options)
     try:
         return timm.create_model(name, pretrained=False, **checked)
     except (TypeError, AssertionError) as error:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,6 @@ from torch import nn
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import MAX_SEED, check_bool, check_choice, check_float, check_int, is_number, shown
 from gcsa.weights import check_tensors, read_checkpoint
-
-LESS_IS_BETTER = ("val/loss", "val/calibration_error", "val/cer", "val/wer")
-"""Of the metrics that tasks can monitor; of the others more is."""
 
 
 def check_devices(accelerator: str, devices: Any) -> None:
@@ -71,8 +68,8 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
         )
 
 
-def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
-    """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work; `monitored` are the task's."""
+def check_config(cfg: dict[str, Any], monitored: Mapping[str, str]) -> None:
+    """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work; `monitored` as in `Task`."""
     check_trainer(cfg["trainer"])
     check_average(cfg["trainer"], cfg["callbacks"])
     check_int("data.batch_size", cfg["data"]["batch_size"])
@@ -90,7 +87,7 @@ def check_config(cfg: dict[str, Any], monitored: Collection[str]) -> None:
             f"monitor.metric={cfg['monitor']['metric']} is not measured with data={cfg['data']['name']}: choose one of "
             f"{', '.join(monitored)}, or take an experiment for such data (conf/experiment)"
         )
-    mode = "min" if cfg["monitor"]["metric"] in LESS_IS_BETTER else "max"
+    mode = monitored[cfg["monitor"]["metric"]]
     if cfg["monitor"]["mode"] != mode:
         raise UserError(
             f"monitor.mode={shown(cfg['monitor']['mode'])} must be {mode} for monitor.metric={cfg['monitor']['metric']}"

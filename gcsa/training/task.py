@@ -1,14 +1,42 @@
 """What a run asks of a kind of work; each room of `gcsa.tasks` has a `Task` in its task.py."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pytorch_lightning as pl
 
+from gcsa._utils.errors import UserError
+
+Data = TypeVar("Data")
+
 
 def data_options(cfg: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a data module in `cfg`: those of `cfg["data"]` and the seed, without the name of the task."""
-    return {"seed": cfg["seed"]} | {key: value for key, value in cfg["data"].items() if key != "task"}
+    """The arguments of a data module in `cfg`: those of `cfg["data"]` and the seed, without the name of the task.
+
+    Raises UserError for a model that is of another task; one that names none is of any.
+    """
+    model, data = cfg["model"], cfg["data"]
+    if isinstance(model, dict) and model.get("task", data["task"]) != data["task"]:
+        raise UserError(
+            f"model={model['name']} is for {model['task']}, and data={data['name']} for {data['task']}: choose data for "
+            f"{model['task']}, or another model"
+        )
+    return {"seed": cfg["seed"]} | {key: value for key, value in data.items() if key != "task"}
+
+
+def model_options(cfg: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a network in `cfg["model"]`, without the name of the task."""
+    return {key: value for key, value in cfg["model"].items() if key != "task"}
+
+
+def make_data(kind: Callable[..., Data], options: dict[str, Any]) -> Data:
+    """The data module `kind` with these arguments, `name` among them. Raises UserError for options that it refuses."""
+    name = options.pop("name")
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise UserError(f"data={name} does not take these options: {error}") from error
 
 
 class Task(Protocol):
@@ -19,8 +47,8 @@ class Task(Protocol):
         """The class that trains; the network of an instance is its `model`."""
 
     @property
-    def monitored(self) -> tuple[str, ...]:
-        """The validation metrics that can choose the best epoch."""
+    def monitored(self) -> Mapping[str, str]:
+        """The validation metrics that can choose the best epoch, each with its mode: "max" where more is better, or "min"."""
 
     def build_data(self, cfg: dict[str, Any]) -> Any:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""

@@ -72,7 +72,8 @@ def save_classifier(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing_folder(folder) as fresh:
         save_for_hf(model, str(fresh), model_config=beside, safe_serialization=True, data_config=preprocessing)
-        check_options(json.loads((fresh / CONFIG).read_text(encoding="utf-8")).get("model_args", {}))
+        content = json.loads((fresh / CONFIG).read_text(encoding="utf-8"))
+        check_options(content["architecture"], content.get("model_args", {}))
     return folder
 
 

@@ -70,7 +70,7 @@ class Module(TaskModule):
 
 class Task:
     module = Module
-    monitored = ("val/loss",)
+    monitored = {"val/loss": "min"}
 
     def build_data(self, cfg):
         return Images()

@@ -21,12 +21,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gcsa._utils.options import explain as declared_options
 from gcsa.cli.composition import explain, task_errors
-from gcsa.models.create import SEGMENTERS, create_model
+from gcsa.models.create import create_model
 from gcsa.models.registry import MODEL_OPTIONS
 from gcsa.tasks.classification.data import list_datamodules
 from gcsa.tasks.classification.task import Task as Classification
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.segmentation import Segmenter
+from gcsa.tasks.segmentation.network import SEGMENTERS
 from gcsa.tasks.segmentation.task import MODULES, Task as SegmentationTask
 from gcsa.training.schedule import make_schedule
 
@@ -73,11 +74,12 @@ def test_every_choice_composes(choice: str) -> None:
 @pytest.mark.parametrize("name", choices("model"))
 def test_models_exist_and_take_their_options(name: str) -> None:
     options: dict[str, Any] = dict(composed(f"model={name}", *filter(None, [NEEDS_A_VALUE.get(name)])).model)
-    if "upsample" in options:
+    task = options.pop("task", "classification")
+    if task == "recognition":
         given = {key: value for key, value in options.items() if value is not None}
         assert CTCRecognizer("ab", given.pop("name"), **given).rows >= 1
         return
-    if options["name"] in SEGMENTERS:
+    if task == "segmentation":
         given = {key: value for key, value in options.items() if value is not None}
         assert Segmenter(**given, in_chans=1).name == name
         return

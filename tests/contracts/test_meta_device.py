@@ -10,8 +10,8 @@ from timm.models._manipulate import reinit_non_persistent_buffers
 from torch import nn
 
 from gcsa.layers.conv import SteerableConv2d
-from gcsa.models.create import SEGMENTERS
 from gcsa.tasks.segmentation import Segmenter
+from gcsa.tasks.segmentation.network import SEGMENTERS
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 

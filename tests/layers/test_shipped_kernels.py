@@ -29,7 +29,7 @@ ZOO = """
 import timm, torch
 import gcsa
 from gcsa.tasks.segmentation import Segmenter
-from gcsa.models.create import SEGMENTERS
+from gcsa.tasks.segmentation.network import SEGMENTERS
 names = sorted({name for family in ("gcsa_", "gsa_", "z2sa_", "gcnn_") for name in timm.list_models(family + "*")})
 assert len(names) > 15
 with torch.device("meta"):

@@ -175,6 +175,9 @@ def test_options_are_checked_for_the_model_before_it_is_made() -> None:
     for name, options in (("resnet18", dict(fields=3)), ("gcsa_tiny", dict(patch_size=3))):
         with pytest.raises(UserError, match=f"unknown option {next(iter(options))} of {name}"):
             create_model(name, **options)
+    with pytest.raises(UserError, match=r"of resnet18: choose one of .*base_width") as error:
+        create_model("resnet18", fields=3)
+    assert "patch_size" not in str(error.value)  # which a ResNet does not take either
     with pytest.raises(UserError, match=r"unknown model gcsa_tiny_c8: choose one of .*gcsa_tiny"):
         create_model(NO_SUCH)
 

@@ -14,7 +14,7 @@ from PIL import Image
 from benchmarks.learning import card, final, queue
 from benchmarks.learning.queue import LISTS, Listed, collect, curve, read_list, work
 from gcsa.adapters import lora_config
-from gcsa.models.create import SEGMENTERS, create_model
+from gcsa.models.create import create_model
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.evaluate import measure
 from gcsa.tasks.segmentation import Segmenter
@@ -59,10 +59,11 @@ def test_every_run_of_a_list_has_a_config_and_a_model(name: str, tmp_path: Path)
         )
         assert run.folder.endswith(f"/seed{config['seed']}")
         options = {key: value for key, value in config["model"].items() if value not in ("auto", None)}
-        if config["data"]["name"] == "lines":
+        task = options.pop("task", "classification")
+        if task == "recognition":
             CTCRecognizer("ab", encoder=options.pop("name"), **options)
         else:
-            Segmenter(**options) if options["name"] in SEGMENTERS else create_model(**options)
+            Segmenter(**options) if task == "segmentation" else create_model(**options)
 
 
 def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:

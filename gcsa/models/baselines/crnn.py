@@ -1,6 +1,18 @@
 """The usual recogniser of text lines, to compare with: convolutions and a recurrent network."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
 from torch import Tensor, nn
+
+from gcsa._utils.options import Options, Range
+
+
+@dataclass(frozen=True, kw_only=True)
+class CRNNOptions(Options):
+    """Options of `CRNN`."""
+
+    channels: Annotated[Annotated[int, Range(1, 1024)], "of the first convolution"] = 20
 
 
 class CRNN(nn.Module):
@@ -10,7 +22,7 @@ class CRNN(nn.Module):
     Images (B, 1, height, W) give features (B, 2 * hidden, 1, W / 4).
     """
 
-    def __init__(self, height: int = 40, channels: int = 20, hidden: int = 72) -> None:
+    def __init__(self, height: int = 40, channels: int = CRNNOptions.channels, hidden: int = 72) -> None:
         super().__init__()
         widths = (1, channels, 2 * channels, 4 * channels)
         pools = ((2, 2), (2, 2), (2, 1))

@@ -1,17 +1,17 @@
 """What train.py and evaluate.py do with the task of this room; see `gcsa.training.task`."""
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
-from gcsa.models.create import SEGMENTERS
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import evaluate, summarize
 from gcsa.tasks.classification.module import Classifier
-from gcsa.training.task import data_options
+from gcsa.training.task import data_options, make_data, model_options
 from gcsa.weights import read, save_classifier
 
 
@@ -19,18 +19,12 @@ class Task:
     """The task of data sets whose images have one label each; see `Task`."""
 
     module = Classifier
-    monitored = ("val/accuracy", "val/loss", "val/auroc", "val/calibration_error")
+    monitored: ClassVar = {"val/accuracy": "max", "val/loss": "min", "val/auroc": "max", "val/calibration_error": "min"}
 
     def build_data(self, cfg: dict[str, Any]) -> Any:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
-        if "upsample" in cfg["model"]:
-            raise UserError(f"model={cfg['model']['name']} reads text lines: choose data=lines")
-        if cfg["model"].get("name") in SEGMENTERS:
-            raise UserError(f"model={cfg['model']['name']} segments images: choose data=nuclei or data=mask_folder")
-        try:
-            data = create_datamodule(**data_options(cfg), **normalisation(cfg))
-        except TypeError as error:
-            raise UserError(f"data={cfg['data']['name']} does not take these options: {error}") from error
+        options = data_options(cfg)
+        data = make_data(partial(create_datamodule, options["name"]), {**options, **normalisation(cfg)})
         if data.num_classes < 2:
             raise UserError(f"data={data.name} has one class, {data.class_names[0]}: there is nothing to tell apart")
         if cfg["monitor"]["metric"] == "val/auroc" and data.num_classes != 2:
@@ -42,7 +36,7 @@ class Task:
 
         Raises ValueError for arguments the model refuses and for an image size that would break its equivariance.
         """
-        model = dict(cfg["model"])
+        model = model_options(cfg)
         if model.get("img_size") == "auto":
             model["img_size"] = data.image_size
         optimizer = dict(cfg["optimizer"])

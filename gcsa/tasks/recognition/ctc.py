@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import timm
 import torch
@@ -19,13 +20,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_int
+from gcsa._utils.options import Options, Range, Rate, Width, check_options, explain
 from gcsa.groups import group as make_group
 from gcsa.layers.layout import from_nchw
 from gcsa.layers.pooling import NoHead
 from gcsa.models.backbone import Backbone
-from gcsa.models.baselines.crnn import CRNN
-from gcsa.models.create import check_options, create_model
+from gcsa.models.baselines.crnn import CRNN, CRNNOptions
+from gcsa.models.create import create_model
 from gcsa.tasks.recognition.data.charset import Charset, display_order, normalize
 from gcsa.tasks.recognition.reading import Character, Reading, most_confident, normalized, orientations, to_upright
 from gcsa.weights import Weights, write
@@ -127,11 +128,7 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
             )
         encoder.head = NoHead()
         return encoder
-    checked = check_options(options)
-    try:
-        return CRNN(height, **checked)
-    except TypeError as error:
-        raise UserError(f"encoder 'crnn' does not take {checked}: {error}") from error
+    return CRNN(height, **check_options(options, CRNNOptions, owner=name))
 
 
 class CTCHead(nn.Module):
@@ -156,16 +153,23 @@ class CTCHead(nn.Module):
         return self.classifier(self.drop(self.norm(x))).log_softmax(-1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecognizerOptions(Options):
+    """Options of a recogniser besides those of its encoder."""
+
+    height: Annotated[Annotated[int, Range(1, 1024)], "of the lines in pixels"] = 40
+    hidden: Annotated[Width, "channels in front of the classifier"] = 256
+    upsample: Annotated[Annotated[int, Range(1, 1024)], "time steps for each column of the encoder's map"] = 2
+    drop_rate: Annotated[Rate, "dropout in front of the classifier"] = 0.1
+
+
 class CTCRecognizer(nn.Module):
     """Line images (B, 1, height, W), ink 1 on paper 0, to log-probabilities (B, T, classes) of the upright line.
 
     Args:
         characters: the charset, in the order of the classes from 1 on.
         encoder: a timm model with `forward_features`, such as "gcsa_ocr_tiny", or "crnn", the baseline.
-        height: of the lines in pixels.
-        hidden: channels in front of the classifier.
-        upsample: time steps a column of the encoder's map.
-        drop_rate: dropout in front of the classifier.
+        height, hidden, upsample, drop_rate: those of `RecognizerOptions`.
         options: of the encoder.
 
     Raises:
@@ -177,22 +181,20 @@ class CTCRecognizer(nn.Module):
         options: the arguments other than `characters`, from which the recogniser can be made again.
     """
 
-    defaults: ClassVar[dict[str, Any]] = dict(height=40, hidden=256, upsample=2, drop_rate=0.1)
+    defaults: ClassVar = {name: option.default for name, option in explain(RecognizerOptions).items()}
 
     def __init__(
         self,
         characters: str,
         encoder: str = "gcsa_ocr_tiny",
-        height: int = defaults["height"],
-        hidden: int = defaults["hidden"],
-        upsample: int = defaults["upsample"],
-        drop_rate: float = defaults["drop_rate"],
+        height: int = RecognizerOptions.height,
+        hidden: int = RecognizerOptions.hidden,
+        upsample: int = RecognizerOptions.upsample,
+        drop_rate: float = RecognizerOptions.drop_rate,
         **options: Any,
     ) -> None:
         super().__init__()
-        check_options({"hidden": hidden, "drop_rate": drop_rate})
-        for name, value in (("height", height), ("upsample", upsample)):
-            check_int(name, value, 1, 1024)
+        RecognizerOptions(height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate)
         self.charset = Charset(characters)
         self.options: dict[str, Any] = dict(
             encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate, **options

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -18,7 +18,7 @@ from gcsa.tasks.recognition.evaluate import NAMES, measure
 from gcsa.tasks.recognition.module import Recognizer
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.training.adapt import check_adapter
-from gcsa.training.task import data_options
+from gcsa.training.task import data_options, make_data, model_options
 from gcsa.weights import read
 
 COUNTED_WIDTH = 480
@@ -29,7 +29,7 @@ class Task:
     """The task of data sets whose images are lines of text."""
 
     module = Recognizer
-    monitored = ("val/cer", "val/wer", "val/loss")
+    monitored: ClassVar = dict.fromkeys(("val/cer", "val/wer", "val/loss"), "min")
 
     def build_data(self, cfg: dict[str, Any]) -> LinesDataModule:
         """The data module of `cfg["data"]`, with the charset of the adapter's base to continue where there is one.
@@ -37,7 +37,6 @@ class Task:
         Raises ValueError for options that it or the recogniser refuses, and as `gcsa.weights.read`.
         """
         options = data_options(cfg)
-        del options["name"]
         if cfg.get("adapter") is not None and options["charset"] is None:
             check_adapter(cfg["adapter"])
             options["charset"] = read(cfg["adapter"]["base"]).characters
@@ -50,10 +49,7 @@ class Task:
                     f"data.step={options['step']} must be a multiple of {network.stride}, the encoder's stride"
                 )
             options["pixels_per_step"] = network.stride / network.steps
-        try:
-            return LinesDataModule(**options)
-        except TypeError as error:
-            raise UserError(f"data=lines does not take these options: {error}") from error
+        return make_data(LinesDataModule, options)
 
     def build_module(self, cfg: dict[str, Any], data: LinesDataModule) -> Recognizer:
         """The recogniser of `cfg` for the charset of `data`. Raises ValueError for arguments that it refuses."""
@@ -100,5 +96,5 @@ class Task:
 
 def _options(cfg: dict[str, Any]) -> dict[str, Any]:
     """The argument `model` of `Recognizer` in `cfg`."""
-    model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
+    model = {key: value for key, value in model_options(cfg).items() if value is not None and key != "img_size"}
     return {"height": cfg["data"]["height"], **model}

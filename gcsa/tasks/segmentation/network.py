@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import Options, Range, Width, Word, explain
 from gcsa.groups import group as make_group
 from gcsa.models.baselines.smp_unet import SMPUNet
-from gcsa.models.create import SEGMENTERS, check_options, create_model
+from gcsa.models.create import create_model
 from gcsa.models.unet import UNet
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -22,8 +24,27 @@ SIZES: dict[str, dict[str, Any]] = {
     ),
 }
 """Options of the encoder, by the name of the network."""
+SEGMENTERS = (*SIZES, "smp_unet_resnet18")
+"""The names of the networks; the last one is a plain baseline."""
+Depth = Annotated[int, Range(1, 64)]
 ENCODER = "gcsa_pyramid_tiny"
 DECODER = ("decoder_fields", "decoder_depth", "resolution")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmenterOptions(Options):
+    """Options of a segmenter besides those of its encoder."""
+
+    output: Annotated[
+        Literal["instances", "classes"], "instances: numbered objects; classes: a class for each pixel"
+    ] = "instances"
+    in_chans: Annotated[int, Range(1, 1024), "3 for colour, where grey images have three equal channels, or 1"] = 3
+    num_classes: Annotated[int, Range(0, 1_000_000), "of output=classes"] = 2
+    rays: Annotated[int, Range(3, 256), "of output=instances: directions in which an object's border is measured"] = 32
+    encoder: Annotated[Word | None, "another model of gcsa as encoder, instead of the size's own"] = None
+    decoder_fields: Annotated[Sequence[Width] | None, "regular fields of the decoder, fine to coarse"] = None
+    decoder_depth: Annotated[Depth | None, "residual blocks at each resolution of the decoder"] = None
+    resolution: Annotated[Depth | None, "pixels a position of the decoder's finest map"] = None
 
 
 class Segmenter(nn.Module):
@@ -34,13 +55,7 @@ class Segmenter(nn.Module):
 
     Args:
         name: one of `SEGMENTERS`. "smp_unet_resnet18" is the plain U-Net for comparison.
-        output: "instances" or "classes".
-        in_chans: 3 for colour, where grey images have three equal channels, or 1.
-        num_classes: number of classes, for output "classes".
-        rays: number of directions, for output "instances".
-        encoder: another model of gcsa as encoder, instead of the size's own.
-        decoder_fields, decoder_depth, resolution: as in `UNet`.
-        encoder_options: options of the encoder that differ from those of the size, or of `encoder`.
+        options: those of `SegmenterOptions`, and those of the encoder that differ from the size's; None keeps a default.
 
     Raises:
         UserError: an unknown name or option, or an impossible value.
@@ -50,41 +65,29 @@ class Segmenter(nn.Module):
         size_divisor, min_size, margin: as in `UNet`.
     """
 
-    def __init__(
-        self,
-        name: str = "gcsa_unet_tiny",
-        output: str = "instances",
-        in_chans: int = 3,
-        num_classes: int = 2,
-        rays: int = 32,
-        encoder: str | None = None,
-        decoder_fields: Sequence[int] | None = None,
-        decoder_depth: int | None = None,
-        resolution: int | None = None,
-        **encoder_options: Any,
-    ) -> None:
+    def __init__(self, name: str = "gcsa_unet_tiny", **options: Any) -> None:
         super().__init__()
-        decoder = dict(decoder_fields=decoder_fields, decoder_depth=decoder_depth, resolution=resolution)
-        options = dict(output=output, in_chans=in_chans, num_classes=num_classes, rays=rays, encoder=encoder)
         if name not in SEGMENTERS:
             raise UserError(f"unknown network {str(name)[:60]!r}: choose one of {', '.join(SEGMENTERS)}")
-        self.options = check_options({**options, **decoder, **encoder_options})
-        if output == "classes" and num_classes < 2:
-            raise UserError(f"num_classes={num_classes} must be 2 or more: the background is a class")
-        self.name, self.output, self.in_chans, self.num_classes, self.rays = name, output, in_chans, num_classes, rays
-        scalars, count = (1, rays) if output == "instances" else (num_classes, 0)
+        of_encoder = {key: value for key, value in options.items() if value is not None}
+        o = SegmenterOptions(**{key: of_encoder.pop(key) for key in explain(SegmenterOptions) if key in of_encoder})
+        own = {key: value for key, value in vars(o).items() if value is not None}
+        self.options = {**own, **of_encoder}
+        if o.output == "classes" and o.num_classes < 2:
+            raise UserError(f"num_classes={o.num_classes} must be 2 or more: the background is a class")
+        self.name, self.output, self.in_chans = name, o.output, o.in_chans
+        self.num_classes, self.rays = o.num_classes, o.rays
+        scalars, count = (1, o.rays) if o.output == "instances" else (o.num_classes, 0)
         self.out_chans = scalars + count
+        decoder = {key: own[key] for key in DECODER if key in own}
         if name == "smp_unet_resnet18":
-            if extra := [key for key in self.options if key not in options or key == "encoder"]:
-                raise UserError(f"model={name} does not take {extra[0]}: it is a fixed network")
-            self.network: Any = SMPUNet(in_chans, scalars, count)
+            for key in (*of_encoder, *decoder, *(["encoder"] if o.encoder else [])):
+                raise UserError(f"model={name} does not take {key}: it is a fixed network")
+            self.network: Any = SMPUNet(o.in_chans, scalars, count)
         else:
-            sizes = {} if encoder else {"group": "d4", "separable": True, "layer_scale": 1e-4, **SIZES[name]}
-            sizes |= {key: value for key, value in encoder_options.items() if value is not None}
-            backbone = create_model(encoder or ENCODER, num_classes=0, in_chans=in_chans, **sizes)
-            self.network = UNet(
-                backbone, scalars, count, **{key: self.options[key] for key in DECODER if key in self.options}
-            )
+            sizes = {} if o.encoder else {"group": "d4", "separable": True, "layer_scale": 1e-4, **SIZES[name]}
+            backbone = create_model(o.encoder or ENCODER, num_classes=0, in_chans=o.in_chans, **{**sizes, **of_encoder})
+            self.network = UNet(backbone, scalars, count, **decoder)
         self.group = make_group(getattr(self.network, "group", "c1"))
         self.size_divisor: int = self.network.size_divisor
         self.min_size: int = self.network.min_size

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import Options, Range, explain
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.windows import ArrayImage, WindowedImage, open_window_source
-from gcsa.models.create import check_options
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, canonical_pose, transform_array, transform_objects
@@ -26,8 +26,20 @@ from gcsa.tasks.segmentation.stars import Labels, Objects, check_installed, draw
 from gcsa.tasks.segmentation.tiles import predict_tiles
 from gcsa.weights import Weights, fill, write
 
-SETTINGS = ("pmin", "pmax", "prob_thresh", "nms_thresh")
-"""Model options of the predictor; all others are of the network."""
+
+@dataclass(frozen=True, kw_only=True)
+class PredictorOptions(Options):
+    """Options of a `SegmentationPredictor`; all others of a model are of the network."""
+
+    pmin: Annotated[float, Range(0, 100), "percentile of an image that becomes 0"] = 1.0
+    pmax: Annotated[float, Range(0, 100), "percentile of an image that becomes 1"] = 99.8
+    prob_thresh: Annotated[float, Range(0.001, 0.999), "probability from which a pixel can be a centre"] = 0.5
+    nms_thresh: Annotated[float, Range(0, 1), "share of the smaller of two objects that both may cover"] = 0.4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pmin >= self.pmax:
+            raise UserError(f"pmin={self.pmin} must be below pmax={self.pmax}")
 
 
 @dataclass(frozen=True)
@@ -67,9 +79,7 @@ class SegmentationPredictor(Predictor):
 
     Args:
         network: is set to eval mode.
-        pmin, pmax: percentiles of an image that become 0 and 1.
-        prob_thresh: probability of the object map above which a pixel can be the centre of an object.
-        nms_thresh: largest share of the smaller of two objects that both may cover.
+        settings: those of `PredictorOptions`, which become attributes.
 
     Raises:
         UserError: a value out of its range.
@@ -78,20 +88,10 @@ class SegmentationPredictor(Predictor):
     kind = "segmentation"
     network: Segmenter
 
-    def __init__(
-        self,
-        network: Segmenter,
-        pmin: float = 1.0,
-        pmax: float = 99.8,
-        prob_thresh: float = 0.5,
-        nms_thresh: float = 0.4,
-    ) -> None:
-        check_options(dict(pmin=pmin, pmax=pmax, prob_thresh=prob_thresh, nms_thresh=nms_thresh))
-        if pmin >= pmax:
-            raise UserError(f"pmin={pmin} must be below pmax={pmax}")
+    def __init__(self, network: Segmenter, **settings: float) -> None:
+        o = PredictorOptions(**settings)
         super().__init__(network, self._scaled)
-        self.pmin, self.pmax = pmin, pmax
-        self.prob_thresh, self.nms_thresh = prob_thresh, nms_thresh
+        self.pmin, self.pmax, self.prob_thresh, self.nms_thresh = o.pmin, o.pmax, o.prob_thresh, o.nms_thresh
 
     @classmethod
     def create(cls, name: str, **options: Any) -> SegmentationPredictor:
@@ -102,7 +102,7 @@ class SegmentationPredictor(Predictor):
     @property
     def options(self) -> dict[str, Any]:
         """All options but the name, as a file of weights holds them."""
-        return {**self.network.options, **{key: getattr(self, key) for key in SETTINGS}}
+        return {**self.network.options, **{key: getattr(self, key) for key in explain(PredictorOptions)}}
 
     def save_pretrained(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
         """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`."""
@@ -213,7 +213,7 @@ def open_image(image: Any, channels: int) -> Iterator[WindowedImage]:
 def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of the network, and those of the predictor, without the ones that are None."""
     chosen = {key: value for key, value in options.items() if value is not None}
-    settings = {key: chosen.pop(key) for key in SETTINGS if key in chosen}
+    settings = {key: chosen.pop(key) for key in explain(PredictorOptions) if key in chosen}
     return chosen, settings
 
 

@@ -1,7 +1,7 @@
 """Training and evaluation of segmenters; see `gcsa.training.task`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -14,7 +14,7 @@ from gcsa.tasks.segmentation.metrics import measure_transformed
 from gcsa.tasks.segmentation.module import SegmentationModule, check_crop
 from gcsa.tasks.segmentation.stars import check_installed
 from gcsa.tasks.segmentation.thresholds import choose_thresholds
-from gcsa.training.task import data_options
+from gcsa.training.task import data_options, make_data, model_options
 
 MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
 COUNTED_SIDE = 256
@@ -27,7 +27,7 @@ class Task:
     """The task of images with label maps; see `gcsa.training.task.Task`."""
 
     module = SegmentationModule
-    monitored = ("val/ap50", "val/pq", "val/dice", "val/iou")
+    monitored: ClassVar = dict.fromkeys(("val/ap50", "val/pq", "val/dice", "val/iou"), "max")
 
     def build_data(self, cfg: dict[str, Any]) -> MasksDataModule:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises UserError for options that it refuses."""
@@ -36,12 +36,7 @@ class Task:
         return self._data(cfg, targets=make_targets(**options), label_validator=validator)
 
     def _data(self, cfg: dict[str, Any], **options: Any) -> MasksDataModule:
-        options = {**data_options(cfg), **options}
-        kind = MODULES[options.pop("name")]
-        try:
-            return kind(**options)
-        except TypeError as error:
-            raise UserError(f"data={kind.name} does not take these options: {error}") from error
+        return make_data(MODULES[cfg["data"]["name"]], {**data_options(cfg), **options})
 
     def build_module(self, cfg: dict[str, Any], data: MasksDataModule) -> SegmentationModule:
         """The segmenter of `cfg`, which normalises as `data` does. Raises UserError for arguments that it refuses."""
@@ -49,7 +44,7 @@ class Task:
             raise UserError("a segmenter takes no adapter: leave out adapter=, and train it whole")
         if cfg["compile"]:
             raise UserError("compile=true is for classifiers, and a segmenter is not compiled: leave compile=false")
-        model = {key: value for key, value in cfg["model"].items() if value is not None and key != "img_size"}
+        model = {key: value for key, value in model_options(cfg).items() if value is not None and key != "img_size"}
         if model.get("output", "instances") == "instances":
             check_installed()
         elif cfg["monitor"]["metric"] in ("val/ap50", "val/pq"):

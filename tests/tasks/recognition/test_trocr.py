@@ -261,7 +261,7 @@ def test_a_decoder_of_another_kind(tmp_path: Path) -> None:
         (dict(characters=None), "give either characters"),
         (dict(decoder="somewhere"), "give either characters"),
         (dict(characters="aa"), "holds 'a' .* 2 times"),
-        (dict(encoder="crnn"), "'crnn' does not take"),
+        (dict(encoder="crnn"), "unknown option .* of crnn: choose one of channels"),
         (dict(encoder="gsa_tiny", fields=None, depth=None, num_heads=None), "'gsa_tiny' is no G-CSA model"),
         (dict(height=42), "height must be a multiple of 8, the stride, not 42"),
         (dict(upsample=0), "upsample=0"),

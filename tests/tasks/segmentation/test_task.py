@@ -245,6 +245,6 @@ def test_null_keeps_the_defaults(discs: Path, tmp_path: Path) -> None:
 
 def test_another_task_says_which_data_a_segmenter_takes(tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match="model=gcsa_unet_tiny segments images: choose data=nuclei or data=mask_folder"
+        ValueError, match="model=gcsa_unet_tiny is for segmentation, and data=digits for classification"
     ):
         train(composed(tmp_path, "model=gcsa_unet_tiny", "data=digits"), tmp_path)

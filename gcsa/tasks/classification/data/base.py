@@ -1,19 +1,19 @@
-"""The base of all data modules: one root, checked arguments, splits that are read once, whole-batch loaders."""
+"""The base of all data modules of classification: one root, checked arguments, splits of labelled images."""
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_bool, check_loading
+from gcsa._utils.validation import check_bool
 from gcsa.tasks.classification.data.augment import Augmentation
-from gcsa.tasks.loading import BatchLoader, ConcatSource, EpochSampler, ImageSet, ImageSource
+from gcsa.tasks.datamodule import SplitDataModule
+from gcsa.tasks.loading import BatchLoader, ConcatSource, ImageSet, ImageSource
 from gcsa.tasks.splits import check_split, limited
 from gcsa.tasks.storage import check_readable, data_root, download_into, missing
 
@@ -46,21 +46,16 @@ DATAMODULES: dict[str, type["GCSADataModule"]] = {}
 """All data modules by their `name`."""
 
 
-class GCSADataModule(pl.LightningDataModule, ABC):
+class GCSADataModule(SplitDataModule):
     """A data set in three splits; batches are (images float32 (B, C, H, W), labels int64 (B,)).
 
-    A subclass with a `name` is known to `create_datamodule` by it.
-
-    The validation split is never the test set, which is read only for `setup("test")` or `setup(None)`.
+    A subclass with a `name` is known to `create_datamodule` by it. The validation split is never the test set.
 
     Args:
         root: folder of the data sets; default GCSA_DATA, else ./data. Only `download` writes to it.
-        batch_size: images a batch and process.
-        num_workers: processes that gather batches; 0 gathers in the training process.
-        seed: of the order of the training images, their augmentation and `limit_train`.
+        batch_size, num_workers, seed, limit_train: as in `SplitDataModule`; a subset is class-balanced.
         download: fetch missing files into `root`.
         augment: options of `RandomAffine`, `RandomBlur` and `RandomColour` in this folder, for training batches.
-        limit_train: train on a class-balanced subset: a fraction (float in (0, 1]) or a count (int).
         drop_last: leave out the last training batch where it is smaller than the others.
         train_on_val: train on the validation split too, once all options are chosen. Scores on that split then say
             nothing, so `gcsa.training.run.train` keeps the last epoch and reports none.
@@ -72,7 +67,6 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         FileNotFoundError: data that are not there, in `prepare_data` or `setup`.
     """
 
-    name: str
     num_classes: int
     in_chans: int
     image_size: int
@@ -98,15 +92,12 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
     ) -> None:
-        super().__init__()
-        check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
+        super().__init__(batch_size, num_workers, seed, limit_train)
         check_bool("download", download)
         check_bool("drop_last", drop_last)
         check_bool("train_on_val", train_on_val)
         self.root = data_root(root)
-        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
-        self.download, self.limit_train, self.drop_last = download, limit_train, drop_last
-        self.train_on_val = train_on_val
+        self.download, self.drop_last, self.train_on_val = download, drop_last, train_on_val
         self.augment = None if augment is None else Augmentation.from_config(augment)
         for key, values in (("mean", mean), ("std", std)):
             if values is not None:
@@ -116,7 +107,6 @@ class GCSADataModule(pl.LightningDataModule, ABC):
                         "choose other data, or other weights"
                     )
                 setattr(self, key, tuple(values))
-        self._splits: dict[str, Split] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -169,56 +159,46 @@ class GCSADataModule(pl.LightningDataModule, ABC):
             if path.is_file():
                 check_readable(path, self.name)
 
-    def setup(self, stage: str | None = None) -> None:
-        """Read and check what `stage` needs: "fit", "validate", "test", or None for all; once only."""
-        for path in self._absent():
-            raise missing(path, self.name, self.download_size)
-        if self.augment is not None:
-            self.augment.check(self.in_chans, self.image_size, self.image_size)
-        if stage in ("fit", "validate", None) and "train" not in self._splits:
-            train, val = self.read_fit()
-            self._check(train)
-            self._check(val)
-            if self.train_on_val:
-                train = train.followed_by(val)
-            if self.limit_train is not None:
-                chosen = limited(train.labels[train.rows], self.limit_train, self.seed)
-                train = train._replace(rows=train.rows[chosen])
-            if self.drop_last and len(train.rows) < self.batch_size * self._processes:
-                raise UserError(
-                    f"batch_size={self.batch_size} in each process with drop_last leaves none of {len(train.rows)} images: "
-                    "lower it, or leave out drop_last"
-                )
-            self._splits |= {"train": train, "val": val}
-        if stage in ("test", None) and "test" not in self._splits:
-            test = self.read_test()
-            self._check(test)
-            self._splits["test"] = test
+    def make_fit(self) -> tuple[Split, Split]:
+        self._check_there()
+        train, val = self.read_fit()
+        self._check(train)
+        self._check(val)
+        if self.train_on_val:
+            train = train.followed_by(val)
+        if self.limit_train is not None:
+            chosen = limited(train.labels[train.rows], self.limit_train, self.seed)
+            train = train._replace(rows=train.rows[chosen])
+        if self.drop_last and len(train.rows) < self.batch_size * self.processes:
+            raise UserError(
+                f"batch_size={self.batch_size} in each process with drop_last leaves none of {len(train.rows)} images: "
+                "lower it, or leave out drop_last"
+            )
+        return train, val
+
+    def make_test(self) -> Split:
+        self._check_there()
+        test = self.read_test()
+        self._check(test)
+        return test
 
     def source(self, split: str) -> str:
         """Which file or folder the split "train", "val" or "test" was read from, after `setup`."""
-        return self._split(split).source
+        return self.split(split).source
 
     def images(self, split: str) -> ImageSet:
         """The whole split as a set of normalised, not augmented images, after `setup`."""
         return self._image_set(split, None)
 
-    def train_dataloader(self) -> BatchLoader:
-        """Shuffled by (seed, epoch), augmented."""
-        return self._loader(self._image_set("train", self.augment), shuffle=True, drop_last=self.drop_last)
+    def make_loader(self, split: str, *, shuffle: bool = False) -> BatchLoader[tuple[Tensor, Tensor]]:
+        images = self._image_set(split, self.augment if shuffle else None)
+        return self.batches(images, len(images), shuffle=shuffle, drop_last=shuffle and self.drop_last)
 
-    def val_dataloader(self) -> BatchLoader:
-        """In file order."""
-        return self._loader(self.images("val"))
-
-    def test_dataloader(self) -> BatchLoader:
-        """In file order."""
-        return self._loader(self.images("test"))
-
-    @property
-    def _processes(self) -> int:
-        """That share every batch."""
-        return self.trainer.world_size if self.trainer else 1
+    def _check_there(self) -> None:
+        for path in self._absent():
+            raise missing(path, self.name, self.download_size)
+        if self.augment is not None:
+            self.augment.check(self.in_chans, self.image_size, self.image_size)
 
     def _absent(self) -> list[Path]:
         return [path for path in self.required_files() if not path.exists()]
@@ -228,23 +208,6 @@ class GCSADataModule(pl.LightningDataModule, ABC):
         if not len(split.rows):
             raise UserError(f"{split.source} holds too few images ({len(split.labels)}) to be split")
 
-    def _split(self, split: str) -> Split:
-        if split not in self._splits:
-            raise UserError(f"the {split} split is not read yet: call setup() first")
-        return self._splits[split]
-
     def _image_set(self, split: str, augment: Augmentation | None) -> ImageSet:
-        part = self._split(split)
+        part = self.split(split)
         return ImageSet(part.images, part.labels, part.rows, mean=self.mean, std=self.std, augment=augment)
-
-    def _loader(self, images: ImageSet, *, shuffle: bool = False, drop_last: bool = False) -> BatchLoader:
-        sampler = EpochSampler(
-            len(images),
-            self.batch_size,
-            shuffle=shuffle,
-            seed=self.seed,
-            drop_last=drop_last,
-            rank=self.trainer.global_rank if self.trainer else 0,
-            world_size=self._processes,
-        )
-        return BatchLoader(images, sampler, num_workers=self.num_workers)

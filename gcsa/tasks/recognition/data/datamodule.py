@@ -7,15 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from PIL import Image
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
-from gcsa._utils.validation import check_bool, check_int, check_loading
+from gcsa._utils.validation import check_bool, check_int
 from gcsa.images.reader import image_size
+from gcsa.tasks.datamodule import SplitDataModule
 from gcsa.tasks.loading import BatchLoader
 from gcsa.tasks.recognition.data.augment import LineAugment
 from gcsa.tasks.recognition.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
@@ -31,13 +31,12 @@ MAX_HEIGHT = 512
 log = logging.getLogger(__name__)
 
 
-class LinesDataModule(pl.LightningDataModule):
+class LinesDataModule(SplitDataModule):
     """Text lines in three splits; batches are `LineBatch`es of one width.
 
     The charset is that of the training texts, behind the characters of a given one. Training lines whose text is too
     long for CTC to align with the recogniser's time steps, one in `pixels_per_step`, are left out. Characters of other
-    splits outside the charset stay in their texts, where they count as errors. Both are logged. The test split is read only
-    for `setup("test")` or `setup(None)`.
+    splits outside the charset stay in their texts, where they count as errors. Both are logged.
 
     Args:
         root: folder of the data sets; default GCSA_DATA, else ./data.
@@ -45,10 +44,7 @@ class LinesDataModule(pl.LightningDataModule):
         script: the name of one in `root`/ocr_lines.
         height: pixels that lines are scaled to.
         step: their widths are multiples of it.
-        batch_size: lines a batch and process, fewer where a width has no more.
-        num_workers: processes that gather batches; 0 gathers in the training process.
-        seed: of the order of the training lines, their augmentation and `limit_train`.
-        limit_train: train on a fraction (float in (0, 1]) or a count (int) of the lines.
+        batch_size, num_workers, seed, limit_train: as in `SplitDataModule`; a batch is smaller where a width has no more lines.
         charset: to continue with, its characters keep their classes.
         short_first: the first epoch goes from short to long lines.
         any_image: read images that a manifest or an XML page names also where they lie outside of the folder.
@@ -82,10 +78,9 @@ class LinesDataModule(pl.LightningDataModule):
         fonts: str | os.PathLike[str] | None = None,
         pixels_per_step: float = 4,
     ) -> None:
-        super().__init__()
+        super().__init__(batch_size, num_workers, seed, limit_train)
         check_int("height", height, 1, MAX_HEIGHT)
         check_int("step", step, 1, height)
-        check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
         check_bool("short_first", short_first)
         check_bool("any_image", any_image)
         if height % step:
@@ -96,28 +91,24 @@ class LinesDataModule(pl.LightningDataModule):
             raise UserError("data=lines needs either data.script=<a folder in ocr_lines> or data.path=<your folder>")
         self.folder = data_root(root) / "ocr_lines" / str(script) if path is None else expanded(path)
         self.script, self.height, self.step = script, height, step
-        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
-        self.limit_train, self.short_first, self.any_image = limit_train, short_first, any_image
+        self.short_first, self.any_image = short_first, any_image
         self.augment = None if augment is None else LineAugment.from_config(augment)
         self.fonts = [] if fonts is None else list_fonts(expanded(fonts))
         self._given = Charset(charset) if isinstance(charset, str) else charset or Charset("")
         self.pixels_per_step = pixels_per_step
-        self._splits: dict[str, LineSet] = {}
 
     @cached_property
     def charset(self) -> Charset:
         """What the recogniser must be able to write; reads the training texts, not the images."""
         return self._given.extended(display_order(line.text) for line in (*self._train_lines, *self._set))
 
-    def setup(self, stage: str | None = None) -> None:
-        """Read what `stage` needs: "fit", "validate", "test", or None for all; once only."""
-        if stage in ("fit", "validate", None) and "train" not in self._splits:
-            images = [*map(self._fitted, self._train_lines), *self._set.values()]
-            lines = [*self._train_lines, *self._set]
-            self._splits["train"] = self._alignable(LineSet(images, lines, self.charset, self.augment))
-            self._splits["val"] = self._held_out("val")
-        if stage in ("test", None) and "test" not in self._splits:
-            self._splits["test"] = self._held_out("test")
+    def make_fit(self) -> tuple[LineSet, LineSet]:
+        images = [*map(self._fitted, self._train_lines), *self._set.values()]
+        lines = [*self._train_lines, *self._set]
+        return self._alignable(LineSet(images, lines, self.charset, self.augment)), self._held_out("val")
+
+    def make_test(self) -> LineSet:
+        return self._held_out("test")
 
     def check_test(self) -> None:
         """Opens the transcriptions and, as far as their headers, the images of the test split, so that a long training
@@ -139,21 +130,13 @@ class LinesDataModule(pl.LightningDataModule):
 
     def lines(self, split: str) -> LineSet:
         """The split "train", "val" or "test", after `setup`."""
-        if split not in self._splits:
-            raise UserError(f"the {split} split is not read yet: call setup() first")
-        return self._splits[split]
+        lines: LineSet = self.split(split)
+        return lines
 
-    def train_dataloader(self) -> BatchLoader[LineBatch]:
-        """Shuffled by (seed, epoch), augmented."""
-        return self._loader("train", shuffle=True)
-
-    def val_dataloader(self) -> BatchLoader[LineBatch]:
-        """From narrow to wide."""
-        return self._loader("val")
-
-    def test_dataloader(self) -> BatchLoader[LineBatch]:
-        """From narrow to wide."""
-        return self._loader("test")
+    def make_loader(self, split: str, *, shuffle: bool = False) -> BatchLoader[LineBatch]:
+        """Lines of one width; without `shuffle` from narrow to wide."""
+        lines = self.lines(split)
+        return self.batches(lines, lines.widths, WidthSampler, shuffle=shuffle, short_first=self.short_first)
 
     @cached_property
     def _train_lines(self) -> list[Line]:
@@ -200,16 +183,3 @@ class LinesDataModule(pl.LightningDataModule):
             counts = ", ".join(f"{describe(character)} {count}x" for character, count in unknown.most_common())
             log.warning("%s: the %s split holds characters outside the charset: %s", self.folder, split, counts)
         return LineSet([self._fitted(line) for line in lines], lines, self.charset)
-
-    def _loader(self, split: str, *, shuffle: bool = False) -> BatchLoader[LineBatch]:
-        lines = self.lines(split)
-        sampler = WidthSampler(
-            lines.widths,
-            self.batch_size,
-            shuffle=shuffle,
-            seed=self.seed,
-            short_first=self.short_first,
-            rank=self.trainer.global_rank if self.trainer else 0,
-            world_size=self.trainer.world_size if self.trainer else 1,
-        )
-        return BatchLoader(lines, sampler, num_workers=self.num_workers)

@@ -3,36 +3,33 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from torch.utils.data import Dataset
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
-from gcsa._utils.validation import MAX_SIDE, check_float, check_int, check_loading
+from gcsa._utils.validation import MAX_SIDE, check_float, check_int
 from gcsa.images.intensity import percentiles as percentiles_of
 from gcsa.images.reader import check_pair, check_sizes, read_labels, read_picture
-from gcsa.tasks.loading import BatchLoader, EpochSampler
+from gcsa.tasks.datamodule import SplitDataModule
+from gcsa.tasks.loading import BatchLoader
 from gcsa.tasks.segmentation.data.augment import DenseAugment
-from gcsa.tasks.segmentation.data.crops import Batch, Crops, Example, Targets, Whole, WholeBatch
+from gcsa.tasks.segmentation.data.crops import Crops, Example, Targets, Whole
 from gcsa.tasks.segmentation.data.pairs import SPLITS, Pair, list_pairs
 from gcsa.tasks.splits import limited
 from gcsa.tasks.storage import data_root
 
 MAX_CROPS = 100_000
-T = TypeVar("T")
 
 
-class MasksDataModule(pl.LightningDataModule):
+class MasksDataModule(SplitDataModule):
     """Pictures with label maps (0 background, else the number of the object) in three splits, held in memory.
 
     Training batches are (images float32 (B, C, crop, crop), targets float32 (B, T, crop, crop)), see
     `gcsa.tasks.segmentation.data.crops.Crops`; images are scaled by their own percentiles. Validation and test batches are one
-    whole picture each, in the order of the names: (`ArrayImage`, labels int32 (H, W)). The test split is read only for
-    `setup("test")` or `setup(None)`.
+    whole picture each, in the order of the names: (`ArrayImage`, labels int32 (H, W)).
 
     Args:
         path: the folder, see `gcsa.tasks.segmentation.data.pairs.list_pairs`.
@@ -40,10 +37,7 @@ class MasksDataModule(pl.LightningDataModule):
         crop: pixels a side of training crops.
         context: pixels around a crop in which labels are seen when targets are made of them.
         percentiles: `pmin` and `pmax`, the percentiles of a picture that become 0 and 1.
-        batch_size: crops a batch and process.
-        num_workers: processes that gather batches; 0 gathers in the training process.
-        seed: of the order of the crops, their places and augmentation, and of `limit_train`.
-        limit_train: train on a fraction (float in (0, 1]) or a count (int) of the pictures.
+        batch_size, num_workers, seed: as in `SplitDataModule`, of crops; limit_train: as there, of pictures.
         crops_per_image: crops of each picture in an epoch.
         augment: arguments of `gcsa.tasks.segmentation.data.augment.DenseAugment`, for training crops only.
         targets: from labels int32 (H, W), a crop with its context, to what the network learns, float32 (T, H, W); needed for training.
@@ -73,10 +67,9 @@ class MasksDataModule(pl.LightningDataModule):
         targets: Targets | None = None,
         label_validator: Callable[[Array], object] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(batch_size, num_workers, seed, limit_train)
         if path is None:
             raise UserError(f"data={self.name} needs data.path=<the folder of your pictures and masks>")
-        check_loading(batch_size=batch_size, num_workers=num_workers, seed=seed, limit_train=limit_train)
         if in_chans not in (1, 3) or isinstance(in_chans, bool):
             raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
         check_int("crop", crop, 1, MAX_SIDE)
@@ -90,11 +83,9 @@ class MasksDataModule(pl.LightningDataModule):
             raise UserError(f"percentiles={list(percentiles)} must be two shares in percent, 0 <= pmin < pmax <= 100")
         self.path, self.in_chans, self.crop, self.context = expanded(path), in_chans, crop, context
         self.percentiles = float(percentiles[0]), float(percentiles[1])
-        self.batch_size, self.num_workers, self.seed = batch_size, num_workers, seed
-        self.limit_train, self.crops_per_image = limit_train, crops_per_image
+        self.crops_per_image = crops_per_image
         self.augment = None if augment is None else DenseAugment.from_config(augment)
         self.targets, self.label_validator = targets, label_validator
-        self._splits: dict[str, list[Example]] = {}
 
     @cached_property
     def pairs(self) -> dict[str, list[Pair]]:
@@ -125,44 +116,30 @@ class MasksDataModule(pl.LightningDataModule):
         for pair in self.listed("test"):
             check_pair(*pair)
 
-    def setup(self, stage: str | None = None) -> None:
-        """Read and check what `stage` needs: "fit", "validate", "test", or None for all; once only."""
-        if stage in ("fit", "validate", None) and "train" not in self._splits:
-            train, val = self._read("train"), self._read("val")
-            if not any(example.labels.any() for example in train):
-                raise UserError(f"{self.path} holds no object in its train split: every mask is 0 everywhere")
-            self._splits |= {"train": train, "val": val}
-        if stage in ("test", None) and "test" not in self._splits:
-            self._splits["test"] = self._read("test")
+    def make_fit(self) -> tuple[list[Example], list[Example]]:
+        train, val = self._read("train"), self._read("val")
+        if not any(example.labels.any() for example in train):
+            raise UserError(f"{self.path} holds no object in its train split: every mask is 0 everywhere")
+        return train, val
+
+    def make_test(self) -> list[Example]:
+        return self._read("test")
 
     def images(self, split: str) -> list[Example]:
         """Pictures, labels, paths and scales of the split "train", "val" or "test", as they are stored, after `setup`."""
-        if split not in self._splits:
-            raise UserError(f"the {split} split is not read yet: call setup() first")
-        return self._splits[split]
+        examples: list[Example] = self.split(split)
+        return examples
 
-    def train_dataloader(self) -> BatchLoader[Batch]:
-        """Crops shuffled by (seed, epoch), augmented. Raises UserError without `targets`."""
-        examples = self.images("train")
+    def make_loader(self, split: str, *, shuffle: bool = False) -> BatchLoader[Any]:
+        """Augmented crops of training, else whole pictures by name. Raises UserError for training without `targets`."""
+        examples = self.images(split)
+        if not shuffle:
+            return self.batches(Whole(examples), len(examples), batch_size=1, shuffle=False)
         if self.targets is None:
             raise UserError(f"data={self.name} has no targets to train on: give it `targets`")
-        crops = Crops(
-            examples,
-            self.targets,
-            crop=self.crop,
-            context=self.context,
-            per_image=self.crops_per_image,
-            augment=self.augment,
-        )
-        return self._loader(crops, len(crops), self.batch_size, shuffle=True)
-
-    def val_dataloader(self) -> BatchLoader[WholeBatch]:
-        """Whole pictures, by name."""
-        return self._whole("val")
-
-    def test_dataloader(self) -> BatchLoader[WholeBatch]:
-        """Whole pictures, by name."""
-        return self._whole("test")
+        sizes = dict(crop=self.crop, context=self.context, per_image=self.crops_per_image)
+        crops = Crops(examples, self.targets, **sizes, augment=self.augment)
+        return self.batches(crops, len(crops), shuffle=True)
 
     def _read(self, split: str) -> list[Example]:
         return [self.example(pair) for pair in self.listed(split)]
@@ -177,21 +154,6 @@ class MasksDataModule(pl.LightningDataModule):
             except ValueError as error:
                 raise UserError(f"{pair.image}: {error}") from error
         return Example(picture, labels, pair.image, percentiles_of(picture, *self.percentiles))
-
-    def _whole(self, split: str) -> BatchLoader[WholeBatch]:
-        examples = self.images(split)
-        return self._loader(Whole(examples), len(examples), 1)
-
-    def _loader(self, pictures: Dataset[T], length: int, batch_size: int, *, shuffle: bool = False) -> BatchLoader[T]:
-        sampler = EpochSampler(
-            length,
-            batch_size,
-            shuffle=shuffle,
-            seed=self.seed,
-            rank=self.trainer.global_rank if self.trainer else 0,
-            world_size=self.trainer.world_size if self.trainer else 1,
-        )
-        return BatchLoader(pictures, sampler, num_workers=self.num_workers)
 
 
 class Nuclei(MasksDataModule):
