@@ -15,8 +15,8 @@ SCORES = ("ap50", "ap60", "ap70", "ap80", "ap90", "pq", "dice")
 def nuclei() -> str:
     """One row for each system and seed. Changes are those of the test images rotated and reflected in seven ways.
 
-    Networks that were are not published cannot be measured again: for those of a group, an asterisk marks
-    changes that were measured on the bare network, without the canonical pose.
+    An asterisk marks changes that were measured on the bare network, without the canonical pose, of a network whose weights
+    were not kept.
     """
     rows = []
     for suffix, share in SHARES.items():
