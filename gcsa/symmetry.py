@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_int
 from gcsa.groups import Group, group as make_group
 from gcsa.testing import Kind, act
 
@@ -41,8 +42,9 @@ TIE = 1e-6
 def moments(x: Tensor, group: Group) -> Tensor:
     """Scores (B, |H|) of the poses of images (B, C, H, W) by their first moments about the centre.
 
-    The score of pose k is the component of its moment, relative to the largest possible one, in a direction between the axes
-    and the diagonals. So the poses tie only where the moment is zero or lies on an axis of reflection of the group.
+    The score of pose k is the component of its moment in the direction at 22.5 degrees, relative to the largest possible moment.
+    Poses tie where the moment is zero. Else they tie for a group with reflections where it lies on an axis of reflection, and
+    for rotations alone where it lies half way between two poses.
     """
     values = x.detach().double().sum(1)
     height, width = values.shape[1:]
@@ -63,37 +65,27 @@ class Pose:
 
     Attributes:
         element: k.
-        rows: the images.
-        weight: a number for all of them, or one for each.
+        rows: the indices (n,) of the images.
+        weight: of each of them, (n,).
     """
 
     element: int
-    rows: slice | Tensor
-    weight: float | Tensor
-
-    def count(self, images: int) -> int:
-        """How many of `images` images are in this pose."""
-        return images if isinstance(self.rows, slice) else len(self.rows)
-
-    def add(self, total: Tensor, outputs: Tensor) -> Tensor:
-        """`total` of all images with the weighted outputs of these added."""
-        if isinstance(self.rows, slice) or isinstance(self.weight, float):
-            return total + outputs * self.weight
-        weight = self.weight.to(outputs.dtype).view(-1, *[1] * (outputs.ndim - 1))
-        return total.index_add(0, self.rows, outputs * weight)
+    rows: Tensor
+    weight: Tensor
 
 
 class Symmetrized(nn.Module):
     """The sum F above; a subclass says which poses it is taken over.
 
     `num_features`, `num_classes`, `pretrained_cfg` and the like are the network's. `forward_features` is not: what a network
-    computes inside is not exact. The features of a timm model with `num_classes=0` are its output.
+    computes inside is not exact. The features of a timm model with `num_classes=0` are its output. In training, dropout draws
+    anew for each pose, and batch norm sees all poses that go through the network at once.
 
     Args:
         network: takes images (B, C, H, W) alone, and returns a tensor with the batch first, or a tuple, list or dict of them.
         group: whose elements all map the pixel grid onto itself: c1, c2, c4, d1, d2 or d4.
-        output: how the network's output transforms: "scores" and features of the whole image (not at all), "map" (B, C, H, W)
-            (with the image), "vectors" (B, 2 C, H, W) (pairs of a row and a column component), "rays" (B, R, H, W)
+        output: how the network's output transforms: "scores" and features of the whole image, (B, C) or (B,) (not at all),
+            "map" (B, C, H, W) (with the image), "vectors" (B, 2 C, H, W) (pairs of a row and a column component), "rays" (B, R, H, W)
             (StarDist's distances), or a function of an output, the group and the element g that gives rho(g) of it.
         batch: the most images that go through the network at once; None: all poses of all images.
 
@@ -112,8 +104,8 @@ class Symmetrized(nn.Module):
             )
         if not callable(output) and (not isinstance(output, str) or output not in KINDS):
             raise UserError(f"unknown output {output!r}: choose {', '.join(KINDS)}, or give a function")
-        if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
-            raise UserError(f"batch={batch!r} must be a whole number of at least 1, or None")
+        if batch is not None:
+            check_int("batch", batch)
         self.network, self.output, self.batch = network, output, batch
 
     def __getattr__(self, name: str) -> Any:
@@ -130,14 +122,16 @@ class Symmetrized(nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Any:
-        """What the network returns, for images (B, C, H, W). Raises UserError for inputs that are no batch of images."""
-        if x.ndim != 4:
-            raise UserError(f"expected images of the shape (batch, channels, height, width), not {tuple(x.shape)}")
+        """What the network returns, for images (B, C, H, W).
+
+        Raises UserError for inputs that are no batch of images, and for outputs that do not fit `output`.
+        """
+        if x.ndim != 4 or len(x) == 0:
+            raise UserError(
+                f"expected one or more images of the shape (batch, channels, height, width), not {tuple(x.shape)}"
+            )
         poses, parts = self.poses(x), []
-        for swapped in (
-            False,
-            True,
-        ):  # poses of an oblong image have two shapes, and go through the network by themselves
+        for swapped in (False, True):  # the poses of an oblong image have two shapes: one pass for each
             alike = [pose for pose in poses if self._swaps(pose.element, x) == swapped]
             if alike:
                 inputs = torch.cat([self.group.act_on_grid(x[pose.rows], pose.element) for pose in alike])
@@ -153,25 +147,33 @@ class Symmetrized(nn.Module):
     def _sum(self, y: Tensor, poses: list[Pose], images: int) -> Tensor:
         """The weighted sum, for each of `images` inputs, of the outputs y of their poses, each brought back."""
         total: Tensor | None = None
-        for part, pose in zip(y.split([pose.count(images) for pose in poses]), poses, strict=True):
+        for part, pose in zip(y.split([len(pose.rows) for pose in poses]), poses, strict=True):
             back = self._act(part, int(self.group.inverse[pose.element]))
             if total is None:
                 total = back.new_zeros(images, *back.shape[1:])
-            total = pose.add(total, back)
+            weight = pose.weight.to(back.dtype).view(-1, *[1] * (back.ndim - 1))
+            total = total.index_add(0, pose.rows, back * weight)
         assert total is not None
         return total
 
     def _act(self, y: Tensor, g: int) -> Tensor:
-        if isinstance(self.output, str):
-            return act(y, self.group, g, KINDS[self.output])
-        return self.output(y, self.group, g)
+        if not isinstance(self.output, str):
+            return self.output(y, self.group, g)
+        if y.ndim > 2 if self.output == "scores" else y.ndim != 4:
+            raise UserError(
+                f"the network gives outputs of the shape {tuple(y.shape)}, which are no {self.output}: say by output= how they "
+                f"transform ({', '.join(KINDS)}, or a function)"
+            )
+        return act(y, self.group, g, KINDS[self.output])
 
 
 class Averaged(Symmetrized):
     """The mean of a network's outputs over all poses of the image, each brought back; see `Symmetrized` for the arguments."""
 
     def poses(self, x: Tensor) -> list[Pose]:
-        return [Pose(k, slice(None), 1 / self.group.order) for k in range(self.group.order)]
+        rows = torch.arange(len(x), device=x.device)
+        weight = torch.full((len(x),), 1 / self.group.order, dtype=torch.float64, device=x.device)
+        return [Pose(k, rows, weight) for k in range(self.group.order)]
 
 
 class Canonical(Symmetrized):
@@ -180,7 +182,7 @@ class Canonical(Symmetrized):
     Args:
         network, group, output, batch: see `Symmetrized`.
         chooser: of images (B, C, H, W) and the group, scores (B, |H|) of the poses k x, with s_k(g x) = s_{k g}(x): `moments`,
-            which needs no training, or your own function or module.
+            which needs no training, or your own function or module. Gradients reach it where `top` is above 1.
         top: how many of the best poses share the output, weighted by the softmax of their scores (in between: lambda-equitune,
             arXiv:2305.09900); 1 is the best alone. Poses that tie with the last one are taken too.
 
@@ -198,10 +200,7 @@ class Canonical(Symmetrized):
         top: int = 1,
     ) -> None:
         super().__init__(network, group, output, batch)
-        if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= self.group.order:
-            raise UserError(
-                f"top={top!r} must be a whole number from 1 to {self.group.order}, the poses of {self.group}"
-            )
+        check_int("top", top, 1, self.group.order)
         self.chooser, self.top = chooser, top
 
     def poses(self, x: Tensor) -> list[Pose]:
@@ -220,5 +219,5 @@ class Canonical(Symmetrized):
         last = scores.detach().sort(1, descending=True).values[:, self.top - 1 : self.top]
         kept = scores.detach() >= last - TIE
         if self.top == 1:
-            return kept.to(x.dtype) / kept.sum(1, keepdim=True)
-        return scores.masked_fill(~kept, float("-inf")).softmax(1).to(x.dtype)
+            return kept / kept.sum(1, keepdim=True)
+        return scores.masked_fill(~kept, float("-inf")).softmax(1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gcsa import group
 from gcsa.groups import Group
-from gcsa.symmetry import Averaged, Canonical, Symmetrized, moments
+from gcsa.symmetry import Averaged, Canonical, moments
 from gcsa.testing import assert_equivariant, equivariance_error
 
 WRAPPERS = [Averaged, Canonical]
@@ -50,6 +50,13 @@ class Local(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = torch.linspace(-1, 1, x.shape[2], dtype=x.dtype, device=x.device)[:, None]
         return torch.relu(self.conv(x) + rows)
+
+
+class Scaled(nn.Module):
+    """Bytes to 0..1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.float() / 255
 
 
 def images(*shape: int) -> Tensor:
@@ -225,6 +232,35 @@ def test_export_of_the_mean():
     torch.testing.assert_close(exported(x), wrapped(x))
 
 
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+@pytest.mark.parametrize(("network", "output"), [(Local(), "scores"), (nn.Flatten(), "map"), (nn.Flatten(), "vectors")])
+def test_an_output_that_is_not_what_it_is_called(network, output, wrapper):
+    """It would be averaged over places that do not belong together, without an error."""
+    with pytest.raises(ValueError, match=f"no {output}: say by output="):
+        wrapper(network.double(), "d4", output=output)(images(2, 2, 8, 8))
+
+
+def test_whole_numbers_are_images_too():
+    x = (100 * images(3, 2, 8, 8)).abs().byte()
+    scaled = nn.Sequential(Scaled(), Local())
+    for wrapped in (Averaged(scaled, "d4", "map"), Canonical(scaled, "d4", output="map", top=3)):
+        torch.testing.assert_close(wrapped(x.rot90(1, (2, 3))), wrapped(x).rot90(1, (2, 3)))
+
+
+def test_a_chooser_learns():
+    class Learned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, x: Tensor, group: Group) -> Tensor:
+            return self.scale * moments(x, group).float()
+
+    wrapped = Canonical(Local(), "d4", Learned(), "map", top=2)
+    wrapped(images(2, 2, 8, 8).float()).square().mean().backward()
+    assert wrapped.chooser.scale.grad != 0
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -233,15 +269,11 @@ def test_export_of_the_mean():
         (lambda: Averaged(Local(), "d4", output="mask"), "unknown output 'mask'"),
         (lambda: Averaged(Local(), "d4", batch=0), "batch=0"),
         (lambda: Canonical(Local(), "c4", top=5), "top=5"),
-        (lambda: Averaged(Local(), "d4")(torch.zeros(2, 8, 8)), "expected images"),
+        (lambda: Averaged(Local(), "d4")(torch.zeros(2, 8, 8)), "expected one or more images"),
+        (lambda: Canonical(Local(), "d4")(torch.zeros(0, 2, 8, 8)), "expected one or more images"),
         (lambda: Canonical(Local(), "d4", lambda x, g: x.mean((2, 3)))(torch.zeros(1, 2, 8, 8)), "the chooser gave scores"),
     ],
 )  # fmt: skip
 def test_wrong_values(make, words):
     with pytest.raises(ValueError, match=words):
         make()
-
-
-def test_a_wrapper_of_ones_own_says_its_poses():
-    with pytest.raises(NotImplementedError):
-        Symmetrized(Local(), "c4")(torch.zeros(1, 2, 8, 8))
