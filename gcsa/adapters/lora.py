@@ -9,10 +9,12 @@ from typing import Any
 from peft import (
     LoraConfig,
     PeftModel,
+    PeftType,
     get_peft_model,
     get_peft_model_state_dict,
     set_peft_model_state_dict,
 )
+from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTunerLayer
 from torch import nn
 
@@ -21,7 +23,20 @@ from gcsa.adapters.convolutional_lora import ConvolutionalLora
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.layers.relative_attention import SpatialEncoding
 from gcsa.layers.upsample import SteerableConvTranspose2d
+from gcsa.models.create import classifier_names
 from gcsa.weights import read_adapter
+from gcsa.weights.fingerprint import differ, fingerprint, is_within
+
+
+class StoredLoraConfig(LoraConfig):
+    """What PEFT makes of an adapter_config.json: with it `PeftModel.from_pretrained` loads adapters of gcsa models too."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        register(self)
+
+
+PEFT_TYPE_TO_CONFIG_MAPPING[PeftType.LORA] = StoredLoraConfig
 
 
 def register(config: LoraConfig) -> LoraConfig:
@@ -47,7 +62,9 @@ def lora_config(
         target_modules: a name of modules, or several; each stands for all convolutions and linear layers of that name or
             within it, such as "mlp" or "stem". Depthwise convolutions are passed over, for the 1 x 1 behind them.
         options: of `peft.LoraConfig`, such as `use_rslora`, `lora_dropout` or `modules_to_save`. Norms with running
-            statistics are added to `modules_to_save`: training changes these statistics, so the adapter must hold them.
+            statistics are added to `modules_to_save`: training changes these statistics, so the adapter must hold them. So is
+            a classifier of another number of classes than the pretrained weights had, which is new. `revision` is by default the
+            `fingerprint` of the other weights, so that `load` can refuse another base.
 
     Raises:
         ValueError: a rank below 1 or above the fields of a layer, a name that `model` lacks, dropout on an `nn.Linear`.
@@ -72,8 +89,10 @@ def lora_config(
         most = _fields(layer)
         if rank > most:
             raise UserError(f"rank {rank} is larger than the {most} fields of {name}: use {most} or less")
-    whole = [*(options.pop("modules_to_save", None) or ()), *_with_statistics(base)]
-    options["modules_to_save"] = list(dict.fromkeys(whole)) or None
+    whole = list(options.pop("modules_to_save", None) or ())
+    whole += [name for name in (*_with_statistics(base), *_new_classifiers(base)) if not is_within(name, whole)]
+    options["modules_to_save"] = whole or None
+    options.setdefault("revision", fingerprint(base, whole))
     alpha = 2 * rank if alpha is None else alpha
     return register(LoraConfig(r=rank, lora_alpha=alpha, target_modules=list(layers), **options))
 
@@ -87,9 +106,8 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     """
     adapter = read_adapter(folder)
     tensors = adapter.tensors
-    config = LoraConfig(**adapter.config)
+    config = StoredLoraConfig(**adapter.config)
     config.inference_mode = not is_trainable
-    register(config)
     peft_model: Any
     known = model.peft_config if isinstance(model, PeftModel) else {}
     if adapter_name in known:
@@ -106,17 +124,22 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
             raise UserError(f"the adapter in {folder} is of another model: {one_line(error)}") from error
     wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
     stored = {name: tensor.shape for name, tensor in tensors.items()}
+    reason = None
     if wanted != stored:
+        name = min(name for name in wanted | stored if wanted.get(name) != stored.get(name))
+        reason = (
+            f"is of another model or rank: its {name} is {list(stored.get(name, [])) or 'missing'}"
+            f", the model's is {list(wanted.get(name, [])) or 'missing'}"
+        )
+    elif config.revision and differ(config.revision, fingerprint(peft_model, config.modules_to_save or ())):
+        reason = "was trained on other weights than the model has: take those of its base"
+    if reason is not None:
         if known:
             peft_model.delete_adapter(adapter_name)
         else:
             peft_model.unload()
             _take_out(model, trained)
-        name = min(name for name in wanted | stored if wanted.get(name) != stored.get(name))
-        raise UserError(
-            f"the adapter in {folder} is of another model or rank: its {name} is {list(stored.get(name, [])) or 'missing'}"
-            f", the model's is {list(wanted.get(name, [])) or 'missing'}"
-        )
+        raise UserError(f"the adapter in {folder} {reason}")
     set_peft_model_state_dict(peft_model, tensors, adapter_name)
     return peft_model if is_trainable else peft_model.eval()
 
@@ -155,6 +178,12 @@ def _with_statistics(model: nn.Module) -> list[str]:
         for name, layer in model.named_modules()
         if getattr(layer, "running_mean", None) is not None and ".modules_to_save." not in name
     ]
+
+
+def _new_classifiers(model: Any) -> list[str]:
+    """The names of the classifiers of a timm model that was made for other classes than its pretrained weights."""
+    trained = (getattr(model, "pretrained_cfg", None) or {}).get("num_classes")
+    return classifier_names(model) if trained not in (None, getattr(model, "num_classes", trained)) else []
 
 
 def _fields(layer: nn.Module) -> int:

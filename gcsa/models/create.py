@@ -116,3 +116,11 @@ def create_model(name: str, **options: Any) -> nn.Module:
     except (TypeError, AssertionError) as error:
         named = ", ".join(f"{key}={value!r}" for key, value in checked.items())
         raise UserError(f"timm model {name!r} does not take {named or 'these arguments'}: {one_line(error)}") from error
+
+
+def classifier_names(model: nn.Module) -> list[str]:
+    """The names of what `get_classifier()` returns; timm's distilled models have two."""
+    get_classifier = getattr(model, "get_classifier", None)
+    heads = get_classifier() if callable(get_classifier) else ()
+    heads = heads if isinstance(heads, tuple | list) else (heads,)
+    return [name for name, module in model.named_modules() if any(module is head for head in heads)]

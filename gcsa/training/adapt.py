@@ -19,7 +19,9 @@ from torch import nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_float, check_int, check_rate, listed, shown
-from gcsa.weights import check_tensors, load_tensors, read
+from gcsa.models.create import classifier_names
+from gcsa.weights import check_tensors, load_tensors, read, save_label_names
+from gcsa.weights.fingerprint import fingerprint
 
 FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
 """Ends of the model options that may differ from the base's, or that the shapes of its tensors tell already."""
@@ -75,10 +77,15 @@ def attach(model: nn.Module, adapter: Mapping[str, Any]) -> nn.Module:
 def save_and_merge(module: pl.LightningModule, folder: Path) -> Path:
     """Writes the adapter as PEFT does, and leaves the plain, merged model in `module.model`. Returns `folder`."""
     adapted: Any = module.model
+    config = adapted.peft_config["default"]
+    # A checkpoint makes its adapter around random weights, and fills them afterwards.
+    config.revision = fingerprint(adapted, config.modules_to_save or ())
     adapted.save_pretrained(str(folder))
     merged = adapted.merge_and_unload(safe_merge=True)
     if hasattr(merged, "save_charset"):  # a recogniser of text lines
         merged.save_charset(folder)
+    if names := (module.hparams.get("preprocessing") or {}).get("label_names"):
+        save_label_names(folder, names)
     module.model = merged
     return folder
 
@@ -88,14 +95,6 @@ def count_parameters(model: nn.Module) -> tuple[int, int]:
     trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
     total = sum(p.numel() for p in model.parameters())
     return trainable, total - trainable if hasattr(model, "peft_config") else total
-
-
-def classifier_names(model: nn.Module) -> list[str]:
-    """The names of what `get_classifier()` returns; timm's distilled models have two."""
-    get_classifier = getattr(model, "get_classifier", None)
-    heads = get_classifier() if callable(get_classifier) else ()
-    heads = heads if isinstance(heads, tuple | list) else (heads,)
-    return [name for name, module in model.named_modules() if any(module is head for head in heads)]
 
 
 def pooling_of(model: nn.Module) -> str | None:

@@ -9,7 +9,7 @@ A folder of weights holds config.json and model.safetensors. timm's `save_for_hf
 `timm.create_model("local-dir:FOLDER", pretrained=True)` opens it too; timm trusts its content, this package does not.
 """
 
-from gcsa.weights.adapter import Adapter, read_adapter
+from gcsa.weights.adapter import Adapter, read_adapter, save_label_names
 from gcsa.weights.build import fill, load_tensors
 from gcsa.weights.files import read_checkpoint
 from gcsa.weights.schema import Weights, check_weights, read
@@ -34,6 +34,7 @@ __all__ = [
     "read_adapter",
     "read_checkpoint",
     "save_classifier",
+    "save_label_names",
     "to_config",
     "write",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,23 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa._utils.validation import is_int, is_number
 from gcsa.weights.files import CHARSET, read_charset, read_json, read_tensors
+from gcsa.weights.schema import are_label_names
 from gcsa.weights.tensors import check_finite
 
 ADAPTER_TENSORS = "adapter_model.safetensors"
+LABEL_NAMES = "label_names.json"
 MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """What a folder of an adapter holds, each entry checked: arguments of PEFT's `LoraConfig`, tensors, and the charset
-    of the recogniser that it makes, where it is one's."""
+    """What a folder of an adapter holds, each entry checked: arguments of PEFT's `LoraConfig`, tensors, and of the network that
+    it makes the charset of a recogniser, or the class names of a classifier."""
 
     config: dict[str, Any]
     tensors: dict[str, Tensor]
     characters: str | None = None
+    label_names: tuple[str, ...] | None = None
 
 
 def read_adapter(folder: str | Path) -> Adapter:
@@ -68,7 +72,22 @@ def read_adapter(folder: str | Path) -> Adapter:
             raise UserError(f"{folder} is damaged: {name[:100]} has {count} rows, its rank is {max(ranks)}")
     if rows and max(ranks) > max(rows.values()):
         raise UserError(f"{folder} is damaged: no tensor has the {max(ranks)} rows of its rank")
-    return Adapter(config, tensors, read_charset(folder / CHARSET))
+    return Adapter(config, tensors, read_charset(folder / CHARSET), _read_label_names(folder / LABEL_NAMES))
+
+
+def save_label_names(folder: Path, names: Sequence[str]) -> None:
+    """Writes the class names of an adapted classifier beside its adapter, which may have another head than its base."""
+    content = json.dumps({"label_names": list(names)}, indent=2, ensure_ascii=False)
+    (folder / LABEL_NAMES).write_text(content + "\n", encoding="utf-8")
+
+
+def _read_label_names(file: Path) -> tuple[str, ...] | None:
+    if not file.is_file():
+        return None
+    names = read_json(file).get("label_names")
+    if not are_label_names(names):
+        raise UserError(f"{file} is damaged: its label_names is {str(names)[:60]}")
+    return tuple(names)
 
 
 def _is_layer(name: Any) -> bool:
@@ -108,6 +127,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "bias": lambda value: value in ("none", "all", "lora_only"),
     "rank_pattern": _of_layers(_is_rank),
     "alpha_pattern": _of_layers(_is_alpha),
+    "revision": lambda value: isinstance(value, str) and len(value) <= 200,
 }
 """The options of `peft.LoraConfig` that are read, and what passes."""
-OPTIONAL = ("use_rslora", "modules_to_save", "exclude_modules", "bias", "rank_pattern", "alpha_pattern")
+OPTIONAL = ("use_rslora", "modules_to_save", "exclude_modules", "bias", "rank_pattern", "alpha_pattern", "revision")

@@ -150,12 +150,17 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
     return Weights(source, task, architecture, options, tensors, preprocessing, about, characters)  # type: ignore[arg-type]
 
 
+def are_label_names(names: Any) -> bool:
+    """Whether these are names of classes, in a list or a tuple."""
+    return isinstance(names, list | tuple) and len(names) <= MOST_NAMES and all(isinstance(name, str) for name in names)
+
+
 def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
     checks: dict[str, Callable[[Any], bool]] = {
         "input_size": lambda sizes: len(sizes) == 3 and all(is_int(size, 1, 8192) for size in sizes),
         "mean": lambda means: len(means) <= 1024 and all(is_number(mean, -1e6, 1e6) for mean in means),
         "std": lambda stds: len(stds) <= 1024 and all(is_number(std, 1e-12, 1e6) for std in stds),
-        "label_names": lambda names: len(names) <= MOST_NAMES and all(isinstance(name, str) for name in names),
+        "label_names": are_label_names,
     }
     checked: dict[str, Any] = {}
     for key, check in checks.items():

@@ -78,6 +78,48 @@ def test_an_adapter_by_its_name() -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_weights_of_another_base_are_refused(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Its tensors have the same shapes. The base itself is known in another precision, and beside another adapter."""
+    get_peft_model(small(), adapters.lora_config(small(), 2)).save_pretrained(str(tmp_path))
+    other = small()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter) * parameter.std(correction=0))
+    with pytest.raises(ValueError, match="was trained on other weights"):
+        adapters.load(other, tmp_path)
+    adapters.load(adapters.load(small().to(dtype), tmp_path), tmp_path, "again")
+
+
+def test_a_published_adapter_on_another_published_base() -> None:
+    with pytest.raises(ValueError, match="was trained on other weights"):
+        gcsa.load("gcsa_ocr_tiny.fr17", "gcsa_ocr_tiny.print.de19")
+
+
+def test_a_new_classifier_is_trained_whole_and_answers_with_its_own_classes(tmp_path: Path) -> None:
+    """Not with the names of the base's classes, also where it has as many."""
+    model = timm.create_model("gcsa_tiny.rotmnist", pretrained=True, num_classes=2)
+    adapted = get_peft_model(model, adapters.lora_config(model, 2))
+    assert adapted.base_model.model.head.fc.modules_to_save["default"].weight.requires_grad
+    adapted.eval().save_pretrained(str(tmp_path))
+    image = torch.rand(1, 28, 28)
+    predictor = gcsa.load("gcsa_tiny.rotmnist", tmp_path)
+    assert predictor.class_names == ("0", "1")
+    scores = adapted(predictor.preprocess(image)[None]).softmax(-1)[0]
+    assert [*predictor.predict(image).scores.values()] == pytest.approx(scores.tolist(), abs=1e-5)
+    (tmp_path / "label_names.json").write_text('{"label_names": ["healthy", "sick"]}')
+    assert gcsa.load("gcsa_tiny.rotmnist", tmp_path).class_names == ("healthy", "sick")
+    (tmp_path / "label_names.json").write_text('{"label_names": "healthy"}')
+    with pytest.raises(ValueError, match="label_names is healthy"):
+        gcsa.load("gcsa_tiny.rotmnist", tmp_path)
+
+
+def test_peft_loads_what_peft_saved(tmp_path: Path) -> None:
+    adapted = get_peft_model(randomize(small()), adapters.lora_config(small(), 2)).eval()
+    adapted.save_pretrained(str(tmp_path))
+    assert torch.equal(PeftModel.from_pretrained(small(), tmp_path)(X), adapters.load(small(), tmp_path)(X))
+
+
 @pytest.mark.parametrize(
     "options",
     [

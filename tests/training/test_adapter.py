@@ -11,6 +11,7 @@ import timm
 import torch
 from safetensors.torch import load_file
 
+import gcsa
 from gcsa import adapters
 from gcsa.evaluation.audit import invariance_error
 from gcsa.tasks.classification.module import Classifier
@@ -18,6 +19,7 @@ from gcsa.testing import relative_error
 from gcsa.training import run
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.optimizer import make_optimizer
+from gcsa.weights import read_adapter
 from tests.runs import TINY, InterruptAt, Interrupted, composed, train
 
 SMALL = (
@@ -65,6 +67,7 @@ def test_adapter_merged_model_and_checkpoint_are_one_model(base: Path, finished:
     expected = Classifier.load_from_checkpoint(best, map_location="cpu", weights_only=True).eval()(IMAGES)
     assert relative_error(weights(base)(IMAGES), expected) > 0.01
     assert relative_error(weights(finished)(IMAGES), expected) < 1e-5
+    assert read_adapter(finished / "adapter").label_names == gcsa.load(finished / "weights").class_names
     loaded = adapters.load(weights(base), finished / "adapter")
     assert relative_error(loaded(IMAGES), expected) < 1e-5
     with loaded.disable_adapter():

@@ -15,10 +15,11 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_int
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
-from gcsa.models.create import create_model
+from gcsa.models.create import classifier_names, create_model
 from gcsa.tasks.base import Predictor, merge_adapter
-from gcsa.weights import Weights, fill
+from gcsa.weights import Weights, fill, read_adapter
 from gcsa.weights.files import BORDER
+from gcsa.weights.fingerprint import is_within
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,24 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
     border = BORDER if prepare.pad else {}
     about = {key: value for key, value in weights.preprocessing.items() if key != "pad"}
     vars(network)["pretrained_cfg"] = {**vars(network).get("pretrained_cfg", {}), **about, **border}
+    names = weights.preprocessing.get("label_names")
     if adapter is not None:
-        network = merge_adapter(network, adapter)
-    return ClassificationPredictor(network, prepare, weights.preprocessing.get("label_names"))
+        network, names = _adapted(network, adapter, names)
+    return ClassificationPredictor(network, prepare, names)
+
+
+def _adapted(network: Any, adapter: str | Path, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
+    """`network` of classes `names` with the adapter merged, and the names of the classes that it then tells apart: those that
+    the adapter names, and where it does not, `names`, or none where it has a classifier of its own."""
+    stored = read_adapter(adapter)
+    heads = classifier_names(network)
+    has_own = any(is_within(head, stored.config.get("modules_to_save", ())) for head in heads)
+    names = stored.label_names or (None if has_own else names)
+    if has_own:
+        biases = [stored.tensors.get(f"base_model.model.{head}.bias") for head in heads]
+        if biases and biases[0] is not None and len(biases[0]) != network.num_classes:
+            network.reset_classifier(len(biases[0]))
+    return merge_adapter(network, adapter), names
 
 
 def _is_several(images: Any) -> bool:
