@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -150,7 +150,7 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
     return Weights(source, task, architecture, options, tensors, preprocessing, about, characters)  # type: ignore[arg-type]
 
 
-def are_label_names(names: Any) -> bool:
+def are_label_names(names: Any) -> TypeGuard[Sequence[str]]:
     """Whether these are names of classes, in a list or a tuple."""
     return isinstance(names, list | tuple) and len(names) <= MOST_NAMES and all(isinstance(name, str) for name in names)
 
