@@ -3,7 +3,7 @@
 import random
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_rate
+from gcsa._utils.validation import check_rate, listed, shown
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:
@@ -66,6 +66,28 @@ class EMA(WeightAveraging):
     def _share(self, updates: int) -> float:
         """Of the latest values in the average, after `updates`."""
         return 1 - min(self.decay, (1 + updates) / (10 + updates))
+
+
+class Freeze(pl.Callback):
+    """Keeps modules of `model` as they are: their parameters are not trained, and they stay in eval mode, so that running
+    statistics do not move. Raises UserError for a name that `model` does not have."""
+
+    def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
+        if not isinstance(names, list | tuple):
+            raise UserError(f"freeze={shown(names)} must be a list such as [stem]")
+        modules = dict(model.named_modules())
+        if unknown := [name for name in names if not name or name not in modules]:
+            choices = ", ".join(name for name, _ in model.named_children())
+            raise UserError(f"freeze: the network has no module {shown(unknown[0])}: choose from {choices}")
+        self.modules = [modules[name] for name in names]
+        for module in self.modules:
+            module.requires_grad_(False)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            raise UserError(f"freeze={listed(names)} leaves nothing to train")
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        for module in self.modules:
+            module.eval()
 
 
 class StepSeed(pl.Callback):

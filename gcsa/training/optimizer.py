@@ -31,10 +31,19 @@ def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Opt
     for key in ("weight_decay", "momentum"):
         if options.get(key) is not None:
             check_float(f"optimizer.{key}", options[key], 0)
+    if options.get("layer_decay") is not None:
+        check_float("optimizer.layer_decay", options["layer_decay"], above=0, high=1)
+        if not hasattr(model, "group_matcher") or hasattr(model, "peft_config"):
+            raise UserError(
+                "optimizer.layer_decay needs a timm model without an adapter, whose layers have an order: leave it out"
+            )
     try:
-        return create_optimizer_v2(model, **options)
+        optimizer = create_optimizer_v2(model, **options)
     except TypeError as error:
         raise UserError(f"optimizer {options['opt']} does not take {options}: {error}") from error
+    for group in optimizer.param_groups:  # of layer_decay, which timm leaves to its own schedulers
+        group["lr"] *= group.get("lr_scale", 1.0)
+    return optimizer
 
 
 def optimizer_steps(trainer: pl.Trainer) -> int:

@@ -17,7 +17,7 @@ from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.threads import choose_threads
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
-from gcsa.training.callbacks import StepSeed, StopOnNaN, TimeLimit, ValidateLastEpoch, trained_seconds
+from gcsa.training.callbacks import Freeze, StepSeed, StopOnNaN, TimeLimit, ValidateLastEpoch, trained_seconds
 from gcsa.training.checkpoint_io import (
     AtomicCheckpointIO,
     LastCheckpoint,
@@ -144,7 +144,9 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
         checkpoint_activations(module.model, config["model"]["name"])
     if config.get("adapter") is not None:
         adapt(module, config["adapter"])
+    freeze = Freeze(module.model, config["freeze"])
     trainer = build_trainer(cfg, output_dir, signals)
+    trainer.callbacks.append(freeze)
     best_checkpoint(trainer)
     asked = requeued_checkpoint(output_dir) or config["ckpt_path"]
     ckpt_path = resolve_checkpoint(asked, output_dir / "checkpoints", module)

@@ -11,6 +11,7 @@ from gcsa.evaluation.cost import count_flops
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import evaluate, summarize
 from gcsa.tasks.classification.module import Classifier
+from gcsa.tasks.classification.pretrained import check_pretrained, load_pretrained, normalisation_of
 from gcsa.training.task import data_options, make_data, model_options
 from gcsa.weights import read, save_classifier
 
@@ -37,6 +38,8 @@ class Task:
         Raises ValueError for arguments the model refuses and for an image size that would break its equivariance.
         """
         model = model_options(cfg)
+        pretrained = model.pop("pretrained", False)
+        check_pretrained(pretrained)
         if model.get("img_size") == "auto":
             model["img_size"] = data.image_size
         optimizer = dict(cfg["optimizer"])
@@ -50,6 +53,10 @@ class Task:
             compile=cfg["compile"],
             preprocessing=data.preprocessing,
         )
+        if pretrained:
+            load_pretrained(
+                classifier.model, {**model, "num_classes": data.num_classes, "in_chans": data.in_chans}, pretrained
+            )
         check_input_size = getattr(classifier.model, "check_input_size", None)
         if callable(check_input_size):
             check_input_size(data.image_size, data.image_size)
@@ -84,8 +91,8 @@ class Task:
 
 
 def normalisation(cfg: dict[str, Any]) -> dict[str, Any]:
-    """The mean and standard deviation that the weights in `cfg["adapter"]["base"]` were trained with, where there are any."""
+    """The mean and standard deviation of the weights that the run starts from, of timm or in `cfg["adapter"]["base"]`."""
     base = (cfg.get("adapter") or {}).get("base")
     if not isinstance(base, str):
-        return {}
+        return normalisation_of(cfg["model"]["name"]) if cfg["model"].get("pretrained") else {}
     return {key: value for key, value in read(base).preprocessing.items() if key in ("mean", "std")}
