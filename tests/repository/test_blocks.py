@@ -25,6 +25,8 @@ from gcsa.tasks.recognition.data.typeset import set_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+OWN = "docs/own.md"
+"""A module, which tests/cli/test_own_parts.py imports."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 SERIF = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
 STAND_INS = {
@@ -75,7 +77,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore")  # of other people's libraries, at their own import
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python", "py")])
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python", "py") and page != OWN])
 @pytest.mark.usefixtures("desk")
 def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "features.h5" in "".join(blocks(page, "python")):
