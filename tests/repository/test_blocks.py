@@ -19,7 +19,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from gcsa.cli import embed, export, segment, transcribe
+from gcsa.cli import classify, embed, export, segment, transcribe
 from gcsa.cli.demo import command as demo
 from gcsa.tasks.recognition.data.typeset import set_lines
 
@@ -42,6 +42,7 @@ Main = Callable[[list[str]], int]
 COMMANDS: dict[str, Main] = {
     "segment.py": segment.main,
     "transcribe.py": transcribe.main,
+    "classify.py": classify.main,
     "embed.py": embed.main,
     "export.py": export.main,
 }
