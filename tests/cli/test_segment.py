@@ -47,7 +47,7 @@ def images(tmp_path: Path) -> Path:
 
 
 def test_a_folder(run: Run, weights: Path, images: Path, made: SegmentationPredictor, tmp_path: Path) -> None:
-    code, out, err = run("segment", weights, images, "--output", tmp_path / "new/found", "--threads", 1, "--tile", 32)
+    code, out, err = run("segment", weights, images, "--output", tmp_path / "new/found", "--threads", 1, "--tile", 72)
     assert (code, err) == (0, "")
     assert [line.rpartition(": ")[0] for line in out.splitlines()] == [str(images / "a.png"), str(images / "b.tif")]
     found = {path.name for path in (tmp_path / "new/found").iterdir()}
@@ -61,8 +61,9 @@ def test_a_folder(run: Run, weights: Path, images: Path, made: SegmentationPredi
 
 def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
     options = ("--output", tmp_path / "found", "--only", "csv,geojson", "--prob-thresh", 0.99, "--nms-thresh", 0.1)
-    code, out, _ = run("segment", *options, weights, images / "a.png")
+    code, out, err = run("segment", *options, weights, images / "a.png")
     assert (code, out) == (0, f"{images / 'a.png'}: 0 objects\n")
+    assert err.startswith("nothing was found in 1 of 1 images: lower --prob-thresh")
     assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.geojson", "a_objects.csv"]
     assert json.loads((tmp_path / "found/a.geojson").read_text())["features"] == []
     assert len((tmp_path / "found/a_objects.csv").read_text().splitlines()) == 1
@@ -128,6 +129,10 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_segmented(
         (["WEIGHTS", "a.png", "a.tif"], "a.png and a.tif have one name"),
         (["WEIGHTS", "a.png", "--prob-thresh", "1.5"], "1.5 is not a number between 0 and 1"),
         (["WEIGHTS", "a.png", "--only", "csv,png"], "csv,png is not some of labels,overlay,csv,geojson"),
+        (
+            ["WEIGHTS", "a.png", "--tile", "5"],
+            "--tile 5 is less than the 72 pixels that are read around a tile: use 72",
+        ),
         (["WEIGHTS", "a.png", "--tile", "0"], "0 is not a whole number from 1 to 65536"),
         (["WEIGHTS", "a.png", "--device", "tpu"], "--device tpu cannot be used here"),
     ],
@@ -152,6 +157,9 @@ def test_the_output_must_be_a_folder(run: Run, weights: Path, images: Path) -> N
     code, _, err = run("segment", weights, images, "--output", images / "notes.txt")
     assert code == 2
     assert "is a file: name a folder" in err
+    code, _, err = run("segment", weights, images, "--output", "cell.png")
+    assert (code, err) == (2, "error: --output cell.png is the folder of several files: name it without .png\n")
+    assert not Path("cell.png").exists()
 
 
 def test_the_output_must_take_files(
@@ -176,6 +184,9 @@ def test_images_are_not_overwritten(run: Run, weights: Path, images: Path) -> No
     assert (code, out) == (2, "")
     assert "is one of the images, and would be overwritten: name another --output" in err
     assert before == {path: path.read_bytes() for path in images.iterdir()}
+    code, out, _ = run("segment", weights, images, "--output", "elsewhere")
+    assert (code, out.count("\n")) == (0, 2), "labels and overlays are no images to segment"
+    assert run("segment", weights, images / "a_overlay.png", "--output", "overlay")[0] == 0
 
 
 def test_too_little_memory_is_of_one_image(
