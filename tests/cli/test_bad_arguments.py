@@ -67,7 +67,6 @@ TRANSCRIBE = [
     ("@empty @line.png", "empty"),
     ("gcsa_tiny.rotmnist @line.png", "holds weights for classification"),
     ("gcsa_ocr_tiny.fr99 @line.png", "gcsa_ocr_tiny.fr99"),
-    ("gcsa_ocr_tiny.print.de19 @lines @line.png", "gcsa_ocr_tiny.print.de19 is an adapter: name its base"),
     ("@lines missing", "there is no missing: give line images"),
     ("@lines missing.png", "there is no missing.png: give line images"),
     ("gcsa_ocr_tiny.fr18 @line.png", "did you mean gcsa_ocr_tiny.fr17?"),
