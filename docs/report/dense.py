@@ -13,11 +13,7 @@ SCORES = ("ap50", "ap60", "ap70", "ap80", "ap90", "pq", "dice")
 
 
 def nuclei() -> str:
-    """One row for each system and seed. Changes are those of the test images rotated and reflected in seven ways.
-
-    An asterisk marks changes that were measured on the bare network, without the canonical pose, of a network whose weights
-    were not kept.
-    """
+    """One row for each system and seed. Changes are those of the test images rotated and reflected in seven ways."""
     rows = []
     for suffix, share in SHARES.items():
         for name, runs in load_seeds(f"learning/nuclei{suffix}").items():
@@ -43,8 +39,6 @@ def _cells(run: Run) -> list[str]:
     cells = [thousands(run["parameters"]), f"{run['flops'] / 1e9:.1f}G", f"{100 * results['val/ap50']:.1f}"]
     cells += [f"{100 * results[f'test/{name}']:.1f}" if f"test/{name}" in results else "" for name in SCORES]
     cells += ["", "", ""] if turned is None else _turned_cells(turned)
-    if turned is not None and turned.get("path") == "bare network":
-        cells[-2:] = [f"{cell} \\*" for cell in cells[-2:]]
     minutes, *rest = budget_cells(run)
     return [*cells, minutes, str(run["machine"]["threads"]), *rest]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import shipped
-from gcsa._utils.validation import listed
+from gcsa._utils.validation import listed, shown
 from gcsa.cli.cleanup import remove_leftovers
 from gcsa.cli.errors import FULL_ERROR, USERS, Parser, one_sentence, user_errors
 
@@ -65,6 +65,16 @@ def check_keys(cfg: DictConfig, name: str) -> None:
                 )
 
 
+def check_reads(cfg: DictConfig, unread: Collection[str]) -> None:
+    """Raises UserError for a value that differs from that of conf/train.yaml, of a key that the task does not read."""
+    usual: Any = OmegaConf.load(conf_folder() / "train.yaml")
+    for key in sorted(unread):
+        if cfg[key] != usual[key]:
+            raise UserError(
+                f"{key}={shown(cfg[key])} is for classifiers, and {cfg.data.task} does not read it: leave {shown(usual[key])}"
+            )
+
+
 def _suggest(key: str, cfg: DictConfig) -> str:
     options: dict[str, Any] = OmegaConf.to_container(cfg)  # type: ignore[assignment]
     close = [f"{group}.{key}" for group, values in options.items() if isinstance(values, dict) and key in values]
@@ -79,6 +89,8 @@ def explain(error: BaseException) -> str:
         parent = cause.parent_node if isinstance(cause, OmegaConfBaseException) else None
         known = f": choose one of {', '.join(map(str, parent))}" if isinstance(parent, dict | DictConfig) else ""
         return f"unknown key {match[1]!r}{known}"
+    if match := re.match(r"Could not append to config. An item is already at '([^']+)'", message):
+        return f"{match[1]!r} is a key already: write it without +"
     if match := UNKNOWN_CHOICE.search(message):
         return f"unknown {match[1]} {match[2]!r}: choose one of {', '.join(match[3].split())}"
     if isinstance(error, InstantiationException) and cause is not None:

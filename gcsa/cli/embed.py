@@ -22,19 +22,16 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa._utils.program import program
 from gcsa.cli.arguments import add_hardware, count, device, find_images
+from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.integrations import load_classifier
-from gcsa.tasks.classification.predict import ClassificationPredictor
 
 FORMATS = (".parquet", ".h5")
 
@@ -77,41 +74,6 @@ def _check_output(name: str, images: Sequence[Path]) -> None:
         raise UserError(f"--output {name} is one of the images, and would be overwritten: name another file")
 
 
-def _embed(
-    predictor: ClassificationPredictor, images: Sequence[Path], size: int
-) -> tuple[list[Array], list[str], list[str]]:
-    """Features (n, D) of batches of the images that can be read, the names of these, and a sentence for each other image.
-
-    The bar is shown on a terminal only.
-    """
-    rows, names, failed = [], [], []
-    embedding = predictor.embedding
-    console = Console(stderr=True)
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with (
-        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
-        evaluation_mode(embedding) as where,
-    ):
-        task = progress.add_task("images", total=len(images))
-        for start in range(0, len(images), size):
-            batch = []
-            for path in images[start : start + size]:
-                try:
-                    str(path).encode()
-                    batch.append(predictor.preprocess(path))
-                    names.append(str(path))
-                except UnicodeEncodeError:
-                    failed.append(f"{str(path)!a} has a name that is not UTF-8: rename it")
-                except ValueError as error:
-                    failed.append(str(error))
-                except MemoryError:
-                    failed.append(f"{path}: not enough memory: cut the image")
-                progress.advance(task)
-            if batch:
-                rows.append(embedding(torch.stack(batch).to(where)).cpu().numpy())
-    return rows, names, failed
-
-
 def _write(path: Path, features: Array, names: Sequence[str], about: dict[str, Any]) -> None:
     if path.suffix == ".h5":
         with h5py.File(path, "w") as file:
@@ -142,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
-        rows, names, failed = _embed(predictor, images, args.batch_size)
+        rows, names, failed = answer_all(predictor.embedding, predictor.preprocess, images, args.batch_size)
         if names:
             features, prepare = np.concatenate(rows), predictor.preprocess
             about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}

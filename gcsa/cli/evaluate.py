@@ -25,11 +25,12 @@ def run(cfg: DictConfig) -> None:
     with task_errors(output_dir):
         check_keys(cfg, "evaluate")
         from gcsa._utils.atomic import write_json
-        from gcsa.tasks import get_task, import_rooms
+        from gcsa._utils.plugins import import_parts
+        from gcsa.tasks import get_task
         from gcsa.training.results import git_commit, machine
 
         config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
-        import_rooms(cfg.imports)
+        import_parts(cfg.imports)
         content = get_task(config["data"]["task"]).evaluate(config, output_dir)
         content |= {"commit": git_commit(), "machine": machine(), "config": config}
         print(write_json(output_dir / "evaluation.json", content))

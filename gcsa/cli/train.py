@@ -6,7 +6,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gcsa.cli.composition import check_keys, composition_errors, conf_folder, task_errors
+from gcsa.cli.composition import check_keys, check_reads, composition_errors, conf_folder, task_errors
 from gcsa.cli.memory import keep_freed_memory
 
 
@@ -15,11 +15,15 @@ def run(cfg: DictConfig) -> float:
     output_dir = Path(HydraConfig.get().runtime.output_dir)
     with task_errors(output_dir):
         check_keys(cfg, "train")
-        from gcsa.tasks import get_task, import_rooms
+        from gcsa._utils.plugins import import_parts
+        from gcsa.tasks import get_task
         from gcsa.training.run import train
+        from gcsa.training.task import CLASSIFIER_KEYS
 
-        import_rooms(cfg.imports)
-        return train(get_task(cfg.data.task), cfg, output_dir)
+        import_parts(cfg.imports)
+        task = get_task(cfg.data.task)
+        check_reads(cfg, set(CLASSIFIER_KEYS) - set(task.reads))
+        return train(task, cfg, output_dir)
 
 
 def main() -> None:

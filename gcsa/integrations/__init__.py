@@ -13,8 +13,8 @@ from gcsa.tasks import load
 from gcsa.tasks.classification.predict import ClassificationPredictor
 
 
-def load_classifier(source: str | Path) -> ClassificationPredictor:
-    """`gcsa.load(source)`, of classifiers only."""
-    predictor = load(source, task=ClassificationPredictor.kind)
+def load_classifier(source: str | Path, adapter: str | Path | None = None) -> ClassificationPredictor:
+    """`gcsa.load(source, adapter)`, of classifiers only."""
+    predictor = load(source, adapter, task=ClassificationPredictor.kind)
     assert isinstance(predictor, ClassificationPredictor)
     return predictor

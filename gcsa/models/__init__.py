@@ -1,9 +1,10 @@
 """The equivariant models: importing this package registers them with timm."""
 
 from gcsa.models import baselines
+from gcsa.models.create import register_options
 from gcsa.models.gcnn import GCNN
 from gcsa.models.gcsa import GCSA
 from gcsa.models.gcsa_pyramid import GCSAPyramid
 from gcsa.models.gsa import GSA
 
-__all__ = ["GCNN", "GCSA", "GSA", "GCSAPyramid", "baselines"]
+__all__ = ["GCNN", "GCSA", "GSA", "GCSAPyramid", "baselines", "register_options"]

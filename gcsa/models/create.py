@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, make_dataclass
 from inspect import signature
 from typing import Annotated, Any
 
@@ -67,6 +67,16 @@ class TimmOptions(Options):
     output_stride: Annotated[Annotated[int, Range(1, 32)] | None, "of the last stage"] = None
     bn_momentum: Annotated[Share | None, "of batch norm"] = None
     bn_eps: Annotated[Share | None, "of batch norm"] = None
+
+
+def register_options(name: str, **kinds: Any) -> None:
+    """Declares the options of your own model `name`, registered with timm, beside those of `TimmOptions`: what train.py and a
+    file of weights may set.
+
+    kinds: the type of each, such as `width=int`; a type may be annotated with a `gcsa._utils.options.Range`.
+    """
+    options = [(key, Annotated[kind | None, "of this model"], None) for key, kind in kinds.items()]
+    MODEL_OPTIONS[name] = make_dataclass(name, options, bases=(TimmOptions,), frozen=True, kw_only=True)
 
 
 def fitting_options(name: str) -> list[str]:

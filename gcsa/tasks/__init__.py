@@ -7,13 +7,13 @@ train.py and evaluate.py. A fourth task is one folder and one YAML file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError
+from gcsa._utils.plugins import load_plugins
 from gcsa.tasks.base import Predictor
 from gcsa.weights import Weights, read
 
@@ -30,15 +30,6 @@ _ROOMS: dict[str, str] = {
 def register_task(name: str, package: str) -> None:
     """Makes the package of the dotted name `package` the room of the task `name`."""
     _ROOMS[name] = package
-
-
-def import_rooms(modules: Iterable[str]) -> None:
-    """Imports the modules of these dotted names, which call `register_task`. Raises ValueError for one that fails."""
-    for module in modules:
-        try:
-            import_module(module)
-        except ImportError as error:
-            raise UserError(f"imports={module} cannot be imported: {one_line(error)}") from error
 
 
 def list_tasks() -> list[str]:
@@ -68,6 +59,7 @@ def load(source: str | Path, adapter: str | Path | None = None, task: str | None
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None, task: str | None = None) -> Predictor:
     """`load` for weights that were read already."""
+    load_plugins()
     room = _room(weights.task)
     if task not in (None, weights.task):
         raise UserError(f"{weights.source} holds weights for {weights.task}: name weights for {task}")

@@ -103,6 +103,8 @@ class EpochSampler(Sampler[BatchIndices]):
     many steps. Where the last batch has fewer rows than there are processes, the one before gives it the rest, so that
     scores count every row once; only where that would leave too few (batches of one row, a split smaller than the
     processes) the idle ones repeat its first row.
+
+    weights: (length,) how likely each row is; an epoch then draws as many rows, some of them several times.
     """
 
     def __init__(
@@ -115,8 +117,10 @@ class EpochSampler(Sampler[BatchIndices]):
         drop_last: bool = False,
         rank: int = 0,
         world_size: int = 1,
+        weights: Tensor | None = None,
     ) -> None:
         self.length, self.batch_size, self.shuffle, self.seed = length, batch_size, shuffle, seed
+        self.weights = weights
         self.rank, self.world_size = rank, world_size
         self.epoch = self.start = 0
         step = batch_size * world_size
@@ -133,8 +137,13 @@ class EpochSampler(Sampler[BatchIndices]):
     def rows(self) -> list[list[int]]:
         """The rows of every batch of this epoch, of all processes together."""
         order = torch.arange(self.length)
-        if self.shuffle:
-            order = torch.randperm(self.length, generator=seeded_generator(self.seed, self.epoch))
+        generator = seeded_generator(self.seed, self.epoch)
+        if self.shuffle and self.weights is not None:
+            drawn = torch.rand(self.length, generator=generator, dtype=torch.float64)
+            shares = self.weights.double().cumsum(0)
+            order = torch.searchsorted(shares, drawn * shares[-1], right=True).clamp(max=self.length - 1)
+        elif self.shuffle:
+            order = torch.randperm(self.length, generator=generator)
         batches = [part.tolist() for part in order.split(self.batch_size * self.world_size)][: self.batches]
         missing = self.world_size - len(batches[-1]) if len(batches) > 1 and self.batch_size > 1 else 0
         if missing > 0:

@@ -41,6 +41,12 @@ def limited(labels: Tensor, limit: int | float, seed: int) -> Tensor:
     return stratified_order(labels, seed)[:count]
 
 
+def balancing_weights(labels: Tensor, num_classes: int) -> Tensor:
+    """Weights (K,) by which every class of labels (N,) counts as much; their mean over the images is 1."""
+    counts = torch.bincount(labels, minlength=num_classes)
+    return len(labels) / (num_classes * counts.clamp(min=1).double()).float()
+
+
 def check_split(
     images: ImageSource, labels: Tensor, num_classes: int, source: str, label_source: str | None = None
 ) -> None:

@@ -55,6 +55,15 @@ class TaskModule(pl.LightningModule):
             {stage: MetricCollection(dict(metrics()), compute_groups=False) for stage in ("val", "test")}
         )
 
+    @property
+    def lr(self) -> float:
+        """The peak learning rate, where Lightning's `Tuner.lr_find` reads and sets it."""
+        return float(self.hparams["optimizer"]["lr"])
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.hparams["optimizer"]["lr"] = value
+
     @abstractmethod
     def training_loss(self, batch: Any) -> Tensor:
         """The mean loss of a batch, of shape ()."""

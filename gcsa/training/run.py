@@ -3,6 +3,7 @@
 import logging
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,15 @@ def checkpoint_activations(model: Any, name: str) -> None:
         raise UserError(f"model={name} cannot checkpoint activations: leave checkpoint_activations=false") from error
 
 
-def build_trainer(cfg: DictConfig, output_dir: Path, signals: Signals | None = None) -> pl.Trainer:
-    """The Lightning trainer with its callbacks and loggers, which stops on `signals`; writes nothing yet."""
+def build_trainer(
+    cfg: DictConfig, output_dir: Path, signals: Signals | None = None, further: Sequence[pl.Callback] = ()
+) -> pl.Trainer:
+    """The Lightning trainer with its callbacks, and `further` ones, and loggers; stops on `signals`, writes nothing yet."""
     loggers = [instantiate(node) for node in cfg.logger.values() if node is not None]
     # An experiment may set an option of a callback, such as ema.decay, that callbacks=no_ema then leaves out.
     callbacks = [instantiate(node) for node in cfg.callbacks.values() if node is not None and "_target_" in node]
     callbacks += [StepSeed(cfg.seed), StopOnNaN(cfg.trainer.log_every_n_steps), RunConfig(recorded(cfg))]
-    callbacks.append(ValidateLastEpoch())
+    callbacks += [ValidateLastEpoch(), *further]
     callbacks.append(Timer(verbose=False) if cfg.trainer.max_time is None else TimeLimit(cfg.trainer.max_time))
     for callback in callbacks:
         if isinstance(callback, LastCheckpoint):
@@ -145,8 +148,7 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     if config.get("adapter") is not None:
         adapt(module, config["adapter"])
     freeze = Freeze(module.model, config["freeze"])
-    trainer = build_trainer(cfg, output_dir, signals)
-    trainer.callbacks.append(freeze)
+    trainer = build_trainer(cfg, output_dir, signals, [freeze])
     best_checkpoint(trainer)
     asked = requeued_checkpoint(output_dir) or config["ckpt_path"]
     ckpt_path = resolve_checkpoint(asked, output_dir / "checkpoints", module)

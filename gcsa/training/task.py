@@ -1,6 +1,6 @@
 """What a run asks of a kind of work; each room of `gcsa.tasks` has a `Task` in its task.py."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -9,6 +9,8 @@ import pytorch_lightning as pl
 from gcsa._utils.errors import UserError
 
 Data = TypeVar("Data")
+CLASSIFIER_KEYS = ("label_smoothing", "loss", "class_weights", "mixup", "cutmix", "compile")
+"""The keys of conf/train.yaml that not every task reads."""
 
 
 def data_options(cfg: dict[str, Any]) -> dict[str, Any]:
@@ -45,6 +47,10 @@ class Task(Protocol):
     @property
     def module(self) -> type[pl.LightningModule]:
         """The class that trains; the network of an instance is its `model`."""
+
+    @property
+    def reads(self) -> Collection[str]:
+        """Which of `CLASSIFIER_KEYS` the task reads; another value than that of conf/train.yaml is refused for the others."""
 
     @property
     def monitored(self) -> Mapping[str, str]:

@@ -70,6 +70,7 @@ class Module(TaskModule):
 
 class Task:
     module = Module
+    reads = ()
     monitored = {"val/loss": "min"}
 
     def build_data(self, cfg):

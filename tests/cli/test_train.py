@@ -100,9 +100,17 @@ def test_a_multirun_ends_with_the_mean_over_seeds(run: Run) -> None:
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["+loss=bce"], "unknown key 'loss'"),
+        (["+colour=red"], "unknown key 'colour'"),
+        (["+loss=bce"], "'loss' is a key already: write it without +"),
+        (
+            ["experiment=nuclei", "loss=bce"],
+            "loss=bce is for classifiers, and segmentation does not read it: leave cross_entropy",
+        ),
+        (
+            ["experiment=ocr_ctc", "compile=true"],
+            "compile=true is for classifiers, and recognition does not read it: leave false",
+        ),
         (["+lr=0.5"], "unknown key 'lr': did you mean optimizer.lr?"),
-        (["+class_weights=[1,2]"], "unknown key 'class_weights'"),
         (["+callbacks.early_stopping.patience=1"], "callbacks.early_stopping is not in use"),
         (["+monitor.patience=1"], "unknown key 'monitor.patience'"),
         (["+callbacks.ema.rate=1"], "unexpected keyword argument 'rate'"),

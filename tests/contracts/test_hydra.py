@@ -37,6 +37,7 @@ NEEDS_A_VALUE = {
     "timm": "model.name=resnet18",
     "image_folder": "data.path=/images",
     "mask_folder": "data.path=/images",
+    "own": "data.name=digits",
     "lora": "adapter.base=base.ckpt",
     "full": "adapter.base=base.ckpt",
     "imagenet_pyramid_small": "data.path=/images",
@@ -75,6 +76,7 @@ def test_every_choice_composes(choice: str) -> None:
 def test_models_exist_and_take_their_options(name: str) -> None:
     options: dict[str, Any] = dict(composed(f"model={name}", *filter(None, [NEEDS_A_VALUE.get(name)])).model)
     task = options.pop("task", "classification")
+    options.pop("pretrained", None)  # of the run, not of the network
     if task == "recognition":
         given = {key: value for key, value in options.items() if value is not None}
         assert CTCRecognizer("ab", given.pop("name"), **given).rows >= 1
@@ -114,7 +116,7 @@ def test_model_options_are_commented_as_they_are_declared(file: str) -> None:
 
 
 def test_there_is_a_choice_for_every_data_module() -> None:
-    assert choices("data") == sorted([*list_datamodules(), "lines", *MODULES])
+    assert choices("data") == sorted([*list_datamodules(), "lines", "own", *MODULES])
 
 
 def test_there_is_a_choice_for_every_segmenter() -> None:

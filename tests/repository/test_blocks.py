@@ -19,12 +19,14 @@ import torch
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from gcsa.cli import embed, export, segment, transcribe
+from gcsa.cli import classify, embed, export, segment, transcribe
 from gcsa.cli.demo import command as demo
 from gcsa.tasks.recognition.data.typeset import set_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+OWN = "docs/own.md"
+"""A module, which tests/cli/test_own_parts.py imports."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 SERIF = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
 STAND_INS = {
@@ -40,6 +42,7 @@ Main = Callable[[list[str]], int]
 COMMANDS: dict[str, Main] = {
     "segment.py": segment.main,
     "transcribe.py": transcribe.main,
+    "classify.py": classify.main,
     "embed.py": embed.main,
     "export.py": export.main,
 }
@@ -75,7 +78,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore")  # of other people's libraries, at their own import
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python", "py")])
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python", "py") and page != OWN])
 @pytest.mark.usefixtures("desk")
 def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "features.h5" in "".join(blocks(page, "python")):

@@ -1,5 +1,6 @@
 """Classification of images: the Lightning module around any timm model, `gcsa_*` or not."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,10 +9,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC
+from torchvision.transforms import v2
 
-from gcsa._utils.validation import check_rate
+from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_choice, check_float, check_rate
 from gcsa.evaluation.metrics import BINS, bin_sums, calibration_error
 from gcsa.models.create import create_model
+from gcsa.tasks.classification.losses import LOSSES, check_class_weights, check_loss, class_weights, soft_targets
 from gcsa.training.module import TaskModule
 
 
@@ -32,12 +36,25 @@ class CalibrationError(Metric):
         return calibration_error(self.sums)
 
 
+METRICS: dict[str, tuple[Callable[[int], Metric], str]] = {
+    "accuracy": (lambda num_classes: MulticlassAccuracy(num_classes, average="micro"), "max"),
+    "calibration_error": (lambda num_classes: CalibrationError(), "min"),
+}
+"""What makes each metric for a number of classes, and whether more ("max") or less ("min") is better."""
+
+
+def register_metric(name: str, make: Callable[[int], Metric], mode: str) -> None:
+    """Adds a metric of class probabilities (B, classes) and labels (B,), such as torchmetrics': `make` gets the number of classes.
+
+    It is logged as val/NAME and test/NAME, and `monitor.metric=val/NAME monitor.mode=MODE` chooses the best epoch by it.
+    """
+    check_choice("mode", mode, ("max", "min"))
+    METRICS[name] = (make, mode)
+
+
 def build_metrics(num_classes: int) -> dict[str, Metric]:
-    """Accuracy, 15-bin calibration error and, for two classes, AUROC, from class probabilities (B, classes)."""
-    metrics: dict[str, Metric] = {
-        "accuracy": MulticlassAccuracy(num_classes, average="micro"),
-        "calibration_error": CalibrationError(),
-    }
+    """Those in `METRICS` and, for two classes, AUROC, from class probabilities (B, classes)."""
+    metrics = {name: make(num_classes) for name, (make, _) in METRICS.items()}
     return metrics | ({"auroc": MulticlassAUROC(2)} if num_classes == 2 else {})
 
 
@@ -48,6 +65,10 @@ class Classifier(TaskModule):
 
     Args:
         model: `name` and keyword arguments for `create_model`.
+        label_smoothing: the share of each target that is spread over all classes.
+        loss: of `losses.LOSSES`; the validation loss is the cross-entropy in any case.
+        class_weights: of the training loss, a number for each class; "auto" counts every class as much.
+        mixup, cutmix: alpha of each (arXiv:1710.09412, arXiv:1905.04899); 0 leaves it out. Given both, a batch has one of them.
         optimizer, schedule, adapter: of `TaskModule`.
         preprocessing: that of the data module; a checkpoint takes it along for `gcsa.load`.
 
@@ -65,21 +86,52 @@ class Classifier(TaskModule):
         num_classes: int,
         in_chans: int,
         label_smoothing: float = 0.0,
+        loss: str = "cross_entropy",
+        class_weights: Sequence[float] | str | None = None,
+        mixup: float = 0.0,
+        cutmix: float = 0.0,
         compile: bool = False,
         adapter: dict[str, Any] | None = None,
         preprocessing: dict[str, Any] | None = None,
     ) -> None:
         check_rate("label_smoothing", label_smoothing)
+        check_loss(loss)
+        check_class_weights(class_weights, num_classes)
+        check_float("mixup", mixup, 0)
+        check_float("cutmix", cutmix, 0)
         network = create_model(num_classes=num_classes, in_chans=in_chans, **model)
+        for name in (
+            "in_chans",
+            "num_features",
+            "num_classes",
+        ):  # of your own model, whose weights could not be written
+            if not hasattr(network, name):
+                raise UserError(
+                    f"model {model['name']} has no attribute {name}, which timm needs to write its weights: add it"
+                )
         super().__init__(network, partial(build_metrics, num_classes), optimizer, schedule, adapter)
+        mixes = ((v2.MixUp, mixup), (v2.CutMix, cutmix))
+        self.mixes = [kind(alpha=alpha, num_classes=num_classes) for kind, alpha in mixes if alpha]
+        self.weights: Tensor | None = None  # no buffer: callbacks.ema copies those before they are made
 
     def setup(self, stage: str) -> None:
+        given = self.hparams["class_weights"]
+        if stage == "fit" and given is not None:
+            data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+            self.weights = class_weights(given, data.images("train").labels, data.num_classes)
         if self.hparams["compile"] and self.model._compiled_call_impl is None:
             self.model.compile()
 
     def training_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
-        return F.cross_entropy(self(images), labels, label_smoothing=self.hparams["label_smoothing"])
+        smoothing, classes = self.hparams["label_smoothing"], self.hparams["num_classes"]
+        if self.mixes:
+            images, targets = self.mixes[int(torch.randint(len(self.mixes), ()))](images, labels)
+            targets = targets * (1 - smoothing) + smoothing / classes
+        else:
+            targets = soft_targets(labels, classes, smoothing)
+        weights = None if self.weights is None else self.weights.to(targets)
+        return LOSSES[self.hparams["loss"]](self(images), targets, weights)
 
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         images, labels = batch

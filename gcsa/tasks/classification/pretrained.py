@@ -11,7 +11,7 @@ from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.validation import shown
-from gcsa.models.create import check_name
+from gcsa.models.create import check_name, classifier_names
 
 
 def check_pretrained(source: Any) -> None:
@@ -36,13 +36,24 @@ def load_pretrained(network: nn.Module, options: Mapping[str, Any], source: bool
     source: True fetches those of timm's model from its hub; a str is a file of them, .safetensors or .pth, which is read
         without running code. Raises UserError, in one sentence, where they cannot be had or do not fit.
     """
+    check_pretrained(source)
     options = dict(options)
     name = options.pop("name")
     overlay = None if source is True else {"file": source, "custom_load": False}
     try:
         trained = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay, **options)
+        if isinstance(source, str):
+            _check_names(network, timm.models.load_state_dict(source))
     except Exception as error:  # of timm, torch, the hub's client or the network
         where = f"the pretrained weights of {name}" if source is True else str(source)
         advice = "name a file by model.pretrained=FILE" if source is True else "name weights of this model"
         raise UserError(f"model.pretrained: {where} cannot be loaded: {one_line(error)}: {advice}") from error
     network.load_state_dict(trained.state_dict())
+
+
+def _check_names(network: nn.Module, stored: Mapping[str, Any]) -> None:
+    """Raises ValueError for tensors of another network, of which timm loads what it can, and says nothing."""
+    classifiers = tuple(classifier_names(network))
+    for name in network.state_dict():
+        if name not in stored and not name.startswith(classifiers) and not name.endswith("num_batches_tracked"):
+            raise UserError(f"it has no {name}")

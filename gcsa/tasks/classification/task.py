@@ -10,9 +10,9 @@ from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import evaluate, summarize
-from gcsa.tasks.classification.module import Classifier
-from gcsa.tasks.classification.pretrained import check_pretrained, load_pretrained, normalisation_of
-from gcsa.training.task import data_options, make_data, model_options
+from gcsa.tasks.classification.module import METRICS, Classifier
+from gcsa.tasks.classification.pretrained import load_pretrained, normalisation_of
+from gcsa.training.task import CLASSIFIER_KEYS, data_options, make_data, model_options
 from gcsa.weights import read, save_classifier
 
 
@@ -20,7 +20,12 @@ class Task:
     """The task of data sets whose images have one label each; see `Task`."""
 
     module = Classifier
-    monitored: ClassVar = {"val/accuracy": "max", "val/loss": "min", "val/auroc": "max", "val/calibration_error": "min"}
+    reads: ClassVar = CLASSIFIER_KEYS
+
+    @property
+    def monitored(self) -> dict[str, str]:
+        """The metrics that are known by now: a module of `imports` may add some."""
+        return {f"val/{name}": mode for name, (_, mode) in METRICS.items()} | {"val/loss": "min", "val/auroc": "max"}
 
     def build_data(self, cfg: dict[str, Any]) -> Any:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
@@ -39,7 +44,6 @@ class Task:
         """
         model = model_options(cfg)
         pretrained = model.pop("pretrained", False)
-        check_pretrained(pretrained)
         if model.get("img_size") == "auto":
             model["img_size"] = data.image_size
         optimizer = dict(cfg["optimizer"])
@@ -49,8 +53,7 @@ class Task:
             optimizer=optimizer,
             num_classes=data.num_classes,
             in_chans=data.in_chans,
-            label_smoothing=cfg["label_smoothing"],
-            compile=cfg["compile"],
+            **{key: cfg[key] for key in self.reads},
             preprocessing=data.preprocessing,
         )
         if pretrained:

@@ -29,6 +29,7 @@ class Task:
     """The task of data sets whose images are lines of text."""
 
     module = Recognizer
+    reads: ClassVar = ()
     monitored: ClassVar = dict.fromkeys(("val/cer", "val/wer", "val/loss"), "min")
 
     def build_data(self, cfg: dict[str, Any]) -> LinesDataModule:
@@ -53,8 +54,6 @@ class Task:
 
     def build_module(self, cfg: dict[str, Any], data: LinesDataModule) -> Recognizer:
         """The recogniser of `cfg` for the charset of `data`. Raises ValueError for arguments that it refuses."""
-        if cfg["compile"]:
-            raise UserError("compile=true is for classifiers, and a recogniser is not compiled: leave compile=false")
         optimizer = dict(cfg["optimizer"])
         return Recognizer(
             model=_options(cfg),

@@ -27,6 +27,7 @@ class Task:
     """The task of images with label maps; see `gcsa.training.task.Task`."""
 
     module = SegmentationModule
+    reads: ClassVar = ()
     monitored: ClassVar = dict.fromkeys(("val/ap50", "val/pq", "val/dice", "val/iou"), "max")
 
     def build_data(self, cfg: dict[str, Any]) -> MasksDataModule:
@@ -42,8 +43,6 @@ class Task:
         """The segmenter of `cfg`, which normalises as `data` does. Raises UserError for arguments that it refuses."""
         if cfg.get("adapter") is not None:
             raise UserError("a segmenter takes no adapter: leave out adapter=, and train it whole")
-        if cfg["compile"]:
-            raise UserError("compile=true is for classifiers, and a segmenter is not compiled: leave compile=false")
         model = {key: value for key, value in model_options(cfg).items() if value is not None and key != "img_size"}
         if model.get("output", "instances") == "instances":
             check_installed()

@@ -85,7 +85,6 @@ def test_the_crnn_is_compared_in_the_same_way(lines: Path, tmp_path: Path) -> No
         (("data.step=4",), "data.step=4 must be a multiple of 8, the encoder's stride"),
         (("+model.colour=1",), "unknown option colour"),
         (("monitor.metric=val/accuracy",), "monitor.metric=val/accuracy"),
-        (("compile=true",), "compile=true is for classifiers, and a recogniser is not compiled"),
     ],
 )
 def test_wrong_choices(lines: Path, tmp_path: Path, overrides: tuple[str, ...], message: str) -> None:

@@ -185,7 +185,6 @@ def test_thresholds_are_chosen_on_all_validation_images(
         (("model.rays=30",), "rays=30 must be a multiple of 4"),
         (("model.encoder=resnet18",), "unknown option fields of resnet18"),
         (("model.output=classes", "monitor.metric=val/dice", "model.num_classes=1"), "num_classes=1 must be 2 or more"),
-        (("compile=true",), "compile=true is for classifiers, and a segmenter is not compiled"),
         (("checkpoint_activations=true",), "model=gcsa_unet_tiny cannot checkpoint activations"),
         (("+data.turns=true",), "data=mask_folder does not take these options: .*turns"),
         (("data.percentiles=[50,20]",), "percentiles=.* must be two shares in percent"),

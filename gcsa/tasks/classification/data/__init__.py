@@ -8,9 +8,9 @@ from pkgutil import iter_modules
 from typing import Any
 
 from gcsa._utils.validation import check_choice
-from gcsa.tasks.classification.data.base import DATAMODULES, GCSADataModule
+from gcsa.tasks.classification.data.base import DATAMODULES, GCSADataModule, Split
 
-__all__ = ["GCSADataModule", "create_datamodule", "list_datamodules"]
+__all__ = ["GCSADataModule", "Split", "create_datamodule", "list_datamodules"]
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -14,7 +14,7 @@ from gcsa._utils.validation import check_bool
 from gcsa.tasks.classification.data.augment import Augmentation
 from gcsa.tasks.datamodule import SplitDataModule
 from gcsa.tasks.loading import BatchLoader, ConcatSource, ImageSet, ImageSource
-from gcsa.tasks.splits import check_split, limited
+from gcsa.tasks.splits import balancing_weights, check_split, limited
 from gcsa.tasks.storage import check_readable, data_root, download_into, missing
 
 
@@ -57,6 +57,7 @@ class GCSADataModule(SplitDataModule):
         download: fetch missing files into `root`.
         augment: options of `RandomAffine`, `RandomBlur` and `RandomColour` in this folder, for training batches.
         drop_last: leave out the last training batch where it is smaller than the others.
+        balance: draw training images so that every class is as frequent, with repetition.
         train_on_val: train on the validation split too, once all options are chosen. Scores on that split then say
             nothing, so `gcsa.training.run.train` keeps the last epoch and reports none.
         mean, std: of every channel on the 0..1 scale, for normalisation; default those of the data set. Trained weights
@@ -88,6 +89,7 @@ class GCSADataModule(SplitDataModule):
         augment: Mapping[str, Any] | None = None,
         limit_train: float | int | None = None,
         drop_last: bool = False,
+        balance: bool = False,
         train_on_val: bool = False,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
@@ -95,9 +97,11 @@ class GCSADataModule(SplitDataModule):
         super().__init__(batch_size, num_workers, seed, limit_train)
         check_bool("download", download)
         check_bool("drop_last", drop_last)
+        check_bool("balance", balance)
         check_bool("train_on_val", train_on_val)
         self.root = data_root(root)
         self.download, self.drop_last, self.train_on_val = download, drop_last, train_on_val
+        self.balance = balance
         self.augment = None if augment is None else Augmentation.from_config(augment)
         for key, values in (("mean", mean), ("std", std)):
             if values is not None:
@@ -192,7 +196,11 @@ class GCSADataModule(SplitDataModule):
 
     def make_loader(self, split: str, *, shuffle: bool = False) -> BatchLoader[tuple[Tensor, Tensor]]:
         images = self._image_set(split, self.augment if shuffle else None)
-        return self.batches(images, len(images), shuffle=shuffle, drop_last=shuffle and self.drop_last)
+        weights = (
+            balancing_weights(images.labels, self.num_classes)[images.labels] if shuffle and self.balance else None
+        )
+        drop_last = shuffle and self.drop_last
+        return self.batches(images, len(images), shuffle=shuffle, drop_last=drop_last, weights=weights)
 
     def _check_there(self) -> None:
         for path in self._absent():

@@ -1,0 +1,91 @@
+"""Classify images: `classify.py gcsa_pooled_small.pcam patches/ --output answers.csv`.
+
+The table has one row for each image: `file`, `label`, `confidence`, and the probability of each class by its name. Answers stay
+the same when an image rotates or reflects by an element of the model's group that maps the pixel grid onto itself.
+
+Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the table; 2, wrong
+arguments, before anything is read; 130, interrupted, with no file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TextIO
+
+import numpy as np
+import torch
+
+from gcsa._utils.arrays import Array
+from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.errors import UserError
+from gcsa._utils.program import program
+from gcsa.cli.arguments import add_hardware, count, device, find_images
+from gcsa.cli.batches import answer_all
+from gcsa.cli.errors import Parser, user_errors
+from gcsa.cli.memory import keep_freed_memory
+from gcsa.integrations import load_classifier
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(
+        prog=program("classify"),
+        description="Tells what images show: a table with a row for each.",
+        epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are classified.",
+    )
+    parser.add_argument(
+        "model", metavar="WEIGHTS", help="published weights, a folder of weights, or a .ckpt of train.py"
+    )
+    parser.add_argument(
+        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", help="ends in .csv; written whole or not at all (default: the screen)"
+    )
+    parser.add_argument("--adapter", metavar="ADAPTER", help="of the weights; a folder or a published name")
+    parser.add_argument(
+        "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="classified together (default 32)"
+    )
+    add_hardware(parser)
+    return parser.parse_intermixed_args(argv)
+
+
+def _write(stream: TextIO, names: Iterable[str], probabilities: Array, classes: Sequence[str]) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["file", "label", "confidence", *classes])
+    for name, row in zip(names, probabilities, strict=True):
+        shown = [f"{value:.6f}" for value in row]
+        writer.writerow([name, classes[int(row.argmax())], shown[int(row.argmax())], *shown])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
+    args = _arguments(argv)
+    keep_freed_memory()
+    with user_errors():
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        images = find_images(args.inputs, recursive=True)
+        if args.output is not None:
+            if not args.output.lower().endswith(".csv"):
+                raise UserError(f"--output {args.output} must end in .csv")
+            target = check_writable(args.output)
+            if any(path.resolve() == target for path in images):
+                raise UserError(
+                    f"--output {args.output} is one of the images, and would be overwritten: name another file"
+                )
+        predictor = load_classifier(args.model, args.adapter).to(device(args.device)).fold()
+        rows, names, failed = answer_all(predictor.network, predictor.preprocess, images, args.batch_size)
+        if names:
+            probabilities = torch.from_numpy(np.concatenate(rows)).softmax(-1).numpy()
+            if args.output is None:
+                _write(sys.stdout, names, probabilities, predictor.class_names)
+            else:
+                with replacing(args.output) as part, part.open("w", encoding="utf-8", newline="") as stream:
+                    _write(stream, names, probabilities, predictor.class_names)
+                print(f"{args.output}: {len(names)} images")
+        if failed:
+            print(f"{len(failed)} of {len(images)} could not be classified:", *failed, sep="\n  ", file=sys.stderr)
+    return 1 if failed else 0

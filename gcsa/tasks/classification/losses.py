@@ -1,0 +1,80 @@
+"""Losses of classifiers, by name; `register_loss` adds one of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gcsa._utils.errors import UserError
+from gcsa._utils.validation import check_choice, is_number, shown
+from gcsa.tasks.splits import balancing_weights
+
+Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""Logits (B, K), targets (B, K) that sum to 1 in each row, and a weight for each class (K,) or None, to a mean of shape ()."""
+FOCUS = 2.0
+"""The gamma of the focal loss, as in its paper."""
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
+    """The usual one. With weights, a mean weighted by those of the targets' classes."""
+    losses = -targets * logits.log_softmax(1)
+    return _mean(losses, targets, weight)
+
+
+def bce(logits: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
+    """Each class against the others (ResNet strikes back, Wightman et al. 2021, arXiv:2110.00476), the mean over classes."""
+    return F.binary_cross_entropy_with_logits(logits, targets, weight)
+
+
+def focal(logits: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
+    """Less for images that are told with confidence (Lin et al. 2017, arXiv:1708.02002)."""
+    log_probabilities = logits.log_softmax(1)
+    losses = -targets * (1 - log_probabilities.exp()) ** FOCUS * log_probabilities
+    return _mean(losses, targets, weight)
+
+
+def _mean(losses: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
+    """Of losses (B, K) over the images, weighted by the classes of their targets."""
+    if weight is None:
+        return losses.sum(1).mean()
+    return (losses * weight).sum() / (targets * weight).sum()
+
+
+LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "bce": bce, "focal": focal}
+
+
+def register_loss(name: str, loss: Loss) -> None:
+    """Makes `loss` known as `loss=NAME`."""
+    LOSSES[name] = loss
+
+
+def check_loss(name: object) -> None:
+    """Raises UserError for an unknown name."""
+    check_choice("loss", name, LOSSES)
+
+
+def soft_targets(labels: Tensor, num_classes: int, smoothing: float) -> Tensor:
+    """Labels (B,) as targets (B, K), a share `smoothing` of each spread over all classes."""
+    return F.one_hot(labels, num_classes) * (1 - smoothing) + smoothing / num_classes
+
+
+def check_class_weights(weights: object, num_classes: int) -> None:
+    """Raises UserError for anything but null, "auto" and a positive number for each class."""
+    if weights is None or weights == "auto":
+        return
+    if not isinstance(weights, list | tuple) or not all(is_number(weight) and weight > 0 for weight in weights):
+        raise UserError(
+            f"class_weights={shown(weights)} must be null, auto, or a list of positive numbers such as [1,4]"
+        )
+    if len(weights) != num_classes:
+        raise UserError(
+            f"class_weights={shown(weights)} has {len(weights)} numbers, but the data have {num_classes} classes"
+        )
+
+
+def class_weights(weights: Sequence[float] | str, labels: Tensor, num_classes: int) -> Tensor:
+    """The weights (K,) that `class_weights=` names, for training images of these labels."""
+    return balancing_weights(labels, num_classes) if weights == "auto" else torch.tensor(weights)

@@ -1,0 +1,63 @@
+"""classify.py: a row for every image, the same for every pose, one sentence for every bad image, a whole file or none."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from gcsa.tasks import load
+from tests.integrations.pictures import patches, poses
+
+from .conftest import Run
+
+WEIGHTS = "gcsa_pooled_small.pcam"
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Two patches, the first in eight poses."""
+    (tmp_path / "images").mkdir()
+    first, second = patches(2)
+    for place, pose in enumerate([*poses(first), second]):
+        Image.fromarray(pose).save(tmp_path / f"images/{place}.png")
+    return tmp_path / "images"
+
+
+def test_a_row_for_every_image(run: Run, images: Path, tmp_path: Path) -> None:
+    assert run("classify", WEIGHTS, images, "--output", "a.csv", "--batch-size", 4) == (0, "a.csv: 9 images\n", "")
+    with open("a.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["file"] for row in rows] == [str(images / f"{i}.png") for i in range(9)]
+    predictor = load(WEIGHTS)
+    for row in rows:
+        expected = predictor.predict(row["file"])
+        assert row["label"] == expected.label
+        assert float(row["confidence"]) == pytest.approx(expected.confidence, abs=1e-5)
+        assert {name: float(row[name]) for name in predictor.class_names} == pytest.approx(expected.scores, abs=1e-5)
+    assert max(float(row["tumour"]) for row in rows[:8]) - min(float(row["tumour"]) for row in rows[:8]) < 1e-5
+    code, out, _ = run("classify", WEIGHTS, images)
+    assert (code, out) == (0, Path("a.csv").read_text())
+
+
+def test_what_cannot_be_read_is_listed(run: Run, images: Path) -> None:
+    (images / "0.png").write_text("no image")
+    code, out, err = run("classify", WEIGHTS, images, "--output", "a.csv")
+    assert (code, out) == (1, "a.csv: 8 images\n")
+    assert err.startswith("1 of 9 could not be classified:\n")
+    assert f"{images / '0.png'} cannot be read as an image" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((WEIGHTS, "IMAGES", "--output", "a.txt"), "--output a.txt must end in .csv"),
+        ((WEIGHTS, "nowhere"), "there is no nowhere"),
+        (("gcsa_unet_tiny.nuclei", "IMAGES"), "holds weights for segmentation: name weights for classification"),
+        ((WEIGHTS, "IMAGES", "--adapter", "gcsa_ocr_tiny.print.de19"), "the adapter in gcsa_ocr_tiny.print.de19"),
+    ],
+)
+def test_wrong_arguments(run: Run, images: Path, arguments: tuple[str, ...], words: str) -> None:
+    code, out, err = run("classify", *(str(images) if text == "IMAGES" else text for text in arguments))
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert words in err

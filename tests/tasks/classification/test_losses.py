@@ -1,0 +1,102 @@
+"""Losses, weights of classes, mixed images and balanced batches, against torch and torchvision."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torchvision.ops import sigmoid_focal_loss
+
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.losses import balancing_weights, bce, cross_entropy, focal, soft_targets
+from gcsa.tasks.classification.module import Classifier
+from gcsa.tasks.loading import EpochSampler
+from tests.runs import TINY, composed, train
+
+LOGITS = 3 * torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+LABELS = torch.tensor([0, 1, 2, 1, 1, 0])
+WEIGHTS = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHTS])
+def test_values(weight: torch.Tensor | None) -> None:
+    hard = soft_targets(LABELS, 3, 0.0).double()
+    torch.testing.assert_close(cross_entropy(LOGITS, hard, weight), F.cross_entropy(LOGITS, LABELS, weight))
+    if weight is None:  # torch weighs what smoothing spreads, too, but divides by the weights of the labels alone
+        soft = soft_targets(LABELS, 3, 0.1).double()
+        torch.testing.assert_close(
+            cross_entropy(LOGITS, soft, None), F.cross_entropy(LOGITS, LABELS, label_smoothing=0.1)
+        )
+    expected = F.binary_cross_entropy_with_logits(LOGITS, hard, weight)
+    torch.testing.assert_close(bce(LOGITS, hard, weight), expected)
+
+
+def test_focal_loss_of_two_classes_is_that_of_torchvision() -> None:
+    targets = F.one_hot(LABELS.clamp(max=1), 2).double()
+    expected = sigmoid_focal_loss(LOGITS[:, 1] - LOGITS[:, 0], targets[:, 1], alpha=-1, gamma=2, reduction="mean")
+    torch.testing.assert_close(focal(LOGITS[:, :2], targets, None), expected)
+
+
+def test_weights_that_balance() -> None:
+    weights = balancing_weights(LABELS, 3)
+    assert weights.tolist() == pytest.approx([1.0, 2 / 3, 2.0])
+    assert weights[LABELS].mean().item() == pytest.approx(1)
+
+
+def test_a_balanced_epoch_draws_every_class_as_often() -> None:
+    labels = torch.tensor([0] * 900 + [1] * 100)
+    weights = balancing_weights(labels, 2)[labels]
+    drawn = [
+        torch.tensor(
+            [row for rows in EpochSampler(1000, 50, shuffle=True, seed=seed, weights=weights) for row in rows.rows]
+        )
+        for seed in (0, 0, 1)
+    ]
+    assert len(drawn[0]) == 1000
+    assert 420 < int((labels[drawn[0]] == 1).sum()) < 580
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
+def test_a_run_with_all_of_them(tmp_path: Path) -> None:
+    """Also that a resumed run mixes the same images: the last epoch is repeated bit for bit."""
+    options = (
+        *TINY,
+        "loss=focal",
+        "class_weights=auto",
+        "mixup=0.2",
+        "cutmix=1.0",
+        "data.balance=true",
+        "trainer.max_epochs=2",
+        "optimizer/schedule=constant",
+    )
+    for name in ("whole", "resumed"):
+        train(
+            composed(tmp_path / name, *options, *(["trainer.max_epochs=1"] if name == "resumed" else [])),
+            tmp_path / name,
+        )
+    train(composed(tmp_path / "resumed", *options, "ckpt_path=last"), tmp_path / "resumed")
+    states = [torch.load(tmp_path / name / "checkpoints/last.ckpt", weights_only=True) for name in ("whole", "resumed")]
+    assert states[0]["hyper_parameters"]["loss"] == "focal"
+    assert all(torch.equal(tensor, states[1]["state_dict"][name]) for name, tensor in states[0]["state_dict"].items())
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ({"loss": "hinge"}, "loss=hinge must be one of cross_entropy, bce, focal"),
+        ({"class_weights": [1, 2]}, "has 2 numbers, but the data have 10 classes"),
+        ({"class_weights": [1, -2]}, r"must be null, auto, or a list of positive numbers"),
+        ({"class_weights": "balanced"}, "must be null, auto"),
+        ({"mixup": -1.0}, "mixup=-1"),
+        ({"cutmix": "yes"}, "cutmix=yes"),
+    ],
+)
+def test_wrong_values(option: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Classifier({"name": "test_efficientnet"}, {"opt": "adamw", "lr": 0.1}, {"name": "constant"}, 10, 1, **option)  # type: ignore[arg-type]
+
+
+def test_balance_is_a_truth_value() -> None:
+    with pytest.raises(ValueError, match="balance=auto must be true or false"):
+        create_datamodule("digits", balance="auto")
