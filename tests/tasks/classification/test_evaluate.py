@@ -2,9 +2,7 @@
 
 import io
 import json
-import os
 import runpy
-import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -32,26 +30,6 @@ DIGITS = {"name": "digits"}
 EARLIER = Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4)
 
 
-def test_end_to_end(trained, tmp_path):
-    options = ("threads=1", "limit=50", "curve_images=4", f"output_dir={tmp_path}/out", "label=mine")
-    line = [sys.executable, "evaluate.py", f"model={trained}/best.ckpt", "data=digits", "data.batch_size=32", *options]
-    environment = os.environ | {"COLUMNS": "100"}
-    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert "mine on digits, test split" in done.stdout
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"evaluation.json", *(f"{figure}.png" for figure in FIGURES)}
-    results = json.loads((tmp_path / "out" / "evaluation.json").read_text())
-    assert (results["trained"], results["scores"]["images"]) == (True, 50)
-    wrong = 50 - round(50 * results["scores"]["accuracy"])
-    assert len(results["mistakes"]) == min(wrong, 12) > 0
-    assert len(results["rotation"]["accuracy"]) == 48
-    assert results["rotation"]["logit_change"][12] < 1e-5 < results["rotation"]["logit_change"][3]
-    assert max(results["invariance"].values()) < 1e-5
-    assert results["config"]["data"]["batch_size"] == 32
-    assert {"cpu", "torch"} <= set(results["machine"])
-
-
 @pytest.fixture
 def run(monkeypatch, capsys):
     """Runs evaluate.py in this process: its exit code, and what it printed."""
@@ -70,6 +48,25 @@ def run(monkeypatch, capsys):
     # What evaluate.py registers with Hydra would hide conf/ from the tests of train.py.
     for name in ("evaluate.yaml", "data"):
         ConfigStore.instance().repo.pop(name, None)
+
+
+def test_end_to_end(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    options = ("threads=1", "limit=50", "curve_images=4", f"output_dir={tmp_path}/out", "label=mine")
+    code, output, errors = run(f"model={trained}/best.ckpt", "data=digits", "data.batch_size=32", *options)
+    assert code == 0, errors
+    assert "mine on digits, test split" in output
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"evaluation.json", *(f"{figure}.png" for figure in FIGURES)}
+    results = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert (results["trained"], results["scores"]["images"]) == (True, 50)
+    wrong = 50 - round(50 * results["scores"]["accuracy"])
+    assert len(results["mistakes"]) == min(wrong, 12) > 0
+    assert len(results["rotation"]["accuracy"]) == 48
+    assert results["rotation"]["logit_change"][12] < 1e-5 < results["rotation"]["logit_change"][3]
+    assert max(results["invariance"].values()) < 1e-5
+    assert results["config"]["data"]["batch_size"] == 32
+    assert {"cpu", "torch"} <= set(results["machine"])
 
 
 def test_a_plain_network_beside_an_earlier_evaluation(run, tmp_path):
