@@ -16,12 +16,10 @@ import timm
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gcsa._utils.options import explain as declared_options
-from gcsa.cli.composition import explain, task_errors
 from gcsa.models.create import create_model
 from gcsa.models.registry import MODEL_OPTIONS
 from gcsa.tasks.classification.data import list_datamodules
@@ -201,30 +199,6 @@ def test_every_key_has_a_comment() -> None:
         for line in lines:
             if re.match(r"\s*(- )?[\w./ ]+:\s+\S", line) and "_target_" not in line:
                 assert "  # " in line, f"{path}: {line!r} has no comment"
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("model.widht=3", r"unknown key 'model.widht': choose one of .*group.*fields"),
-        ("modle=gcsa_tiny", r"unknown key 'modle': choose one of .*model"),
-        ("model=gcsa_tinny", r"unknown model 'gcsa_tinny': choose one of .*gcsa_tiny"),
-        ("data=minst", r"unknown data 'minst': choose one of .*mnist"),
-        ("experiment=best", r"unknown experiment 'best': choose one of .*rotmnist_tiny"),
-        ("optimizer/schedule=linear", r"unknown optimizer/schedule 'linear': choose one of constant, cosine"),
-    ],
-)
-def test_wrong_keys_and_choices(override: str, message: str) -> None:
-    with pytest.raises(ConfigCompositionException) as error:
-        composed(override)
-    assert re.fullmatch(message + r"[\w, ]*", explain(error.value))
-
-
-def test_wrong_values_of_others_are_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_, task_errors(tmp_path):
-        instantiate(composed("trainer.precision=12").trainer)
-    assert exit_.value.code == 2
-    assert capsys.readouterr().err.startswith("error: Precision 12 is invalid. Allowed precision values:")
 
 
 def test_the_slurm_script_asks_for_what_the_trainer_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
