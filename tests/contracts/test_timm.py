@@ -60,7 +60,7 @@ def assert_all_gradients(model: nn.Module, out: Tensor) -> None:
 
 @every_name
 def test_forward_and_backward(name: str) -> None:
-    model = create(name)
+    model = create(name, **shallow(name))
     x = image(model)
     with torch.no_grad():
         out = model(x)
