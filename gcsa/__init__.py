@@ -1,13 +1,14 @@
 """gcsa: exact rotation equivariance for images. Importing it registers the models with timm.
 
-`gcsa.load(source).predict(images)` uses trained weights of any kind; `gcsa.list_weights()` names those that come along.
+`gcsa.load(source).predict(images)` uses trained weights of any kind; `gcsa.list_weights()` names those that come along, adapters
+of them included.
 """
 
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gcsa._utils.published import list_weights
+from gcsa._utils.published import list_published as list_weights
 
 if TYPE_CHECKING:
     from gcsa import models

@@ -91,6 +91,16 @@ def explain(error: BaseException) -> str:
         return f"unknown key {match[1]!r}{known}"
     if match := re.match(r"Could not append to config. An item is already at '([^']+)'", message):
         return f"{match[1]!r} is a key already: write it without +"
+    if match := re.search(r"Missing mandatory value: .* full_key: (\S+)", message):
+        return f"{match[1]} is missing: give {match[1]}=..."
+    if match := re.match(r"Error parsing override '(.*)' missing EQUAL", message):
+        return f"{match[1]!r} is no option: write KEY=VALUE, such as model={match[1]}"
+    if message.startswith("mismatched input '='"):
+        return "a value with = in it needs quotes within quotes, such as 'output_dir=\"a=b\"'"
+    if match := re.search(r"Could not find 'data/(\S*/\S*)'", message):
+        return (
+            f"data={match[1]} is a path: write data=image_folder data.path={match[1]}, or another choice in conf/data"
+        )
     if match := UNKNOWN_CHOICE.search(message):
         return f"unknown {match[1]} {match[2]!r}: choose one of {', '.join(match[3].split())}"
     if isinstance(error, InstantiationException) and cause is not None:

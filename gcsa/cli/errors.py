@@ -1,7 +1,7 @@
 """Command-line errors as one sentence on stderr.
 
 The type of the error decides the status. 2: UserError and OSError, which the user can mend. 1: any other, a fault of gcsa or
-of a library; the sentence names the file that keeps the traceback. 130: interrupted. With HYDRA_FULL_ERROR=1 the error itself
+of a library; the sentence names the file that keeps the traceback. 130: interrupted; 143: ended by SIGTERM. With HYDRA_FULL_ERROR=1 the error itself
 appears, with its traceback.
 """
 
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +36,27 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(f"error: {one_line(message, limit=None)}: {self.prog} --help lists what can be given", file=sys.stderr)
         raise SystemExit(2)
+
+
+class Terminated(BaseException):
+    """SIGTERM came: what is half written goes, as after Ctrl-C."""
+
+
+@contextmanager
+def _told_of_sigterm() -> Iterator[None]:
+    """SIGTERM as `Terminated`, unless it has a handler already, or this is a thread of a program with its own."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    def stop(*_: object) -> NoReturn:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class RunFailed(Exception):
@@ -69,12 +92,14 @@ def user_errors(
     error that the user can mend. one_of_several: after the line, raise RunFailed instead of SystemExit.
     """
     try:
-        yield
-    except KeyboardInterrupt:
+        with _told_of_sigterm():
+            yield
+    except (KeyboardInterrupt, Terminated) as error:
         if TRACEBACK_WANTED:
             raise
-        print("error: interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+        word, status = ("interrupted", 130) if isinstance(error, KeyboardInterrupt) else ("ended by SIGTERM", 143)
+        print(f"error: {word}", file=sys.stderr)
+        raise SystemExit(status) from None
     except Exception as error:
         if TRACEBACK_WANTED:
             raise

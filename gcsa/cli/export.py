@@ -21,12 +21,16 @@ from gcsa.models.create import create_model
 from gcsa.tasks import load
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.kraken.file import write_kraken
+from gcsa.tasks.segmentation import Segmenter
 
 KRAKEN = "kraken"
 """A format of another kind: the weights of a recogniser, not folded, for kraken's own command (see `gcsa.tasks.recognition.kraken`)."""
 HUB = "hub"
 LARGEST = 4096
 """Pixels a side: attention over more positions takes minutes and gigabytes where it was a slip of the keyboard."""
+
+SEGMENTED = (256, 256)
+"""Pixels of the images of a segmenter by default: a crop of its training."""
 
 
 def open_model(source: str, group: str | None = None) -> nn.Module:
@@ -41,7 +45,9 @@ def open_model(source: str, group: str | None = None) -> nn.Module:
 
 
 def default_size(model: Any) -> tuple[int, int, int]:
-    """(C, H, W) of the images that the model was made for; a line of 12 times its height."""
+    """(C, H, W) of the images that the model was made for; a line of 12 times its height, and `SEGMENTED` for a segmenter."""
+    if isinstance(model, Segmenter):
+        return model.in_chans, *SEGMENTED
     if isinstance(model, CTCRecognizer):
         return 1, model.height, 12 * model.stride * (model.height // model.stride)
     channels, height, width = model.pretrained_cfg["input_size"]

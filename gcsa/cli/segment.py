@@ -29,6 +29,7 @@ from gcsa._utils.program import program
 from gcsa.cli.arguments import add_hardware, count, device, find_images, share
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
+from gcsa.images.folders import SUFFIXES
 from gcsa.images.windows import open_window_source
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
@@ -39,6 +40,9 @@ from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, write
 UNREADABLE = (ValueError, OSError)
 OUT_OF_MEMORY = "DefaultCPUAllocator"
 """Is in the RuntimeError of torch."""
+
+
+NOTHING = "lower --prob-thresh, or see on the weights' card which images and sizes of objects they are for"
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -82,6 +86,13 @@ def _kinds(text: str) -> list[str]:
     return kinds
 
 
+def _without_own(images: Sequence[Path], named: Sequence[str]) -> list[Path]:
+    """The images without the labels and overlays of others, which an earlier run wrote beside them, unless they are `named`."""
+    written = {path.with_name(path.stem + ending) for path in images for kind in ENDINGS for ending in ENDINGS[kind]}
+    written -= {Path(name) for name in named}
+    return [path for path in images if path not in written]
+
+
 def _check_names(images: Sequence[Path]) -> None:
     """Raises ValueError for two images of one name, whose files would be the same."""
     by_stem: dict[str, Path] = {}
@@ -93,12 +104,15 @@ def _check_names(images: Sequence[Path]) -> None:
             )
 
 
-def _check_folder(name: str, images: Sequence[Path], kinds: Sequence[str]) -> Path:
+def _check_folder(name: str, images: Sequence[Path], found: Sequence[Path], kinds: Sequence[str]) -> Path:
+    """The folder to write to, made. Raises UserError where it cannot be one, and where a file of `found` would be overwritten."""
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--output {name} is a file: name a folder")
+    if not folder.exists() and folder.suffix.lower() in {*SUFFIXES, ".csv", ".geojson"}:
+        raise UserError(f"--output {name} is the folder of several files: name it without {folder.suffix}")
     endings = [ending for kind in kinds for ending in ENDINGS[kind]]
-    given = {str(path.resolve()).casefold() for path in images}  # as some file systems compare names
+    given = {str(path.resolve()).casefold() for path in found}  # as some file systems compare names
     for path in images:
         for ending in endings:
             if str((folder / (path.stem + ending)).resolve()).casefold() in given:
@@ -121,6 +135,11 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
             )
         if set(args.only) == {"geojson"}:
             raise UserError(f"--only geojson is of objects, and {args.model} finds classes of pixels: name other kinds")
+    margin = predictor.network.margin
+    if args.tile is not None and margin is not None and args.tile < margin:
+        raise UserError(
+            f"--tile {args.tile} is less than the {margin} pixels that are read around a tile: use {margin} or more"
+        )
     if args.prob_thresh is not None:
         predictor.prob_thresh = args.prob_thresh
     if args.nms_thresh is not None:
@@ -131,8 +150,11 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
 def _segment(
     predictor: SegmentationPredictor, images: Sequence[Path], folder: Path, args: argparse.Namespace
 ) -> Iterator[str]:
-    """Segments all images, and yields a sentence for each that failed. A progress bar is shown on terminals only."""
-    console = Console(stderr=True)
+    """Segments all images, and yields a sentence for each that failed. A progress bar is shown on terminals only.
+
+    Says on stderr where nothing was found.
+    """
+    console, empty = Console(stderr=True), 0
     # Lines for that terminal stand above the bar; rich would send those for a file or a pipe there as well.
     with Progress(console=console, disable=not console.is_terminal, redirect_stdout=sys.stdout.isatty()) as progress:
         task = progress.add_task("images", total=len(images))
@@ -154,7 +176,10 @@ def _segment(
                 yield f"{path}: not enough memory: {smaller}"
             else:
                 _say(f"{path}: {_summary(result)}")
+                empty += result.objects is not None and not len(result.objects)
             progress.update(task, completed=number)
+    if empty:
+        print(f"nothing was found in {empty} of {len(images)} images: {NOTHING}", file=sys.stderr)
 
 
 def _summary(result: Segmentation) -> str:
@@ -178,11 +203,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)
-        images = find_images(args.inputs)
+        found = find_images(args.inputs)
+        images = _without_own(found, args.inputs)
         _check_names(images)
         predictor = _predictor(args)
         existed = Path(args.output).exists()
-        folder = _check_folder(args.output, images, args.only)
+        folder = _check_folder(args.output, images, found, args.only)
         logging.getLogger("tifffile").setLevel(
             logging.CRITICAL
         )  # what it says of a damaged file is one of the sentences

@@ -77,8 +77,8 @@ def to_image(image: Any, channels: int) -> Image.Image:
     """An image of mode RGB (`channels` 3) or L (1).
 
     Args:
-        image: a path, a PIL image of any mode, an array uint8 (H, W) or (H, W, C), or a tensor (C, H, W), uint8 or
-            floating point in 0..1; C is 1 or 3.
+        image: a path, a PIL image of any mode, an array (H, W) or (H, W, C), or a tensor (C, H, W), uint8 or floating
+            point in 0..1; C is 1 or 3.
 
     Raises:
         UserError: a file that cannot be read, naming it, and other arrays and tensors.
@@ -86,14 +86,18 @@ def to_image(image: Any, channels: int) -> Image.Image:
     if isinstance(image, str | os.PathLike):
         return read_image(image, channels)
     if isinstance(image, Tensor):
-        if image.is_floating_point():
-            if not (image.min() >= 0 and image.max() <= 1):
-                raise UserError(f"a tensor of floats must lie in 0..1, not in {image.min():g}..{image.max():g}")
-            image = (image * 255).round().byte()
-        image = (image.movedim(0, -1) if image.ndim == 3 else image).cpu().numpy()
+        image = image.detach().cpu()
+        image = image.float() if image.is_floating_point() else image  # NumPy has no bfloat16
+        image = (image.movedim(0, -1) if image.ndim == 3 else image).numpy()
     if isinstance(image, np.ndarray):
+        if np.issubdtype(image.dtype, np.floating):
+            if not (image.min() >= 0 and image.max() <= 1):
+                raise UserError(f"pixels of floats must lie in 0..1, not in {image.min():g}..{image.max():g}")
+            image = (image * 255).round().astype(np.uint8)
         if image.dtype != np.uint8 or image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3)):
-            raise UserError(f"pixels must be uint8 (H, W), (H, W, 1) or (H, W, 3), not {image.dtype} {image.shape}")
+            raise UserError(
+                f"pixels must be uint8 (H, W), (H, W, 1) or (H, W, 3), or floats in 0..1, not {image.dtype} {image.shape}"
+            )
         image = Image.fromarray(image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image)
     if not isinstance(image, Image.Image):
         raise UserError(f"an image must be a path, an array, a PIL image or a tensor, not {type(image).__name__}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -78,15 +80,24 @@ def build(
     kwargs: dict[str, Any],
     merged: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> Any:
-    """The model `name`, for timm's entry points. `merged` adds the arguments of its size to those of the caller."""
+    """The model `name`, for timm's entry points. `merged` adds the arguments of its size to those of the caller.
+
+    Raises TypeError for an argument that the model does not take, and UserError for a value out of its range.
+    """
     kwargs, trained = resolve_pretrained_args(name, pretrained, kwargs)
     arguments = merged(kwargs)
     known = explain(MODEL_OPTIONS[name])
     options: Any = MODEL_OPTIONS[name](**{key: value for key, value in arguments.items() if key in known})
     features = dict(out_indices=tuple(range(options.num_stages)), feature_cls="getter")
-    model = build_model_with_cfg(
-        model_cls, name, pretrained, feature_cfg=features, pretrained_filter_fn=checkpoint_filter_fn, **arguments
-    )
+    try:
+        model = build_model_with_cfg(
+            model_cls, name, pretrained, feature_cfg=features, pretrained_filter_fn=checkpoint_filter_fn, **arguments
+        )
+    except TypeError as error:
+        if match := re.search(r"unexpected keyword argument '(\w+)'", str(error)):
+            close = difflib.get_close_matches(match[1], known, 3) or known
+            raise TypeError(f"{name} takes no {match[1]}=: choose from {', '.join(close)}") from error
+        raise
     # timm writes these into folders of weights, together with the arguments of the caller.
     vars(model)["_model_args"] = trained
     return model

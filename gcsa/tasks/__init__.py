@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.plugins import load_plugins
+from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.tasks.base import Predictor
 from gcsa.weights import Weights, read
 
@@ -46,7 +47,7 @@ def load(source: str | Path, adapter: str | Path | None = None, task: str | None
     """The trained network in `source` with its preprocessing and postprocessing, in eval mode on the CPU.
 
     Args:
-        source: the name of published weights, a folder of weights, a .ckpt of train.py, or `hf-hub:OWNER/NAME`.
+        source: the name of published weights or of a published adapter, which is BASE.NAME; a folder of weights, a .ckpt of train.py, or `hf-hub:OWNER/NAME`.
         adapter: a folder of an adapter on these weights, or the name of a published one; it is merged.
         task: the only task that is accepted; None for any.
 
@@ -54,6 +55,9 @@ def load(source: str | Path, adapter: str | Path | None = None, task: str | None
         FileNotFoundError: a missing file.
         ValueError: a damaged file, weights with an entry out of its range or of another task, an adapter of another base.
     """
+    folder = published(str(source))
+    if adapter is None and folder is not None and (folder / ADAPTER_CONFIG).is_file():
+        source, adapter = str(source).rpartition(".")[0], source
     return make_predictor(read(source), adapter, task)
 
 

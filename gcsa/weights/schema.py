@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.published import ADAPTER_CONFIG, list_weights, published
+from gcsa._utils.published import ADAPTER_CONFIG, list_published, list_weights, published
 from gcsa._utils.validation import is_int, is_number
 from gcsa.images.prepare import PADS
 from gcsa.models.create import NAME
@@ -72,6 +73,8 @@ def read(source: str | Path) -> Weights:
     path = published(text) or Path(text.removeprefix("local-dir:"))
     if path.suffix == ".ckpt" and not path.is_dir():
         return _read_checkpoint(path)
+    if not (path / CONFIG).is_file() and (path / "weights" / CONFIG).is_file():
+        path = path / "weights"  # of a run of train.py
     return _read_folder(path, text)
 
 
@@ -103,9 +106,11 @@ def _read_folder(folder: Path, source: str) -> Weights:
         raise UserError(f"{source} is an adapter: name its base, whole weights, where a model is wanted")
     for file in (CONFIG, TENSORS):
         if not (folder / file).is_file():
-            names = ", ".join(list_weights())
+            close = difflib.get_close_matches(source, list_published(), 1)
+            meant = f"did you mean {close[0]}? Or " if close else ""
             raise FileNotFoundError(
-                f"there is no {folder / file}: name a folder of weights as train.py writes it, or one of {names}"
+                f"there is no {folder / file}: {meant}name a folder of weights as train.py writes it, or one of "
+                f"{', '.join(list_weights())}"
             )
     return check_weights(source, read_json(folder / CONFIG), read_tensors(folder / TENSORS))
 

@@ -72,7 +72,8 @@ def test_one_name_of_modules() -> None:
 
 def test_an_adapter_by_its_name() -> None:
     name = "gcsa_ocr_tiny.print.de19"
-    by_name, by_folder = (gcsa.load("gcsa_ocr_tiny.print", source).network for source in (name, published(name)))
+    assert name in gcsa.list_weights()
+    by_name, by_folder = gcsa.load(name).network, gcsa.load("gcsa_ocr_tiny.print", published(name)).network
     x = torch.rand(1, 1, 40, 80)
     for one, other in zip(by_name(x), by_folder(x), strict=True):
         assert torch.equal(one, other)

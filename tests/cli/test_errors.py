@@ -4,11 +4,13 @@ import json
 import os
 import re
 import runpy
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from gcsa._utils.atomic import replacing
 from gcsa.cli import errors
 from gcsa.cli.composition import composition_errors
 from gcsa.cli.errors import user_errors
@@ -128,3 +130,15 @@ def test_an_adapter_without_peft(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("gcsa.cli.transcribe.find_spec", lambda name: None)
     code, _, err = run("transcribe", "gcsa_ocr_tiny.print", "gcsa_ocr_tiny.print.la09", "line.png")
     assert (code, err) == (2, "error: an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]\n")
+
+
+def test_sigterm_is_told_and_takes_half_written_files_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def write() -> None:
+        with replacing(tmp_path / "table.csv") as part:
+            part.write_text("half")
+            signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    assert stopped(write, capsys) == (143, "error: ended by SIGTERM\n")
+    assert os.listdir(tmp_path) == []
+    assert signal.getsignal(signal.SIGTERM) == before

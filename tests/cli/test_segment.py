@@ -47,7 +47,7 @@ def images(tmp_path: Path) -> Path:
 
 
 def test_a_folder(run: Run, weights: Path, images: Path, made: SegmentationPredictor, tmp_path: Path) -> None:
-    code, out, err = run("segment", weights, images, "--output", tmp_path / "new/found", "--threads", 1, "--tile", 32)
+    code, out, err = run("segment", weights, images, "--output", tmp_path / "new/found", "--threads", 1, "--tile", 72)
     assert (code, err) == (0, "")
     assert [line.rpartition(": ")[0] for line in out.splitlines()] == [str(images / "a.png"), str(images / "b.tif")]
     found = {path.name for path in (tmp_path / "new/found").iterdir()}
@@ -61,8 +61,9 @@ def test_a_folder(run: Run, weights: Path, images: Path, made: SegmentationPredi
 
 def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
     options = ("--output", tmp_path / "found", "--only", "csv,geojson", "--prob-thresh", 0.99, "--nms-thresh", 0.1)
-    code, out, _ = run("segment", *options, weights, images / "a.png")
+    code, out, err = run("segment", *options, weights, images / "a.png")
     assert (code, out) == (0, f"{images / 'a.png'}: 0 objects\n")
+    assert err.startswith("nothing was found in 1 of 1 images: lower --prob-thresh")
     assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.geojson", "a_objects.csv"]
     assert json.loads((tmp_path / "found/a.geojson").read_text())["features"] == []
     assert len((tmp_path / "found/a_objects.csv").read_text().splitlines()) == 1
@@ -138,6 +139,9 @@ def test_images_are_not_overwritten(run: Run, weights: Path, images: Path) -> No
     assert (code, out) == (2, "")
     assert "is one of the images, and would be overwritten: name another --output" in err
     assert before == {path: path.read_bytes() for path in images.iterdir()}
+    code, out, _ = run("segment", weights, images, "--output", "elsewhere")
+    assert (code, out.count("\n")) == (0, 2), "labels and overlays are no images to segment"
+    assert run("segment", weights, images / "a_overlay.png", "--output", "overlay")[0] == 0
 
 
 def test_too_little_memory_is_of_one_image(

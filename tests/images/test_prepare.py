@@ -85,7 +85,8 @@ def test_every_way_to_give_an_image(tmp_path: Any) -> None:
     ("image", "named"),
     [
         (np.zeros((4,), np.uint8), r"uint8 \(4,\)"),
-        (np.zeros((4, 4, 3)), "float64"),
+        (np.full((4, 4, 3), 255.0), r"floats must lie in 0\.\.1, not in 255\.\.255"),
+        (np.zeros((4, 4, 3), np.uint16), r"uint8 .*, or floats in 0\.\.1, not uint16"),
         (np.zeros((4, 4, 4), np.uint8), r"uint8 \(4, 4, 4\)"),
         (torch.full((3, 4, 4), 2.0), r"0\.\.1, not in 2\.\.2"),
         (torch.full((3, 4, 4), float("nan")), r"nan\.\.nan"),

@@ -1,6 +1,7 @@
 """What weights may say, and what they are refused for: nothing that is read chooses code, an address, a path or a size."""
 
 import json
+import shutil
 import socket
 import zipfile
 from collections.abc import Callable
@@ -382,6 +383,9 @@ def test_what_was_written_is_read(classifier: Path, recognizer: Path) -> None:
     images = torch.randn(2, 1, 28, 28)
     again = timm.create_model(f"local-dir:{classifier}", pretrained=True).eval()
     assert torch.equal(model(images), again(images))
+    (classifier.parent / "run").mkdir()
+    shutil.copytree(classifier, classifier.parent / "run/weights")
+    assert torch.equal(model(images), gcsa.load(classifier.parent / "run").network(images)), "of a run's folder"
     assert model.pretrained_cfg["mean"] == (0.5,)
     checkpoints.annotate(classifier, results={"test/accuracy": 0.5}, data="digits")
     assert checkpoints.read(classifier).about == {"data": "digits", "results": {"test/accuracy": 0.5}}

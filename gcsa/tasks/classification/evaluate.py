@@ -15,7 +15,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError, one_line
-from gcsa._utils.published import CONFIG, published
+from gcsa._utils.published import published
 from gcsa._utils.validation import check_bool, check_choice, check_int
 from gcsa.evaluation.audit import (
     StageError,
@@ -242,7 +242,7 @@ def model_and_data(
         FileNotFoundError: a missing file.
         UserError: an unknown name, a damaged file, and a model, an image size or class names that do not fit the data.
     """
-    folder = source.startswith(("local-dir:", "hf-hub:")) or (Path(source) / CONFIG).is_file()
+    folder = source.startswith(("local-dir:", "hf-hub:")) or Path(source).is_dir()
     if not (folder or source.endswith(".ckpt") or published(source)):
         if adapter is not None:
             raise UserError(f"adapter={adapter} needs trained weights, but {source} is random: name them by model=")

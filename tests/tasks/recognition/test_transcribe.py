@@ -63,20 +63,24 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
     Image.new("L", (100, 40), "white").save(tmp_path / "white.png")
     Image.effect_noise((20_000, 40), 90).save(tmp_path / "long.png")
     (tmp_path / "bomb.xml").write_text(BOMB)
-    bad = ("empty.png", "corrupt.png", "flat.png", "white.png", "long.png", "missing.png", "bomb.xml")
+    bad = ("empty.png", "corrupt.png", "flat.png", "white.png", "long.png", "bomb.xml")
     inputs = [str(folder / "0.png"), *(str(tmp_path / name) for name in bad), str(folder / "1.png")]
 
     assert main([str(weights), *inputs]) == 1
     out, err = capsys.readouterr()
     expected = texts(weights, folder)[:2]
-    assert out.split("\n") == [expected[0], *[""] * 7, expected[1], ""], "line n of the output is image n"
+    assert out.split("\n") == [expected[0], *[""] * 6, expected[1], ""], "line n of the output is image n"
     header, *listed, doubt = err.splitlines()
     assert doubt.startswith("The text was read with a confidence of 0."), "these weights are random"
-    assert header == "7 of 9 could not be read:"
+    assert header == "6 of 8 could not be read:"
     for name, line in zip(bad, listed, strict=True):
         assert str(tmp_path / name) in line
-    for line, reason in zip(listed[3:], ("blank", "cut it into pieces", "No such file", "read safely"), strict=True):
+    for line, reason in zip(listed[3:], ("blank", "cut it into pieces", "read safely"), strict=True):
         assert reason in line
+
+    with pytest.raises(SystemExit, match="2"):
+        main([str(weights), str(folder / "0.png"), str(tmp_path / "missing.png")])
+    assert capsys.readouterr().err.startswith(f"error: there is no {tmp_path / 'missing.png'}: give line images")
 
     assert main([str(weights), "--format=json", *inputs[:2]]) == 1
     good, empty = map(json.loads, capsys.readouterr().out.splitlines())

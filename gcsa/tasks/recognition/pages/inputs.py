@@ -74,12 +74,11 @@ def find_lines(
 def input_files(path: str | Path) -> list[Path]:
     """The files to read at `path`: itself, or those of a folder.
 
-    Raises FileNotFoundError for a path that does not exist, unless it is named like an image or a page, and ValueError for a
-    folder without any.
+    Raises FileNotFoundError for a path that does not exist, and ValueError for a folder without any.
     """
     path = Path(path)
     if not path.is_dir():
-        if not path.exists() and path.suffix.lower() not in (*SUFFIXES, ".xml"):
+        if not path.exists():
             raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
         return [path]
     files = list_pages(path) or list_images(path, recursive=True)
