@@ -1,27 +1,44 @@
-"""Importing gcsa, and predicting, need neither the training stack nor figures."""
+"""Importing gcsa, and predicting, need neither the training stack nor figures, and nothing needs PEFT before there is an adapter."""
 
-import re
+import json
 import subprocess
 import sys
+from pathlib import Path
 
+TESTS = Path(__file__).parent
 HEAVY = (
-    "pytorch_lightning",
-    "lightning",
-    "lightning_fabric",
-    "hydra",
-    "omegaconf",
-    "matplotlib",
-    "torchmetrics",
-    "h5py",
+    *("pytorch_lightning", "lightning", "lightning_fabric", "hydra", "omegaconf", "matplotlib", "torchmetrics", "h5py"),
+    *("escnn", "lie_learn"),
 )
-ABSENT = f"assert not (heavy := sorted(set(sys.modules) & set({HEAVY}))), heavy"
-WEIGHTS = ("gcsa_tiny.rotmnist", "gcsa_ocr_tiny.fr17", "gcsa_unet_tiny.nuclei")
+PROGRAM = f"""
+import runpy, sys
+import torch, timm, gcsa
+
+def absent(*names):
+    assert not (heavy := sorted(set(sys.modules) & set(names))), heavy
+
+gcsa.load
+absent(*{HEAVY})
+for name in ("gcsa_tiny.rotmnist", "gcsa_ocr_tiny.fr17", "gcsa_unet_tiny.nuclei"):
+    gcsa.load(name)
+absent(*{HEAVY})
+import gcsa.training, gcsa.evaluation, gcsa.tasks.recognition.trocr
+absent("peft")
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
-def test_imports_are_light() -> None:
-    code = f"import sys, torch, timm, gcsa; gcsa.load; {ABSENT}; [gcsa.load(name) for name in {WEIGHTS}]; {ABSENT}"
-    done = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-500:]
-    # The columns are microseconds in the module, microseconds with what it imports, and its name.
-    (total,) = re.findall(r"^import time: +\d+ \| +(\d+) \| gcsa$", done.stderr, re.MULTILINE)
-    print(f"import gcsa: {int(total) / 1e6:.2f} s beyond torch and timm")
+def test_imports_are_light_and_a_command_says_what_it_must(tmp_path: Path) -> None:
+    """In a process of its own, which ends as `python transcribe.py` in another folder: with no progress where nobody watches,
+    and no warning of a library."""
+    (tmp_path / "bad.png").write_bytes(b"")
+    command = [TESTS.parent / "transcribe.py", "gcsa_ocr_tiny.fr17", "bad.png", TESTS / "stored/fr17_1.png"]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, command)], capture_output=True, encoding="utf-8", cwd=tmp_path
+    )
+    expected = json.loads((TESTS / "stored/expected.json").read_text(encoding="utf-8"))["gcsa_ocr_tiny.fr17"]
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines() == ["", expected["fr17_1.png"]["text"]]
+    assert done.stderr.startswith("1 of 2 could not be read:\n  bad.png cannot be read as an image")
+    assert done.stderr.count("\n") == 2, done.stderr

@@ -162,7 +162,7 @@ def test_validation_images(name: str, data_name: str, folder: str, least: float)
     if not (DATA / folder).is_dir():
         pytest.skip(f"needs {folder} under GCSA_DATA")
     model = gcsa.load(name).network.eval()
-    data = create_datamodule(data_name, root=str(DATA), batch_size=500)
+    data = create_datamodule(data_name, root=str(DATA), batch_size=200)
     data.setup("validate")
     images, labels = next(iter(data.val_dataloader()))
     with torch.no_grad():

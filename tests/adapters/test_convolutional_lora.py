@@ -3,8 +3,6 @@
 import copy
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -393,8 +391,3 @@ def test_damaged_files(tmp_path: Path) -> None:
     config.write_text("{")
     with pytest.raises(ValueError, match=r"adapter_config.json is damaged"):
         adapters.load(small(), tmp_path)
-
-
-def test_gcsa_alone_does_not_import_peft() -> None:
-    code = "import sys, gcsa, gcsa.training, gcsa.evaluation; sys.exit('peft' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

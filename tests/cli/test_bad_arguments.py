@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from gcsa.tasks.segmentation import SegmentationPredictor
 from gcsa.testing import randomize
 
 from ..export.small import recognizer
 from .conftest import Run
+from .test_segment import SIZES
 
 
 @pytest.fixture(scope="module")
@@ -17,13 +19,16 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the arguments below name as @NAME."""
     folder = tmp_path_factory.mktemp("things")
     randomize(recognizer()).save_pretrained(folder / "lines")
+    SegmentationPredictor.create("gcsa_unet_tiny", **SIZES).save_pretrained(folder / "nuclei")
     (folder / "text.ckpt").write_text("not a checkpoint")
     torch.save({"weights": 1}, folder / "other.ckpt")
-    (folder / "line.png").write_bytes(b"never read")
+    for name in ("line.png", "line.tif", "line.h5"):
+        (folder / name).write_bytes(b"never read")
     (folder / "empty").mkdir()
     os.mkfifo(folder / "pipe")
-    (folder / "config").mkdir()
-    (folder / "config" / "config.json").write_text("{")
+    for name, content in (("config/config.json", "{"), ("damaged/evaluation.json", '{"label": "x", "rotation": {}}')):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text(content)
     return folder
 
 
@@ -58,6 +63,50 @@ EXPORT = [
     ("gcsa_tiny --colour", "unrecognized arguments: --colour"),
     ("", "arguments are required: model"),
     ("@lines --size 16 64", "8 pixels high, not 16"),
+    (
+        "gcsa_tiny --format onnx-int8",
+        "onnx-int8 is calibrated on pictures such as the model is to see: give --images FOLDER",
+    ),
+    (
+        "best.ckpt --format onnx-int8 --images .",
+        "a .ckpt does not hold how its images are normalised: name the weights folder",
+    ),
+]
+EMBED = [
+    ("nothing @line.png", "there is no nothing/config.json"),
+    ("gcsa_ocr_tiny.fr17 @line.png", "gcsa_ocr_tiny.fr17 holds weights for recognition"),
+    ("gcsa_pooled_small.pcam missing.png", "there is no missing.png: give images, or folders of them"),
+    ("gcsa_pooled_small.pcam @empty", "empty is a folder without images"),
+    ("gcsa_pooled_small.pcam @line.png --output x.csv", "--output x.csv must end in .parquet or .h5"),
+    ("gcsa_pooled_small.pcam @line.png --output no/x.h5", "to write x.h5 into: create it first"),
+    ("gcsa_pooled_small.pcam @line.h5 --output @line.h5", "line.h5 is one of the images, and would be overwritten"),
+    ("gcsa_pooled_small.pcam @line.png --batch-size 0", "0 is not a whole number from 1 to 10000"),
+    ("gcsa_pooled_small.pcam @line.png --device tpu", "--device tpu cannot be used here"),
+]
+CLASSIFY = [
+    ("gcsa_pooled_small.pcam @line.png --output a.txt", "--output a.txt must end in .csv"),
+    ("gcsa_pooled_small.pcam nowhere", "there is no nowhere"),
+    ("gcsa_unet_tiny.nuclei @line.png", "holds weights for segmentation: name weights for classification"),
+    (
+        "gcsa_pooled_small.pcam @line.png --adapter gcsa_ocr_tiny.print.de19",
+        "the adapter in gcsa_ocr_tiny.print.de19",
+    ),
+]
+SEGMENT = [
+    ("nothing @line.png", "there is no nothing/config.json"),
+    ("gcsa_tiny.rotmnist @line.png", "gcsa_tiny.rotmnist holds weights for classification"),
+    ("gcsa_ocr_tiny.fr17 @line.png", "gcsa_ocr_tiny.fr17 holds weights for recognition"),
+    ("@nuclei missing.png", "there is no missing.png: give images, or folders of them"),
+    ("@nuclei @empty", "empty is a folder without images"),
+    ("@nuclei /dev/null", "/dev/null is a device or a pipe"),
+    ("@nuclei @line.png @line.tif", "line.tif have one name"),
+    ("@nuclei @line.png --prob-thresh 1.5", "1.5 is not a number between 0 and 1"),
+    ("@nuclei @line.png --only csv,png", "csv,png is not some of labels,overlay,csv,geojson"),
+    ("@nuclei @line.png --tile 0", "0 is not a whole number from 1 to 65536"),
+    ("@nuclei @line.png --tile 5", "--tile 5 is less than the 72 pixels that are read around a tile: use 72"),
+    ("@nuclei @line.png --output x.png", "--output x.png is the folder of several files: name it without .png"),
+    ("@nuclei @line.png --device tpu", "--device tpu cannot be used here"),
+    ("@nuclei @line.png --output @line.h5", "is a file: name a folder"),
 ]
 TRANSCRIBE = [
     ("", "arguments are required: MODEL, IMAGES"),
@@ -116,11 +165,19 @@ EVALUATE = [
     ("model=gcsa_tiny seed=-1", "seed="),
     ("model=gcsa_tiny output_dir=/dev/null/out", "/dev/null/out"),
     ("model=gcsa_tiny data.batch_size=0", "batch_size=0"),
+    ("model=gcsa_tiny copies=0", "copies=0"),
+    ("model=gcsa_tiny cyclic=1", "cyclic=1"),
+    ("model=gcsa_tiny adapter=some", "adapter=some needs trained weights"),
+    ("model=gcsa_tiny overlay=[@damaged]", "evaluation.json is damaged"),
+    ("model=gcsa_small", "28 x 28"),
 ]
 TRAIN = [
-    ("model=gcsa_tinny", "unknown model 'gcsa_tinny'"),
-    ("model.widht=3", "unknown key 'model.widht'"),
-    ("data=minst", "unknown data 'minst'"),
+    ("model=gcsa_tinny", "unknown model 'gcsa_tinny': choose one of alexnet"),
+    ("modle=gcsa_tiny", "unknown key 'modle': choose one of "),
+    ("model.widht=3", "unknown key 'model.widht': choose one of "),
+    ("data=minst", "unknown data 'minst': choose one of cifar10"),
+    ("experiment=best", "unknown experiment 'best': choose one of "),
+    ("optimizer/schedule=linear", "unknown optimizer/schedule 'linear': choose one of constant, cosine"),
     ("data.batch_size=0", "data.batch_size="),
     ("output_dir=/dev/null/out", "/dev/null/out"),
     ("trainer.max_epochs=0", "trainer.max_epochs="),
@@ -132,20 +189,47 @@ TRAIN = [
     ("output_dir=a=b", "a value with = in it needs quotes within quotes, such as 'output_dir=\"a=b\"'"),
     ("seed", "'seed' is no option: write KEY=VALUE"),
     ("--colour", "unrecognized arguments: --colour"),
+    ("+colour=red", "unknown key 'colour'"),
+    ("+loss=bce", "'loss' is a key already: write it without +"),
+    (
+        "experiment=nuclei loss=bce",
+        "loss=bce is for classifiers, and segmentation does not read it: leave cross_entropy",
+    ),
+    (
+        "experiment=ocr_ctc compile=true",
+        "compile=true is for classifiers, and recognition does not read it: leave false",
+    ),
+    ("+lr=0.5", "unknown key 'lr': did you mean optimizer.lr?"),
+    ("+callbacks.early_stopping.patience=1", "callbacks.early_stopping is not in use"),
+    ("+monitor.patience=1", "unknown key 'monitor.patience'"),
+    ("+callbacks.ema.rate=1", "unexpected keyword argument 'rate'"),
+    ("+trainer.colour=1", "unexpected keyword argument 'colour'"),
+    ("+optimizer.rate=1", "unexpected keyword argument 'rate'"),
+    ("adapter=lora adapter.base=gcsa_tiny.rotmnist +adapter.size=1", "unknown key 'adapter.size'"),
 ]
 
 
+DEFAULTS = {
+    "export": {"--format": "folded", "--output": "m.pt"},
+    "embed": {"--output": "x.h5"},
+    "segment": {"--output": "found"},
+}
+
+
 def rows() -> list[object]:
-    tables = {"export": EXPORT, "transcribe": TRANSCRIBE, "evaluate": EVALUATE, "train": TRAIN}
+    tables = {"export": EXPORT, "embed": EMBED, "classify": CLASSIFY, "segment": SEGMENT, "transcribe": TRANSCRIBE}
+    tables |= {"evaluate": EVALUATE, "train": TRAIN}
     return [pytest.param(name, *row, id=f"{name} {row[0]}") for name, table in tables.items() for row in table]
 
 
 @pytest.mark.parametrize(("command", "arguments", "message"), rows())
-def test_wrong_arguments(command: str, arguments: str, message: str, things: Path, run: Run) -> None:
+def test_wrong_arguments(
+    command: str, arguments: str, message: str, things: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gcsa.tasks.classification.data.digits.Digits._read", lambda *_: pytest.fail("data was read"))
     given = [argument.replace("@", f"{things}/") for argument in arguments.split()]
-    if command == "export":
-        defaults = {"--format": "folded", "--output": "m.pt"}
-        given += [part for option, value in defaults.items() if option not in given for part in (option, value)]
+    for option, value in DEFAULTS.get(command, {}).items():
+        given += [] if option in given else [option, value]
     code, out, err = run(command, *given)
     assert code == 2, err
     assert err.startswith("error: ")

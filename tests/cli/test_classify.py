@@ -46,18 +46,3 @@ def test_what_cannot_be_read_is_listed(run: Run, images: Path) -> None:
     assert (code, out) == (1, "a.csv: 8 images\n")
     assert err.startswith("1 of 9 could not be classified:\n")
     assert f"{images / '0.png'} cannot be read as an image" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((WEIGHTS, "IMAGES", "--output", "a.txt"), "--output a.txt must end in .csv"),
-        ((WEIGHTS, "nowhere"), "there is no nowhere"),
-        (("gcsa_unet_tiny.nuclei", "IMAGES"), "holds weights for segmentation: name weights for classification"),
-        ((WEIGHTS, "IMAGES", "--adapter", "gcsa_ocr_tiny.print.de19"), "the adapter in gcsa_ocr_tiny.print.de19"),
-    ],
-)
-def test_wrong_arguments(run: Run, images: Path, arguments: tuple[str, ...], words: str) -> None:
-    code, out, err = run("classify", *(str(images) if text == "IMAGES" else text for text in arguments))
-    assert (code, out, err.count("\n")) == (2, "", 1), err
-    assert words in err

@@ -120,33 +120,6 @@ def test_weights_without_turns_are_said(run: Run, images: Path, tmp_path: Path) 
     assert err == f"{folder} has no group of rotations: its features change when an image rotates\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["nothing", "a.png", "x.h5"], "there is no nothing/config.json"),
-        (["gcsa_ocr_tiny.fr17", "a.png", "x.h5"], "gcsa_ocr_tiny.fr17 holds weights for recognition"),
-        ([WEIGHTS, "missing.png", "x.h5"], "there is no missing.png: give images, or folders of them"),
-        ([WEIGHTS, "empty", "x.h5"], "empty is a folder without images"),
-        ([WEIGHTS, "a.png", "x.csv"], "--output x.csv must end in .parquet or .h5"),
-        ([WEIGHTS, "a.png", "no/x.h5"], "to write x.h5 into: create it first"),
-        ([WEIGHTS, "a.h5", "a.h5"], "--output a.h5 is one of the images, and would be overwritten"),
-        ([WEIGHTS, "a.png", "x.h5", "--batch-size", "0"], "0 is not a whole number from 1 to 10000"),
-        ([WEIGHTS, "a.png", "x.h5", "--device", "tpu"], "--device tpu cannot be used here"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value),
-)
-def test_refused_before_anything_is_read(arguments: list[str], sentence: str, run: Run) -> None:
-    for name in ("a.png", "a.h5"):
-        Image.new("RGB", (8, 8)).save(name, format="PNG")
-    Path("empty").mkdir()
-    model, image, output, *more = arguments
-    code, out, err = run("embed", model, image, "--output", output, *more)
-    assert (code, out) == (2, "")
-    assert sentence in err
-    assert len(err.splitlines()) == 1
-    assert not Path("x.h5").exists()
-
-
 def test_without_pyarrow(run: Run, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     imported = builtins.__import__
 

@@ -73,19 +73,3 @@ def test_a_device_stays_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         main(["gcsa_tiny", "--format", "folded", "--output", str(device)])
     assert stat.S_ISCHR(device.stat().st_mode)
     assert "is a device or a pipe, not a file: name a file" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["gcsa_tiny"], "onnx-int8 is calibrated on pictures such as the model is to see: give --images FOLDER"),
-        (
-            ["best.ckpt", "--images", "."],
-            "a .ckpt does not hold how its images are normalised: name the weights folder",
-        ),
-    ],
-)
-def test_wrong_images(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main([*arguments, "--format", "onnx-int8", "--output", "m.onnx"])
-    assert message in capsys.readouterr().err

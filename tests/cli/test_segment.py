@@ -117,51 +117,6 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_segmented(
         assert (tmp_path / name).exists() is there
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["nothing", "a.png"], "there is no nothing/config.json"),
-        (["gcsa_tiny.rotmnist", "a.png"], "gcsa_tiny.rotmnist holds weights for classification"),
-        (["gcsa_ocr_tiny.fr17", "a.png"], "gcsa_ocr_tiny.fr17 holds weights for recognition"),
-        (["WEIGHTS", "missing.png"], "there is no missing.png: give images, or folders of them"),
-        (["WEIGHTS", "empty"], "empty is a folder without images"),
-        (["WEIGHTS", "/dev/null"], "/dev/null is a device or a pipe"),
-        (["WEIGHTS", "a.png", "a.tif"], "a.png and a.tif have one name"),
-        (["WEIGHTS", "a.png", "--prob-thresh", "1.5"], "1.5 is not a number between 0 and 1"),
-        (["WEIGHTS", "a.png", "--only", "csv,png"], "csv,png is not some of labels,overlay,csv,geojson"),
-        (
-            ["WEIGHTS", "a.png", "--tile", "5"],
-            "--tile 5 is less than the 72 pixels that are read around a tile: use 72",
-        ),
-        (["WEIGHTS", "a.png", "--tile", "0"], "0 is not a whole number from 1 to 65536"),
-        (["WEIGHTS", "a.png", "--device", "tpu"], "--device tpu cannot be used here"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else " ".join(value),
-)
-def test_refused_before_anything_is_read(
-    arguments: list[str], sentence: str, run: Run, weights: Path, tmp_path: Path
-) -> None:
-    for name in ("a.png", "a.tif"):
-        Image.new("L", (8, 8)).save(name)
-    Path("empty").mkdir()
-    code, out, err = run(
-        "segment", *(str(weights) if a == "WEIGHTS" else a for a in arguments), "--output", tmp_path / "found"
-    )
-    assert (code, out) == (2, "")
-    assert sentence in err
-    assert len(err.splitlines()) == 1
-    assert not (tmp_path / "found").exists()
-
-
-def test_the_output_must_be_a_folder(run: Run, weights: Path, images: Path) -> None:
-    code, _, err = run("segment", weights, images, "--output", images / "notes.txt")
-    assert code == 2
-    assert "is a file: name a folder" in err
-    code, _, err = run("segment", weights, images, "--output", "cell.png")
-    assert (code, err) == (2, "error: --output cell.png is the folder of several files: name it without .png\n")
-    assert not Path("cell.png").exists()
-
-
 def test_the_output_must_take_files(
     run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

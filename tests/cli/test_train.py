@@ -97,35 +97,6 @@ def test_a_multirun_ends_with_the_mean_over_seeds(run: Run) -> None:
     assert "over seeds" in out
 
 
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["+colour=red"], "unknown key 'colour'"),
-        (["+loss=bce"], "'loss' is a key already: write it without +"),
-        (
-            ["experiment=nuclei", "loss=bce"],
-            "loss=bce is for classifiers, and segmentation does not read it: leave cross_entropy",
-        ),
-        (
-            ["experiment=ocr_ctc", "compile=true"],
-            "compile=true is for classifiers, and recognition does not read it: leave false",
-        ),
-        (["+lr=0.5"], "unknown key 'lr': did you mean optimizer.lr?"),
-        (["+callbacks.early_stopping.patience=1"], "callbacks.early_stopping is not in use"),
-        (["+monitor.patience=1"], "unknown key 'monitor.patience'"),
-        (["+callbacks.ema.rate=1"], "unexpected keyword argument 'rate'"),
-        (["+trainer.colour=1"], "unexpected keyword argument 'colour'"),
-        (["+optimizer.rate=1"], "unexpected keyword argument 'rate'"),
-        (["adapter=lora", "adapter.base=gcsa_tiny.rotmnist", "+adapter.size=1"], "unknown key 'adapter.size'"),
-    ],
-)
-def test_keys_that_nobody_reads_are_refused(overrides: list[str], words: str, run: Run) -> None:
-    code, _, err = run("train", *overrides, "output_dir=run")
-    assert (code, err.count("\n")) == (2, 1), err
-    assert words in err
-    assert os.listdir() == []
-
-
 def test_help_and_configurations_need_no_torch() -> None:
     script = "import sys, runpy; sys.argv = ['train.py', *sys.argv[1:]]\n"
     script += "try: runpy.run_path('train.py', run_name='__main__')\nexcept SystemExit: pass\n"

@@ -19,18 +19,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from gcsa.layers.attention import GroupAttention, SpatialAttention
 from gcsa.testing import randomize, relative_error
 
+from .test_timm import shallow
+
 OURS = ["gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*", "linformer*", "routing*", "alexnet_small", "vgg16_small"]
 
 
-def fewer_blocks(name: str) -> dict[str, Any]:
-    """For the large models, whose blocks are alike."""
-    if not name.endswith(("_small", "_base")) or name in ("alexnet_small", "vgg16_small"):
-        return {}
-    return dict(depths=(1, 1, 1, 1)) if "pyramid" in name else dict(depth=1)
-
-
 # The Routing Transformer's package reads numbers from its tensors, which fake ones do not have.
-OPTIONS = [(name, fewer_blocks(name)) for name in timm.list_models(OURS) if name != "routing_transformer_tiny"]
+OPTIONS = [(name, shallow(name)) for name in timm.list_models(OURS) if name != "routing_transformer_tiny"]
 OPTIONS += [
     ("gcsa_tiny", dict(attention="group", radius=1)),
     ("gcsa_tiny", dict(radius=2, shape="disc", padding_mode="circular")),

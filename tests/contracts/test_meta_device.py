@@ -13,14 +13,9 @@ from gcsa.layers.conv import SteerableConv2d
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.network import SEGMENTERS
 
+from .test_timm import shallow
+
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
-
-
-def shallow(name: str) -> dict[str, Any]:
-    """Fewer blocks, which are alike; the baselines are small."""
-    if not name.startswith(("gc", "gs", "z2")):
-        return {}
-    return dict(depths=(1, 1, 1, 1)) if "pyramid" in name else dict(depth=2)
 
 
 def create(name: str, **options: Any) -> nn.Module:

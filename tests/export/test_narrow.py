@@ -34,7 +34,7 @@ def turned_copies(filters: Tensor) -> bool:
 
 def test_int8_keeps_the_symmetry(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model, file = create("gcsa_tiny", fields=16, depth=2), tmp_path / "m.onnx"
+    model, file = create("gcsa_tiny", fields=16), tmp_path / "m.onnx"
     images = torch.randn(16, 1, 16, 16)
     assert 1e-5 < export(model, file, "onnx-int8", (1, 16, 16), any_size=True, images=images) < 0.1
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
@@ -59,7 +59,7 @@ def test_int8_keeps_the_symmetry(tmp_path: Path) -> None:
 
 
 def test_bfloat16_halves_the_file(tmp_path: Path) -> None:
-    model, x = create("gcsa_tiny", fields=16, depth=2), torch.randn(4, 1, 16, 16)
+    model, x = create("gcsa_tiny", fields=16), torch.randn(4, 1, 16, 16)
     sizes = []
     for format in ("onnx", "onnx-bf16"):
         file = tmp_path / f"{format}.onnx"

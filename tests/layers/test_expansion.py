@@ -147,18 +147,17 @@ def test_adapters_see_the_whole_of_each(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_compiled_exported_scripted_and_traced() -> None:
-    """A model that shares expansions and one with an expanded stem."""
-    small = timm.create_model("gcsa_small", depth=1).eval()
-    wide = timm.create_model("gcsa_base", group="d4", fields=48, depth=1, img_size=32).eval()
-    assert wide.stem.convs[1].in_irreps
-    x = torch.randn(2, 3, 32, 32)
-    for model in (small, wide):
-        expected = model(x)
+    """Convolutions that share an expansion, one with its own, and one on an expansion in the basis of irreps."""
+    wide = SteerableConv2d(48, 48, 4, "d4", stride=4)
+    assert wide.in_irreps
+    for layer, fields in ((attention().float(), 16), (pair("d4", kernel_size=4, stride=2)[1].float(), 3), (wide, 48)):
+        x = torch.randn(2, 8, 8, 8, fields)
+        expected = layer(x)
         ways = [
-            torch.compile(copy.deepcopy(model), fullgraph=True, backend="aot_eager"),
-            torch.export.export(model, (x,)).module(),
-            torch.jit.script(model),
-            torch.fx.symbolic_trace(model),
+            torch.compile(copy.deepcopy(layer), fullgraph=True, backend="aot_eager"),
+            torch.export.export(layer, (x,)).module(),
+            torch.jit.script(layer),
+            torch.fx.symbolic_trace(layer),
         ]
         for way in ways:
             assert torch.allclose(way(x), expected, atol=1e-5)

@@ -1,68 +1,31 @@
 """What the package ships is what escnn makes, and enough for everything that is common, without escnn."""
 
-import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pytest
+import timm
+import torch
 
+import gcsa
+from gcsa._utils.errors import MissingExtraError
 from gcsa.groups import group
 from gcsa.layers import kernels
 from gcsa.layers.kernels import fingerprint, planar_tables
+from gcsa.tasks.segmentation import Segmenter
 
-WITHOUT = "import sys; sys.modules['escnn'] = sys.modules['lie_learn'] = None\n"
 COMMON = ("c1", "c2", "c3", "c4", "c6", "c8", "c12", "c16", "d1", "d2", "d3", "d4", "d6", "d8")
 
-TABLES = f"""
-from gcsa.groups import group
-from gcsa.layers.kernels import planar_tables
-for name in {COMMON}:
-    for size in range(1, 10):
-        planar_tables(group(name), size)
-for name in ("c1", "c2", "c4", "d1", "d2", "d4"):
-    for size in (11, 13, 15, 16):
-        planar_tables(group(name), size)
-"""
 
-ZOO = """
-import timm, torch
-import gcsa
-from gcsa.tasks.segmentation import Segmenter
-from gcsa.tasks.segmentation.network import SEGMENTERS
-names = sorted({name for family in ("gcsa_", "gsa_", "z2sa_", "gcnn_") for name in timm.list_models(family + "*")})
-assert len(names) > 15
-with torch.device("meta"):
-    for name in names:
-        timm.create_model(name)
-models = {name: timm.create_model(name, num_classes=3) for name in names if name.count("_") == 1 and "base" not in name}
-models["gcsa_pyramid_tiny"] = timm.create_model("gcsa_pyramid_tiny", num_classes=3)
-models["d8"] = timm.create_model("gcsa_tiny", group="d8", num_classes=3)
-models["segmenter"] = Segmenter(fields=[2, 4], depths=[1, 1], num_heads=[1, 2], radii=[1, "all"], stem_fields=[2], rays=8).network
-for name, model in models.items():
-    side = 4 * getattr(model, "size_divisor", 8)
-    channels = getattr(model, "in_chans", 3)
-    before = [parameter.detach().clone() for parameter in model.parameters()]
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    outputs = model.train()(torch.randn(2, channels, side, side))
-    parts = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
-    sum(part.square().mean() for part in parts).backward()
-    optimizer.step()
-    moved = sum(not torch.equal(old, new) for old, new in zip(before, model.parameters()))
-    assert moved > len(before) / 2, name
-"""
-
-PUBLISHED = """
-import gcsa
-for name in gcsa.list_weights():
-    gcsa.load(name)
-"""
-
-
-def without_escnn(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", WITHOUT + code], capture_output=True, text=True, timeout=600
-    )
+@pytest.fixture
+def no_escnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where it is not installed, with nothing left of what it made; tests/test_import.py sees that gcsa imports it late."""
+    for name in ("escnn", "lie_learn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for made in (kernels.sample, kernels.shipped, kernels._planar_tables, kernels._pixels):
+        made.cache_clear()
 
 
 def test_the_file_is_what_escnn_makes(tmp_path: Path) -> None:
@@ -91,17 +54,44 @@ def test_what_is_not_shipped_is_made() -> None:
     assert fingerprint(group("c5"), 3) != fingerprint(group("c4"), 3)
 
 
+@pytest.mark.usefixtures("no_escnn")
 def test_other_tables_name_the_extra() -> None:
-    done = without_escnn("import timm, gcsa; timm.create_model('gcsa_tiny', group='c5')")
-    assert done.returncode == 1
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(
-        "gcsa._utils.errors.MissingExtraError: no tables are shipped for 5 rotations and kernels of size"
-    )
-    assert "pip install gcsa-vit[escnn]" in last
+    with pytest.raises(MissingExtraError, match="no tables are shipped for 5 rotations and kernels of size") as error:
+        timm.create_model("gcsa_tiny", group="c5")
+    assert "pip install gcsa-vit[escnn]" in str(error.value)
 
 
-def test_what_is_common_needs_no_escnn() -> None:
-    """Common groups have tables, every model is made, some are trained for a step, and the published weights are read."""
-    done = without_escnn(TABLES + ZOO + PUBLISHED)
-    assert done.returncode == 0, done.stderr
+@pytest.mark.usefixtures("no_escnn")
+def test_common_groups_need_no_escnn() -> None:
+    for name in COMMON:
+        for size in range(1, 10):
+            planar_tables(group(name), size)
+    for name in ("c1", "c2", "c4", "d1", "d2", "d4"):
+        for size in (11, 13, 15, 16):
+            planar_tables(group(name), size)
+
+
+@pytest.mark.usefixtures("no_escnn")
+def test_models_and_published_weights_need_no_escnn() -> None:
+    """Every model is made, and some are trained for a step."""
+    names = sorted({name for family in ("gcsa_", "gsa_", "z2sa_", "gcnn_") for name in timm.list_models(family + "*")})
+    assert len(names) > 15
+    with torch.device("meta"):
+        for name in names:
+            timm.create_model(name)
+    for name in gcsa.list_weights():
+        gcsa.load(name)
+    models = [timm.create_model(name) for name in names if name.count("_") == 1 and "base" not in name]
+    models += [timm.create_model("gcsa_pyramid_tiny"), timm.create_model("gcsa_tiny", group="d8")]
+    sizes = dict(fields=[2, 4], depths=[1, 1], num_heads=[1, 2], radii=[1, "all"], stem_fields=[2])
+    models.append(Segmenter(rays=8, **sizes).network)
+    for model in models:
+        side = 4 * getattr(model, "size_divisor", 8)
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        outputs = model.train()(torch.randn(2, getattr(model, "in_chans", 3), side, side))
+        parts = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+        sum(part.square().mean() for part in parts).backward()
+        optimizer.step()
+        moved = sum(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+        assert moved > len(before) / 2

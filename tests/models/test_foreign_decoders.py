@@ -42,8 +42,7 @@ class Level(nn.Module):
 
 
 class TestMaps:
-    @pytest.mark.parametrize("level", range(4))
-    @pytest.mark.parametrize("group", ["c4", "c8", "d4"])
+    @pytest.mark.parametrize(("group", "level"), [("c4", 0), ("c8", 1), ("d4", 2), ("d4", 3)])
     def test_scalar_fields(self, group: str, level: int) -> None:
         """In train and eval mode, float64 and float32; and the regular maps are none."""
         x = torch.randn(1, 3, 64, 64)
@@ -93,7 +92,8 @@ class TestMaps:
 
     @pytest.mark.filterwarnings("ignore")  # torch compiles with warnings of its own
     def test_one_graph(self) -> None:
-        encoder, x = features(), torch.randn(2, 3, 64, 64)
+        encoder = features(depths=(1, 1), fields=(4, 8), num_heads=(1, 1), radii=(1, "all"))
+        x = torch.randn(2, 3, 32, 32)
         expected = encoder(x)
         torch.compiler.reset()
         for run in (

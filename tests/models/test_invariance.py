@@ -11,9 +11,9 @@ from gcsa.models.backbone import Backbone
 from gcsa.testing import Kind, act, assert_equivariant, assert_invariant, randomize, relative_error
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
-# Fewer blocks and fields, for speed; stem, head, group and kinds of layers are those of the model.
+# Fewer stages, blocks and fields, for speed; stem, head, group and kinds of layers are those of the model.
 THIN: dict[str, dict[str, Any]] = {
-    "gcsa_pyramid": dict(depths=(1, 1, 1, 1), fields=(4, 4, 8, 8), num_heads=(1, 1, 2, 2)),
+    "gcsa_pyramid": dict(depths=(1, 1), fields=(4, 8), num_heads=(1, 2), radii=(1, "all")),
     "gcsa_pooled": dict(depth=1, fields=4, scalar_fields=8, stem_fields=(4, 4)),
     "gcsa": dict(depth=1, fields=8),
     "gcnn": dict(depth=1, fields=4),
@@ -114,8 +114,8 @@ def test_logits_depend_on_the_image() -> None:
     "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny"]
 )
 def test_regularised(name: str) -> None:
-    depths = dict(depths=(1, 1, 1, 1)) if "pyramid" in name else {}
-    model = create(name, **depths, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
+    thinner = THIN["gcsa_pyramid"] if "pyramid" in name else {}
+    model = create(name, **thinner, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
     assert_invariant(model, image(model, 2), model.group)
 
 

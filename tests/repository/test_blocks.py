@@ -22,6 +22,7 @@ from PIL import Image
 from gcsa.cli import classify, embed, export, segment, transcribe
 from gcsa.cli.demo import command as demo
 from gcsa.tasks.recognition.data.typeset import set_lines
+from gcsa.weights import save_classifier
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
@@ -33,6 +34,7 @@ STAND_INS = {
     "path/to/model.safetensors": "weights/gcsa_tiny.rotmnist/model.safetensors",
     "local-dir:outputs/.../weights": "local-dir:weights/gcsa_tiny.rotmnist",
     "outputs/.../adapter": "weights/gcsa_ocr_tiny.print.de19",
+    "weights/gcsa_tiny.rotmnist --format": "small_model --format",  # the README has the whole one exported
 }
 """What a page names of a user's, and what is at hand."""
 PAGE_XML = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"><Page imageFilename="line.png">
@@ -73,6 +75,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for i, image in enumerate(lines):
             image.save(f"{folder}/{i:05}.png")
     lines[0].save("line.png")
+    model = timm.create_model("gcsa_tiny", in_chans=1, group="c4", fields=4, depth=1)
+    save_classifier(model, "small_model", input_size=(1, 28, 28))
     Path("page.xml").write_text(PAGE_XML.format(w=lines[0].width - 1, h=lines[0].height - 1))
     return tmp_path
 

@@ -59,6 +59,7 @@ def test_every_run_of_a_list_has_a_config_and_a_model(name: str, tmp_path: Path)
         )
         assert run.folder.endswith(f"/seed{config['seed']}")
         options = {key: value for key, value in config["model"].items() if value not in ("auto", None)}
+        options.pop("pretrained", None)  # of the run, not of the network
         task = options.pop("task", "classification")
         if task == "recognition":
             CTCRecognizer("ab", encoder=options.pop("name"), **options)
@@ -184,7 +185,7 @@ def test_the_test_set_is_read_once(group: str, tmp_path: Path, monkeypatch: pyte
     save_classifier(model, tmp_path / "outputs/queue/learning/digits/seed0/a, rate 0.1/weights")
     result = tmp_path / "docs/results/learning/digits/seed0/a, rate 0.1.json"
     result.parent.mkdir(parents=True)
-    result.write_text(json.dumps({"seed": 0, "config": {"data": {"name": "digits", "batch_size": 3, "root": None}}}))
+    result.write_text(json.dumps({"seed": 0, "config": {"data": {"name": "digits", "batch_size": 100, "root": None}}}))
     monkeypatch.setattr(sys, "argv", ["final", "digits", "a, rate 0.1", "--threads", str(torch.get_num_threads())])
     final.main()
     found = json.loads(result.read_text())["test"]

@@ -183,9 +183,9 @@ def test_the_schedule_ends_with_the_time(
 ) -> None:
     """A run far from its last epoch: its rate is the last one, its last weights are validated, and it can go on.
 
-    The clock moves by 40 ms whenever it is looked at."""
+    The clock moves by 80 ms whenever it is looked at."""
     clock = itertools.count()
-    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: next(clock) / 25))
+    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: next(clock) / 12.5))
     own = [*TINY, "trainer.max_epochs=100000", "trainer.check_val_every_n_epoch=100000", "data.limit_train=32"]
     train(composed(tmp_path, *own, "trainer.max_time=00:00:00:02"), tmp_path)
     ended = torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)

@@ -143,14 +143,7 @@ def test_the_imagenet_preset_runs(tmp_path: Path) -> None:
             folder.mkdir(parents=True)
             for i in range(2):
                 Image.new("RGB", (50, 40), (shade, 40 * i, 0)).save(folder / f"{i}.png")
-    small = [
-        "data.batch_size=2",
-        "data.num_workers=0",
-        "trainer.max_epochs=1",
-        "test=false",
-        "logger=none",
-        "threads=1",
-    ]
+    small = ["data.image_size=64", "data.batch_size=2", "data.num_workers=0", *TINY[-4:], "trainer.max_epochs=1"]
     cpu = ["trainer.accelerator=cpu", "trainer.devices=1", "trainer.strategy=auto", "trainer.precision=32-true"]
     preset = ["experiment=imagenet_pyramid_small", f"data.path={tmp_path / 'images'}"]
     train(composed(tmp_path, *preset, *small, *cpu), tmp_path)

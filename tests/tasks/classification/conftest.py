@@ -7,6 +7,7 @@ import timm
 import torch
 
 from gcsa.weights import save_classifier
+from tests.cli.conftest import run as run  # the fixture
 
 MODEL = {"name": "gcsa_tiny", "group": "c4", "depth": 1, "fields": 4, "drop_path_rate": 0.0, "kernel_size": None}
 PREPROCESSING = {"input_size": [1, 28, 28], "mean": [0.157], "std": [0.277], "label_names": list("0123456789")}

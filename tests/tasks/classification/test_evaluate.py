@@ -2,10 +2,6 @@
 
 import io
 import json
-import os
-import runpy
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,8 +9,6 @@ import numpy as np
 import pytest
 import timm
 import torch
-from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
 from PIL import Image
 from rich.console import Console
 
@@ -22,7 +16,7 @@ import gcsa
 from gcsa.evaluation.rotations import ANGLES, Curve
 from gcsa.tasks.classification import evaluate as evaluation
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.evaluate import draw_sample, evaluate, measure, model_and_data, summarize, table
+from gcsa.tasks.classification.evaluate import draw_sample, measure, model_and_data, summarize, table
 from gcsa.testing import randomize
 from gcsa.weights import save_classifier
 
@@ -32,13 +26,12 @@ DIGITS = {"name": "digits"}
 EARLIER = Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4)
 
 
-def test_end_to_end(trained, tmp_path):
+def test_end_to_end(trained, run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     options = ("threads=1", "limit=50", "curve_images=4", f"output_dir={tmp_path}/out", "label=mine")
-    line = [sys.executable, "evaluate.py", f"model={trained}/best.ckpt", "data=digits", "data.batch_size=32", *options]
-    environment = os.environ | {"COLUMNS": "100"}
-    done = subprocess.run(line, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    assert "mine on digits, test split" in done.stdout
+    code, output, errors = run("evaluate", f"model={trained}/best.ckpt", "data=digits", "data.batch_size=32", *options)
+    assert code == 0, errors
+    assert "mine on digits, test split" in output
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"evaluation.json", *(f"{figure}.png" for figure in FIGURES)}
     results = json.loads((tmp_path / "out" / "evaluation.json").read_text())
@@ -52,31 +45,11 @@ def test_end_to_end(trained, tmp_path):
     assert {"cpu", "torch"} <= set(results["machine"])
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Runs evaluate.py in this process: its exit code, and what it printed."""
-
-    def run_with(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-        monkeypatch.setattr(sys, "argv", ["evaluate.py", *map(str, arguments)])
-        code = 0
-        try:
-            runpy.run_path(str(ROOT / "evaluate.py"), run_name="__main__")
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-        return code, *capsys.readouterr()
-
-    yield run_with
-    # What evaluate.py registers with Hydra would hide conf/ from the tests of train.py.
-    for name in ("evaluate.yaml", "data"):
-        ConfigStore.instance().repo.pop(name, None)
-
-
 def test_a_plain_network_beside_an_earlier_evaluation(run, tmp_path):
     earlier = {"label": "mine", "rotation": asdict(EARLIER)}
     (tmp_path / "evaluation.json").write_text(json.dumps(earlier))
     options = ("limit=20", "curve_images=2", f"overlay=[{tmp_path}]", f"output_dir={tmp_path}/out")
-    code, output, errors = run("model=resnet10t", *options)
+    code, output, errors = run("evaluate", "model=resnet10t", *options)
     assert code == 0, errors
     assert "untrained: random" in output
     assert "attention maps: not available" in output
@@ -84,60 +57,9 @@ def test_a_plain_network_beside_an_earlier_evaluation(run, tmp_path):
     assert names == {"evaluation.json", *(f"{figure}.png" for figure in FIGURES - {"attention"})}
     assert not json.loads((tmp_path / "out" / "evaluation.json").read_text())["trained"]
 
-    code, _, errors = run("model=resnet10t", "label=mine", *options[:-1], f"output_dir={tmp_path}/twice")
+    code, _, errors = run("evaluate", "model=resnet10t", "label=mine", *options[:-1], f"output_dir={tmp_path}/twice")
     assert (code, (tmp_path / "twice").exists()) == (2, False)
     assert "two curves of one figure are called mine" in errors
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["model=resnet10t", "data=nothing"], "unknown data 'nothing': choose one of cifar10, digits"),
-        (["model=resnet10t", "output_dir=/dev/null/out"], "/dev/null/out"),
-        (["model=resnet10t", "modle=resnet18"], "unknown key 'modle'"),
-        (["model=resnet10000"], "unknown model resnet10000"),
-        (["model=gcsa_small", "data=digits"], "28 x 28"),
-        ([], "no model given"),
-    ],
-)
-def test_errors_are_one_line_and_exit_code_2(run, arguments, message, tmp_path):
-    code, _, errors = run(f"output_dir={tmp_path}", *arguments)
-    assert code == 2
-    assert errors.startswith("error: ")
-    assert message in errors
-    assert errors.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model": "???"}, "model="),
-        ({"split": "dev"}, "split=dev must be one of test, val, train"),
-        ({"limit": 0}, "limit=0"),
-        ({"curve_images": None}, "curve_images=null"),
-        ({"copies": 0}, "copies=0"),
-        ({"cyclic": 1}, "cyclic=1"),
-        ({"threads": 1.5}, "threads=1.5"),
-        ({"seed": True}, "seed=true"),
-        ({"device": "tpu"}, "device=tpu must be one of auto, cpu, cuda"),
-        ({"adapter": "some"}, "adapter=some needs trained weights"),
-        ({"overlay": ["nowhere"]}, "nowhere/evaluation.json"),
-        ({"overlay": ["damaged"]}, r"evaluation\.json is damaged"),
-        ({"data": {"name": "digits", "batch_size": 0}}, "batch_size=0"),
-    ],
-)
-def test_values_are_checked_before_anything_is_read(change, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged" / "evaluation.json").write_text('{"label": "x", "rotation": {}}')
-    monkeypatch.setattr("gcsa.tasks.classification.data.digits.Digits.setup", lambda *_: pytest.fail("data were read"))
-    config = OmegaConf.load(ROOT / "conf" / "evaluate.yaml")
-    del config["defaults"], config["hydra"], config["output_dir"]
-    whole = OmegaConf.to_container(config) | {"model": "resnet10t", "data": DIGITS} | change
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        evaluate(whole, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_checkpoint_and_its_folder_of_weights_are_one_model(trained):
