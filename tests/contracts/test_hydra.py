@@ -37,6 +37,7 @@ NEEDS_A_VALUE = {
     "image_folder": "data.path=/images",
     "mask_folder": "data.path=/images",
     "own": "data.name=digits",
+    "table": "data.path=/images.csv",
     "lora": "adapter.base=base.ckpt",
     "full": "adapter.base=base.ckpt",
     "imagenet_pyramid_small": "data.path=/images",
@@ -126,7 +127,7 @@ def test_there_is_a_choice_for_every_segmenter() -> None:
     assert set(SEGMENTERS) <= set(choices("model"))
 
 
-@pytest.mark.parametrize("name", [name for name in list_datamodules() if name != "image_folder"])
+@pytest.mark.parametrize("name", [name for name in list_datamodules() if name not in NEEDS_A_VALUE])
 def test_data_modules_take_their_options(name: str) -> None:
     cfg = composed(f"data={name}")
     data = Classification().build_data(

@@ -57,6 +57,7 @@ class ImageFolder(GCSADataModule):
     """
 
     name = "image_folder"
+    what = "the folder of your images"
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class ImageFolder(GCSADataModule):
         **kwargs: Any,
     ) -> None:
         if path is None:
-            raise UserError("data=image_folder needs data.path=<the folder of your images>")
+            raise UserError(f"data={self.name} needs data.path=<{self.what}>")
         check_int("image_size", image_size, 1, MAX_SIDE)
         if in_chans not in (1, 3):
             raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
@@ -80,8 +81,12 @@ class ImageFolder(GCSADataModule):
         self.max_memory_gb = max_memory_gb
         self.mean, self.std = (IMAGENET_MEAN, IMAGENET_STD) if in_chans == 3 else (GREY_MEAN, GREY_STD)
         super().__init__(**kwargs)
-        self.class_names, self._files = list_splits(self.path)
+        self.class_names, self._files = self.list_splits()
         self.num_classes = len(self.class_names)
+
+    def list_splits(self) -> tuple[tuple[str, ...], dict[str, Files]]:
+        """The class names, and the files and labels of each split that there is."""
+        return list_splits(self.path)
 
     def check_test(self) -> None:
         """Opens every image of the split as far as its header."""
@@ -148,14 +153,22 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
     if len(classes) < 2:
         raise UserError(f"{train} holds one class only, {classes[0]!r}: classification needs at least two folders")
     parts = {part: class_files(folder, classes) for part, folder in folders.items()}
-    if not parts:
-        rest, parts["test"] = _divide(class_files(path, classes), 0.1)
-        parts["train"], parts["val"] = _divide(rest, 1 / 9)
+    return classes, divided(parts or {"all": class_files(path, classes)}, path)
+
+
+def divided(parts: dict[str, Files], path: Path) -> dict[str, Files]:
+    """The splits "train", "val" and "test" of `parts`, which may be "all" of them, or lack "val". Raises UserError, naming `path`,
+    for too few images."""
+    if "all" in parts:
+        rest, test = _divide(parts["all"], 0.1)
+        train, val = _divide(rest, 1 / 9)
+        parts = {"train": train, "val": val, "test": test}
     elif "train" in parts and "val" not in parts:
-        parts["train"], parts["val"] = _divide(parts["train"], 0.1)
+        train, val = _divide(parts["train"], 0.1)
+        parts = {**parts, "train": train, "val": val}
     if not all(files for files, _ in parts.values()):
-        raise UserError(f"{path} holds too few images to be split: add some, or a folder for each split")
-    return classes, parts
+        raise UserError(f"{path} holds too few images to be split: add some, or name the split of each")
+    return parts
 
 
 def class_folders(folder: Path) -> tuple[str, ...]:

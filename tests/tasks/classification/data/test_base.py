@@ -15,7 +15,7 @@ DOWNLOADS = ["rotmnist", "mnist", "fashion_mnist", "cifar10", "pcam"]
 
 
 def test_names() -> None:
-    assert list_datamodules() == sorted(["digits", *DOWNLOADS, "image_folder"])
+    assert list_datamodules() == sorted(["digits", *DOWNLOADS, "image_folder", "table"])
     with pytest.raises(ValueError, match=r"data=mnits must be one of .*image_folder.*rotmnist"):
         create_datamodule("mnits")
 
