@@ -56,6 +56,21 @@ def off_grid() -> str:
     return table(["answers that change, mean / worst", *(f"`{name}`" for name in models)], rows)
 
 
+def exact() -> str:
+    """Trained classifiers as they are, and made exact by the wrappers of `gcsa.symmetry`."""
+    rows = []
+    for path in sorted((ROOT / "docs/results/exact").glob("*.json")):
+        found = json.loads(path.read_text())["rows"]
+        for kind, passes in {"as it is": "1", "Averaged": "8", "Canonical": "1"}.items():
+            val, test = (found[f"{kind}, {split}"] for split in ("val", "test"))
+            low, high = (100 * end for end in test["interval"])
+            cells = [f"{100 * val['accuracy']:.1f}", f"{100 * test['accuracy']:.1f} ({low:.1f} to {high:.1f})"]
+            name = path.stem.partition("_")[2]
+            rows.append([f"`{name}`", kind, passes, *cells, f"{val['auroc']:.3f}", f"{test['auroc']:.3f}"])
+    header = ["network", "used", "passes", "validation accuracy %", "test accuracy % (95 %)"]
+    return table([*header, "validation AUROC", "test AUROC"], rows)
+
+
 def precision() -> str:
     """Invariance and rounding of class scores in half precision."""
     models = measured("precision")

@@ -79,5 +79,5 @@ def fold() -> str:
             f"{name} {sizes['1']['speed_up']:.1f} x at batch 1, {sizes['32']['speed_up']:.1f} x at batch 32"
             for name, sizes in results["speed"].items()
         )
-        sentences.append(f"A folded model (`gcsa.export.fold`; {machine}) is faster: {speeds}.")
+        sentences.append(f"A folded model (`gcsa.models.folding.fold`; {machine}) is faster: {speeds}.")
     return "\n\n".join(sentences)
