@@ -189,6 +189,18 @@ TRAIN = [
     ("output_dir=a=b", "a value with = in it needs quotes within quotes, such as 'output_dir=\"a=b\"'"),
     ("seed", "'seed' is no option: write KEY=VALUE"),
     ("--colour", "unrecognized arguments: --colour"),
+    ("model.group=x4", "group=x4 must be"),
+    ("model.attention=global", "attention=global must be one of spatial, group, linear"),
+    ("model.fields=7", "does not divide fields=7"),
+    ("model.stem_strides=[2,2,2]", "multiples of 8; resize 28 to 24 or 32"),
+    ("callbacks=early_stopping data.train_on_val=true", "leaves no validation to stop early by: use callbacks=default"),
+    ("model=gcsa_unet_tiny", "model=gcsa_unet_tiny is for segmentation, and data=digits for classification"),
+    ("model=gcsa_ocr_tiny", "model=gcsa_ocr_tiny is for recognition, and data=digits for classification"),
+    (
+        "data=mask_folder data.path=x monitor.metric=val/dice",
+        "unknown network 'gcsa_tiny': choose one of gcsa_unet_tiny",
+    ),
+    ("adapter=lora adapter.base=null", "adapter.base is missing: give a .ckpt of train.py, local-dir:FOLDER or"),
     ("+colour=red", "unknown key 'colour'"),
     ("+loss=bce", "'loss' is a key already: write it without +"),
     (

@@ -13,16 +13,14 @@ from gcsa.layers.conv import SteerableConv2d
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.network import SEGMENTERS
 
-from .test_timm import shallow
-
-NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
+from .test_timm import KINDS, shallow
 
 
 def create(name: str, **options: Any) -> nn.Module:
     return timm.create_model(name, **options).eval()
 
 
-@pytest.mark.parametrize("name", [*NAMES, "performer_tiny", "linformer_tiny", "alexnet_small"])
+@pytest.mark.parametrize("name", [*KINDS, "performer_tiny", "linformer_tiny", "alexnet_small"])
 def test_from_the_meta_device(name: str) -> None:
     """What `to_empty` leaves in tables that no state dict holds is filled with the weights, and by timm's own hook."""
     source = create(name, **shallow(name))
@@ -44,7 +42,7 @@ def test_from_the_meta_device(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap knows no fused attention
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", KINDS)
 def test_an_ensemble_and_weights_from_nothing(name: str) -> None:
     """torch.func's documented ensemble calls a model on the meta device; `init_weights` fills such a model."""
     models = [create(name, **shallow(name)) for _ in range(2)]

@@ -3,6 +3,7 @@
 Trainings and evaluations are composed, not run: what they do is tested elsewhere, and here it is their options that could go stale.
 """
 
+import inspect
 import re
 import shlex
 from collections.abc import Callable
@@ -88,10 +89,12 @@ def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "features.h5" in "".join(blocks(page, "python")):
         assert embed.main(["gcsa_pooled_small.pcam", "patches/", "--output", "features.h5"]) == 0
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # compiling takes a minute
-    if page.endswith("integrations.md") and find_spec("lightly_train"):  # whose own number of epochs takes minutes
+    if page.endswith("integrations.md") and find_spec(
+        "lightly_train"
+    ):  # tests/integrations/test_lightly_train.py trains
         import lightly_train
 
-        monkeypatch.setattr(lightly_train, "pretrain", partial(lightly_train.pretrain, epochs=1))
+        monkeypatch.setattr(lightly_train, "pretrain", inspect.signature(lightly_train.pretrain).bind)
     known: dict[str, Any] = {
         "model": timm.create_model("gcsa_tiny", in_chans=3).eval(),
         "base_model": timm.create_model("gcsa_tiny", in_chans=3),

@@ -11,6 +11,7 @@ import torch
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 SHORTER = {
     "batch_size=64": "batch_size=8, limit_train=32",
+    "image = images[:1]": "image = images[:1, :, 6:22, 6:22]",
     "max_epochs=12": "max_epochs=1",
     "range(0, 360, 15)": "range(0, 360, 90)",
     "STEPS = 60": "STEPS = 15",

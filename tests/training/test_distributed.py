@@ -176,15 +176,6 @@ def test_the_command_starts_its_processes(trainer: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text())["best_step"] == 1
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [("trainer=fsdp2_cpu", "sharded weights"), ("trainer.precision=16-true", "weights in trainer.precision=16-true")],
-)
-def test_weights_that_cannot_be_averaged(option: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"{message}.* cannot be averaged: add callbacks=no_ema"):
-        train(composed(tmp_path, *SMALL, option), tmp_path)
-
-
 def test_members_of_sequences() -> None:
     first, second, third = nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)
     nested = nn.Sequential(nn.Sequential(first, second), third)

@@ -115,11 +115,6 @@ def test_lines_are_left_out_where_the_recogniser_has_too_few_steps(tmp_path: Pat
         data.setup("fit")
 
 
-def test_classes_and_lines_are_not_mixed_up(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="model=gcsa_ocr_tiny is for recognition, and data=digits for classification"):
-        train(composed(tmp_path, "model=gcsa_ocr_tiny", "data=digits"), tmp_path)
-
-
 @pytest.fixture(scope="module")
 def other_lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A script with two letters that the base never saw."""

@@ -218,12 +218,6 @@ def test_pictures_without_objects_are_no_training(tmp_path: Path) -> None:
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_a_classifier_segments_nothing(tmp_path: Path) -> None:
-    overrides = ("model=gcsa_tiny", "data=mask_folder", "data.path=x", "monitor.metric=val/dice")
-    with pytest.raises(ValueError, match="unknown network 'gcsa_tiny': choose one of gcsa_unet_tiny"):
-        train(composed(tmp_path, *overrides), tmp_path)
-
-
 def test_null_keeps_the_defaults(discs: Path, tmp_path: Path) -> None:
     """As conf/model/gcsa_unet_small.yaml says: nothing but a name gives the registered network."""
     overrides = (
@@ -240,10 +234,3 @@ def test_null_keeps_the_defaults(discs: Path, tmp_path: Path) -> None:
     assert (network.name, network.rays, network.group.name, network.size_divisor) == ("gcsa_unet_small", 32, "d4", 16)
     labels = np.zeros((data.crop, data.crop), np.int32)
     assert data.targets(labels).shape == (33, data.crop, data.crop)
-
-
-def test_another_task_says_which_data_a_segmenter_takes(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match="model=gcsa_unet_tiny is for segmentation, and data=digits for classification"
-    ):
-        train(composed(tmp_path, "model=gcsa_unet_tiny", "data=digits"), tmp_path)
