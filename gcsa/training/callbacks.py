@@ -257,8 +257,17 @@ class EpochLines(ProgressBar):
         elif self._enabled and now - self._printed >= self.every:
             self._printed = now
             left = self._left(trainer, (now - self._start[0]) / (done - self._start[1]), done)
-            place = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  batch {batch_idx + 1}/{trainer.num_training_batches}"
-            print(f"{place}  {left}", flush=True)
+            print(f"{self._epoch(trainer)}  batch {batch_idx + 1}/{trainer.num_training_batches}  {left}", flush=True)
+
+    def _epoch(self, trainer: pl.Trainer) -> str:
+        """The epoch, of those that the run has: `max_steps` may end it before `max_epochs`."""
+        epochs, steps = (
+            trainer.max_epochs or 0,
+            -(-int(trainer.num_training_batches) // trainer.accumulate_grad_batches),
+        )
+        if trainer.max_steps > 0:
+            epochs = min(epochs, max(trainer.current_epoch + 1, -(-trainer.max_steps // steps)))
+        return f"epoch {trainer.current_epoch + 1}/{epochs}"
 
     def _left(self, trainer: pl.Trainer, seconds_a_batch: float, done: int) -> str:
         batches = max(0, (trainer.max_epochs or 0) * int(trainer.num_training_batches) - done)
@@ -280,7 +289,7 @@ class EpochLines(ProgressBar):
             since, self._since = self._since, time.monotonic()
             self._printed = self._since
             seconds = self._since - since
-            print(f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}  {seconds:.1f} s  {values}", flush=True)
+            print(f"{self._epoch(trainer)}  {seconds:.1f} s  {values}", flush=True)
 
 
 def progress_bar(refresh_rate: int = 10) -> ProgressBar:

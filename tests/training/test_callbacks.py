@@ -222,6 +222,8 @@ def test_a_long_epoch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys
         max_epochs=2,
         max_steps=-1,
         num_training_batches=4,
+        accumulate_grad_batches=2,
+        global_step=2,
         callbacks=[],
         fit_loop=SimpleNamespace(total_batch_idx=0),
     )
@@ -249,6 +251,9 @@ def test_a_long_epoch_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys
         "train/loss 0.5000  val/loss 0.2500",
         "train/loss 0.5000",
     ]
+    for trainer.max_steps, epochs in ((1, 1), (2, 1), (3, 2), (99, 2)):  # two steps an epoch
+        lines.on_train_epoch_end(trainer, None)  # type: ignore[arg-type]
+        assert capsys.readouterr().out.startswith(f"epoch 1/{epochs} ")
     lines.disable()
     clock.now += 100
     lines.on_train_batch_end(trainer, None, None, None, 0)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -190,6 +191,7 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
         raise UserError(f"two curves of one figure are called {twice[0]}: set another label= in one of the evaluations")
 
     data.prepare_data()
+    print(f"evaluating {label} on the {config['split']} split of {data.name}", file=sys.stderr, flush=True)
     options = {key: config[key] for key in ("split", "limit", "curve_images", "cyclic", "copies")}
     report = measure(model, data, **options)
     sample = draw_sample(data, config["split"], config["limit"])

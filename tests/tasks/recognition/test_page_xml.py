@@ -262,6 +262,11 @@ OUTSIDE = (
 )
 
 
+def test_a_name_as_part_of_an_address(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "1.png").rename(tmp_path / "page 1.png")
+    assert read_page(write(PAGE.format(**page(image="page%201.png")))) != []
+
+
 @pytest.mark.parametrize("image", OUTSIDE)
 @pytest.mark.parametrize("kind", ["page", "alto"])
 def test_images_elsewhere_are_not_read(write: Write, image: str, kind: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path, PureWindowsPath
+from urllib.parse import unquote
 from xml.etree.ElementTree import Element, ParseError
 
 from gcsa._utils.errors import MissingExtraError, UserError
@@ -304,7 +305,8 @@ def _find_image(path: Path, name: str, any_image: bool) -> Path:
     """The image that `path` names, or, where it names none, the one with its stem."""
     name = name.strip()
     plain = PureWindowsPath(name).name  # also of a POSIX path
-    names = [plain] if plain else [path.stem + suffix for suffix in SUFFIXES]
+    # Some programs write a name as part of an address, with "%20" for a space.
+    names = list(dict.fromkeys([plain, unquote(plain)])) if plain else [path.stem + suffix for suffix in SUFFIXES]
     beside, above = path.parent, path.parent.resolve().parent
     if any_image and name:
         for folder in (beside, above):
@@ -317,5 +319,7 @@ def _find_image(path: Path, name: str, any_image: bool) -> Path:
         if image := confined(folder, candidate):
             return image
     wanted = plain or f"{path.stem}.*"
-    why = f", as {name!r:.200} may lie elsewhere, where only any_image=true looks" if plain != name else ""
+    why = (
+        f", as {name!r:.200} may lie elsewhere, where only any_image=true and --any-image look" if plain != name else ""
+    )
     raise UserError(f"{path} needs the image {wanted:.100}: put it beside the file{why}")
