@@ -45,8 +45,11 @@ def is_within(name: str, modules: Collection[str]) -> bool:
 
 
 def differ(first: str, second: str) -> bool:
-    """Whether these are fingerprints of different weights; a revision of another kind differs from none."""
+    """Whether these are fingerprints of different weights; a revision of another kind differs from none, a damaged one from all."""
     if not (first.startswith(PREFIX) and second.startswith(PREFIX)):
         return False
-    numbers = (map(float, text.removeprefix(PREFIX).split()) for text in (first, second))
-    return any(abs(one - other) > TOLERANCE for one, other in zip(*numbers, strict=True))
+    try:
+        one, other = (np.array(text.removeprefix(PREFIX).split(), np.float64) for text in (first, second))
+    except ValueError:
+        return True
+    return one.shape != other.shape or not bool((np.abs(one - other) <= TOLERANCE).all())

@@ -31,7 +31,6 @@ FEW, MANY = 30, 500
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """weights/, recognizer/, segmenter/, adapter/ and the checkpoints of the first three."""
     folder = tmp_path_factory.mktemp("good")
-    torch.manual_seed(0)
     model = classifier()
     checkpoints.save_classifier(model, folder / "weights", input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
     recognizer = CTCRecognizer("ab c", hidden=8, **TINY)
@@ -49,6 +48,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def classifier() -> Any:
+    """The same each time, for an adapter belongs to the weights of its base."""
+    torch.manual_seed(0)
     return create_model("gcsa_tiny", num_classes=3, in_chans=1, **TINY)
 
 
