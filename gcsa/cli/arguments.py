@@ -34,6 +34,19 @@ def share(text: str) -> float:
     return value
 
 
+def add_images(parser: argparse.ArgumentParser, done: str) -> None:
+    """Adds WEIGHTS, IMAGES and --batch-size of a command for classifiers; images are `done` together."""
+    parser.add_argument(
+        "model", metavar="WEIGHTS", help="published weights, a folder of weights, or a .ckpt of train.py"
+    )
+    parser.add_argument(
+        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
+    )
+    parser.add_argument(
+        "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help=f"{done} together (default 32)"
+    )
+
+
 def add_hardware(parser: argparse.ArgumentParser) -> None:
     """Adds --threads and --device."""
     parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")

@@ -22,7 +22,7 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import UserError
 from gcsa._utils.program import program
-from gcsa.cli.arguments import add_hardware, count, device, find_images
+from gcsa.cli.arguments import add_hardware, add_images, device, find_images
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
@@ -35,19 +35,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Tells what images show: a table with a row for each.",
         epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are classified.",
     )
-    parser.add_argument(
-        "model", metavar="WEIGHTS", help="published weights, a folder of weights, or a .ckpt of train.py"
-    )
-    parser.add_argument(
-        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
-    )
+    add_images(parser, "classified")
     parser.add_argument(
         "--output", metavar="FILE", help="ends in .csv; written whole or not at all (default: the screen)"
     )
     parser.add_argument("--adapter", metavar="ADAPTER", help="of the weights; a folder or a published name")
-    parser.add_argument(
-        "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="classified together (default 32)"
-    )
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 

@@ -27,7 +27,7 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa._utils.program import program
-from gcsa.cli.arguments import add_hardware, count, device, find_images
+from gcsa.cli.arguments import add_hardware, add_images, device, find_images
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
@@ -42,17 +42,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Computes features of images that stay the same when the images rotate.",
         epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are embedded.",
     )
-    parser.add_argument(
-        "model", metavar="WEIGHTS", help="published weights, a folder of weights, or a .ckpt of train.py"
-    )
-    parser.add_argument(
-        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
-    )
+    add_images(parser, "embedded")
     parser.add_argument(
         "--output", required=True, metavar="FILE", help="ends in .parquet or .h5; written whole or not at all"
-    )
-    parser.add_argument(
-        "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="embedded together (default 32)"
     )
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
