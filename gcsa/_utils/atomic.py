@@ -40,10 +40,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     # A folder, because some formats write more than one file.
     with _beside(target) as folder:
         part = Path(folder) / target.name
-        try:
+        with _full_disk_named(path):
             yield part
-        except OSError as error:
-            raise _of_a_full_disk(error, path) from error
         give_usual_mode(part)
         os.replace(part, target)
 
@@ -68,10 +66,8 @@ def replacing_folder(path: str | Path) -> Iterator[Path]:
     with _beside(target) as folder:
         fresh, older = Path(folder) / target.name, Path(folder) / "older"
         fresh.mkdir()
-        try:
+        with _full_disk_named(path):
             yield fresh
-        except OSError as error:
-            raise _of_a_full_disk(error, path) from error
         for file in fresh.rglob("*"):
             if file.is_file():
                 give_usual_mode(file)
@@ -87,9 +83,16 @@ def give_usual_mode(file: Path) -> None:
     file.chmod(0o666 & ~mask)
 
 
-def _of_a_full_disk(error: OSError, path: str | Path) -> OSError:
-    """`error`, or where the disk is full one that names `path`."""
-    return OSError(error.errno, error.strerror, str(path)) if error.errno in FULL else error
+@contextmanager
+def _full_disk_named(path: str | Path) -> Iterator[None]:
+    """Where the disk is full, an OSError that names `path`; safetensors has an error of its own for that."""
+    try:
+        yield
+    except Exception as error:
+        for full in FULL:
+            if full == getattr(error, "errno", None) or os.strerror(full) in str(error):
+                raise OSError(full, os.strerror(full), str(path)) from error
+        raise
 
 
 def _target(path: str | Path, folder: bool = False) -> Path:

@@ -16,4 +16,11 @@ class MissingExtraError(UserError, ImportError):
 
 def one_line(error: BaseException | str, limit: int | None = 200) -> str:
     """The message of an error on one line, at most `limit` characters of it; its type where it has none."""
-    return " ".join(str(error).split())[:limit] or type(error).__name__
+    return visible(" ".join(str(error).split()))[:limit] or type(error).__name__
+
+
+def visible(text: str) -> str:
+    """`text` with control characters as a terminal would not obey them: the name of a file may hold some."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape", "surrogatepass").decode() for sign in text
+    )

@@ -24,7 +24,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.program import program
 from gcsa.cli.arguments import add_hardware, add_images, device, find_images
 from gcsa.cli.batches import answer_all
-from gcsa.cli.errors import Parser, user_errors
+from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.integrations import load_classifier
 
@@ -78,6 +78,5 @@ def main(argv: Sequence[str] | None = None) -> int:
                 with replacing(args.output) as part, part.open("w", encoding="utf-8", newline="") as stream:
                     _write(stream, names, probabilities, predictor.class_names)
                 print(f"{args.output}: {len(names)} images")
-        if failed:
-            print(f"{len(failed)} of {len(images)} could not be classified:", *failed, sep="\n  ", file=sys.stderr)
+        tell_failed(failed, len(images), "classified")
     return 1 if failed else 0

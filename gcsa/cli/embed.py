@@ -12,6 +12,7 @@ file if there are none); 2, wrong arguments, before anything is read; 130, inter
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa._utils.program import program
 from gcsa.cli.arguments import add_hardware, add_images, device, find_images
 from gcsa.cli.batches import answer_all
-from gcsa.cli.errors import Parser, user_errors
+from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.integrations import load_classifier
 
@@ -68,10 +69,12 @@ def _check_output(name: str, images: Sequence[Path]) -> None:
 
 def _write(path: Path, features: Array, names: Sequence[str], about: dict[str, Any]) -> None:
     if path.suffix == ".h5":
-        with h5py.File(path, "w") as file:
+        buffer = io.BytesIO()  # where a disk is full, HDF5's own writer ends the process
+        with h5py.File(buffer, "w") as file:
             file["features"] = features
             file.create_dataset("files", data=list(names), dtype=h5py.string_dtype())
             file.attrs.update(about)
+        path.write_bytes(buffer.getbuffer())
         return
     import pyarrow
     from pyarrow import parquet
@@ -103,6 +106,5 @@ def main(argv: Sequence[str] | None = None) -> int:
             with replacing(args.output) as part:
                 _write(part, features, names, about)
             print(f"{args.output}: {len(names)} images, {features.shape[1]} features each")
-        if failed:
-            print(f"{len(failed)} of {len(images)} could not be embedded:", *failed, sep="\n  ", file=sys.stderr)
+        tell_failed(failed, len(images), "embedded")
     return 1 if failed else 0

@@ -14,12 +14,12 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError, one_line, visible
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 WISH = "GCSA_FULL_ERROR"
@@ -112,8 +112,14 @@ def user_errors(
         else:
             where = _keep_traceback(error, folder)
             sentence, status = f"{type(error).__name__}: {explain(error)} (unexpected: please report {where})", 1
-        print(f"error: {sentence}", file=sys.stderr)
+        print(f"error: {visible(sentence)}", file=sys.stderr)
         raise (RunFailed(sentence, status) if one_of_several else SystemExit(status)) from None
+
+
+def tell_failed(failed: Sequence[str], total: int, done: str) -> None:
+    """Lists on stderr the sentences of those of `total` images or lines that could not be `done`."""
+    if failed:
+        print(f"{len(failed)} of {total} could not be {done}:", *map(visible, failed), sep="\n  ", file=sys.stderr)
 
 
 def _keep_traceback(error: Exception, folder: Path | None) -> str:

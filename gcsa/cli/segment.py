@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gcsa._utils.atomic import check_writable
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError, one_line, visible
 from gcsa._utils.program import program
 from gcsa.cli.arguments import add_hardware, count, device, find_images, share
-from gcsa.cli.errors import Parser, user_errors
+from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.folders import SUFFIXES
 from gcsa.images.windows import open_window_source
@@ -191,7 +191,7 @@ def _summary(result: Segmentation) -> str:
 def _say(line: str) -> None:
     """Prints a line, until nobody reads on: the files are written all the same."""
     try:
-        print(line, flush=True)
+        print(visible(line), flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -215,8 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
         failed = list(_segment(predictor, images, folder, args))
-        if failed:
-            print(f"{len(failed)} of {len(images)} could not be segmented:", *failed, sep="\n  ", file=sys.stderr)
+        tell_failed(failed, len(images), "segmented")
         if not existed and not any(folder.iterdir()):
             folder.rmdir()
     return 1 if failed else 0

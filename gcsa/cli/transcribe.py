@@ -30,7 +30,7 @@ from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.program import program
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, count, device
-from gcsa.cli.errors import Parser, user_errors
+from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.tasks import load
 from gcsa.tasks.recognition.data.line_image import Line
@@ -204,8 +204,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                         print(content, file=file)
         except BrokenPipeError:  # the reader, such as head, has seen enough
             return 1
-        if failed:
-            print(f"{len(failed)} of {len(sources)} could not be read:", *failed, sep="\n  ", file=sys.stderr)
+        tell_failed(failed, len(sources), "read")
         if sentence := doubt(read):
             print(sentence, file=sys.stderr)
     return 1 if failed else 0

@@ -6,9 +6,13 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from gcsa._utils.atomic import check_writable, replacing, write_json
+from gcsa._utils.atomic import check_writable, replacing, replacing_folder, write_json
+from gcsa.cli.embed import _write as write_features
 from gcsa.evaluation.figures import save
 
 matplotlib_figure = pytest.importorskip("matplotlib.figure").Figure
@@ -126,7 +130,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "elsewhere") == ["file"]
 
 
-@pytest.mark.parametrize("writer", ["bytes", "write_json", "figure"])
+@pytest.mark.parametrize("writer", ["bytes", "write_json", "figure", "safetensors", "features"])
 def test_a_full_disk_is_one_error_that_names_the_file(writer: str, tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk."""
     path = tmp_path / "file"
@@ -137,6 +141,12 @@ def test_a_full_disk_is_one_error_that_names_the_file(writer: str, tmp_path: Pat
             if writer == "bytes":
                 with replacing(path) as part:
                     part.write_bytes(bytes(5000))
+            elif writer == "safetensors":
+                with replacing_folder(path) as fresh:
+                    save_file({"weight": torch.zeros(5000)}, fresh / "file")
+            elif writer == "features":
+                with replacing(path) as part:
+                    write_features(part.with_suffix(".h5"), np.ones((50, 100)), ["a.png"] * 50, {})
             elif writer == "write_json":
                 write_json(path, {"a": "b" * 5000})
             else:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from gcsa._utils.atomic import replacing
+from gcsa._utils.errors import UserError
 from gcsa.cli import errors
 from gcsa.cli.composition import composition_errors
-from gcsa.cli.errors import user_errors
+from gcsa.cli.errors import tell_failed, user_errors
 from gcsa.groups import group
 
 from .conftest import Run
@@ -142,3 +143,12 @@ def test_sigterm_is_told_and_takes_half_written_files_along(tmp_path: Path, caps
     assert stopped(write, capsys) == (143, "error: ended by SIGTERM\n")
     assert os.listdir(tmp_path) == []
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_names_do_not_reach_the_terminal_as_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse() -> None:
+        raise UserError("there is no \x1b[31mred\x07.png, \udcff.png or é.png")
+
+    assert stopped(refuse, capsys) == (2, "error: there is no \\x1b[31mred\\x07.png, \\udcff.png or é.png\n")
+    tell_failed(["\x1b]0;title.png cannot be read"], 2, "read")
+    assert capsys.readouterr().err == "1 of 2 could not be read:\n  \\x1b]0;title.png cannot be read\n"
