@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int, known_options
 from gcsa.tasks.classification.data.colour import RandomColour
+from gcsa.tasks.classification.data.policy import RandomPolicy
 
 PADDING_MODES = {"zeros": "constant", "border": "replicate", "reflection": "reflect"}
 """What `grid_sample` calls them, and `pad`."""
@@ -161,11 +162,12 @@ def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A `RandomAffine`, then a `RandomBlur`, then a `RandomColour`."""
+    """A `RandomAffine`, then a `RandomBlur`, a `RandomColour` and a `RandomPolicy`."""
 
     affine: RandomAffine
     blur: RandomBlur
     colour: RandomColour
+    policy: RandomPolicy
 
     def check(self, channels: int, height: int, width: int) -> None:
         """Raises ValueError for images (B, channels, height, width) that it cannot change as it is told to."""
@@ -175,12 +177,14 @@ class Augmentation:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
         """From a mapping of their arguments by name. Raises UserError, with the known names, for an unknown one."""
-        affine, blur, colour = known_options((RandomAffine, RandomBlur, RandomColour), config)
-        return cls(RandomAffine(**affine), RandomBlur(**blur), RandomColour(**colour))
+        kinds = (RandomAffine, RandomBlur, RandomColour, RandomPolicy)
+        return cls(*(kind(**options) for kind, options in zip(kinds, known_options(kinds, config), strict=True)))
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
-        return self.colour(self.blur(self.affine(images, generator), generator), generator)
+        for change in (self.affine, self.blur, self.colour, self.policy):
+            images = change(images, generator)
+        return images
 
 
 def rotated_by_quarters(images: Tensor, turns: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class GCSADataModule(SplitDataModule):
         root: folder of the data sets; default GCSA_DATA, else ./data. Only `download` writes to it.
         batch_size, num_workers, seed, limit_train: as in `SplitDataModule`; a subset is class-balanced.
         download: fetch missing files into `root`.
-        augment: options of `RandomAffine`, `RandomBlur` and `RandomColour` in this folder, for training batches.
+        augment: options of `RandomAffine`, `RandomBlur`, `RandomColour` and `RandomPolicy` in this folder, for training batches.
         drop_last: leave out the last training batch where it is smaller than the others.
         balance: draw training images so that every class is as frequent, with repetition.
         train_on_val: train on the validation split too, once all options are chosen. Scores on that split then say
