@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gcsa._utils.published import list_published as list_weights
+from gcsa._utils.published import list_weights
 
 if TYPE_CHECKING:
     from gcsa import models

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gcsa._utils.published import list_published
+from gcsa._utils.published import list_weights
 
 ROOT = Path(__file__).parents[1]
 
@@ -83,7 +83,7 @@ def test_check_names_what_was_edited_and_writing_repairs_it(copy: Path, capsys: 
 
 def test_every_published_folder_has_a_card(copy: Path) -> None:
     cards = program("cards")
-    assert sorted(cards.CARDS) == list_published()
+    assert sorted(cards.CARDS) == list_weights()
     run = cards.load_run(cards.CARDS["gcsa_pooled_small.pcam"].run)
     assert f"the weights of epoch {run['best_epoch']}, " in cards.card("gcsa_pooled_small.pcam")
 

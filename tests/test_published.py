@@ -14,7 +14,7 @@ from timm.models import save_for_hf
 from torch import Tensor
 
 import gcsa
-from gcsa._utils.published import list_published, list_weights, published
+from gcsa._utils.published import list_models, list_weights, published
 from gcsa.images.reader import read_picture
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.line_image import read_line
@@ -32,7 +32,7 @@ CLASSIFIERS = sorted(name for name, content in EXPECTED.items() if all(isinstanc
 
 
 def test_every_published_folder_is_checked_below() -> None:
-    assert list_published() == sorted(EXPECTED) == sorted(path.name for path in (ROOT / "weights").iterdir())
+    assert list_weights() == sorted(EXPECTED) == sorted(path.name for path in (ROOT / "weights").iterdir())
 
 
 @pytest.mark.parametrize("name", ["gcsa_tiny", "../weights/gcsa_tiny.rotmnist", "", ".", "gcsa_tiny.rotmnist/", "/"])
@@ -41,7 +41,7 @@ def test_other_names_are_not_published(name: str) -> None:
 
 
 def test_timm_lists_the_published_models() -> None:
-    models = [name for name in list_weights() if read(name).task != "segmentation"]
+    models = [name for name in list_models() if read(name).task != "segmentation"]
     assert models
     assert models == timm.list_models([f"{name.partition('.')[0]}*" for name in models], pretrained=True)
 

@@ -24,7 +24,7 @@ from skimage.segmentation import mark_boundaries
 import gcsa
 from benchmarks.learning.queue import ROOT
 from gcsa._utils.atomic import write_json
-from gcsa._utils.published import list_published, list_weights, published
+from gcsa._utils.published import list_models, list_weights, published
 from gcsa.evaluation.figures import save
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.classification.evaluate import evaluate
@@ -159,11 +159,11 @@ def turning(predictor: Predictor, pictures: list[np.ndarray], file: Path) -> Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=list_published(), metavar="name", help=", ".join(list_published()))
+    parser.add_argument("name", choices=list_weights(), metavar="name", help=", ".join(list_weights()))
     parser.add_argument("data", help="the configuration of its data, such as rotmnist, or the script of its lines")
     parser.add_argument("--curve-images", type=int, default=1000, help="how many images turn and shift")
     args = parser.parse_args()
-    base = args.name if args.name in list_weights() else args.name.rpartition(".")[0]
+    base = args.name if args.name in list_models() else args.name.rpartition(".")[0]
     kind = read(published(base)).task
     if kind == "segmentation":
         segmenter(args.name)

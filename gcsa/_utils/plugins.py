@@ -21,9 +21,9 @@ def load_plugins() -> None:
     for entry in entry_points(group=GROUP):
         try:
             entry.load()
-        except Exception as error:  # anything that a stranger's module does
+        except Exception as error:
             package = entry.dist.name if entry.dist else entry.value
-            raise UserError(f"the plug-in {entry.name} of {package} cannot be imported: {one_line(error)}") from error
+            raise UserError(f"the plug-in {entry.name} of {package} {_failure(error)}") from error
 
 
 def import_parts(modules: Sequence[str]) -> None:
@@ -37,5 +37,11 @@ def import_parts(modules: Sequence[str]) -> None:
     for module in modules:
         try:
             import_module(module)
-        except ImportError as error:
-            raise UserError(f"imports={module} cannot be imported: {one_line(error)}") from error
+        except Exception as error:
+            raise UserError(f"imports={module} {_failure(error)}") from error
+
+
+def _failure(error: Exception) -> str:
+    """What happened at an import, of which anything may come."""
+    what = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
+    return f"cannot be imported: {what}{one_line(error)}"

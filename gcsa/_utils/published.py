@@ -16,18 +16,18 @@ def shipped(folder: str) -> Path:
     return inside if inside.is_dir() else PACKAGE.parent / folder
 
 
-def list_published() -> list[str]:
+def list_weights() -> list[str]:
     """The names of the trained weights and adapters that come with gcsa, in the order of the alphabet."""
     return sorted(_folders())
 
 
-def list_weights() -> list[str]:
+def list_models() -> list[str]:
     """Those that are whole models, not adapters of one."""
     return [name for name, folder in sorted(_folders().items()) if (folder / CONFIG).is_file()]
 
 
 def published(name: str) -> Path | None:
-    """The folder of the weights or the adapter called `name`, one of `list_published()`; None for any other name."""
+    """The folder of the weights or the adapter called `name`, one of `list_weights()`; None for any other name."""
     return _folders().get(name)
 
 

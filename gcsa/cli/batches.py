@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
-from torch import Tensor, nn
+from torch import nn
 
 from gcsa._utils.arrays import Array
 from gcsa.evaluation.evaluation_mode import evaluation_mode
+from gcsa.images.prepare import Prepare
+from gcsa.images.reader import image_size
 
 
 def answer_all(
-    network: nn.Module, preprocess: Callable[[Path], Tensor], images: Sequence[Path], size: int
+    network: nn.Module, preprocess: Prepare, images: Sequence[Path], batch_size: int
 ) -> tuple[list[Array], list[str], list[str]]:
     """What `network` gives (n, D) for batches of the images that can be read, the names of these, and a sentence for each other
-    image. The bar is shown on a terminal only."""
-    rows, names, failed = [], [], []
+    image. How many had another size than the network's is said on stderr. The bar is shown on a terminal only."""
+    rows, names, failed, resized = [], [], [], 0
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with (
@@ -27,13 +30,15 @@ def answer_all(
         evaluation_mode(network) as where,
     ):
         task = progress.add_task("images", total=len(images))
-        for start in range(0, len(images), size):
+        for start in range(0, len(images), batch_size):
             batch = []
-            for path in images[start : start + size]:
+            for path in images[start : start + batch_size]:
                 try:
                     str(path).encode()
-                    batch.append(preprocess(path))
+                    prepared, fits = preprocess(path), image_size(path) == (preprocess.size, preprocess.size)
+                    batch.append(prepared)
                     names.append(str(path))
+                    resized += not fits
                 except UnicodeEncodeError:
                     failed.append(f"{str(path)!a} has a name that is not UTF-8: rename it")
                 except ValueError as error:
@@ -43,4 +48,8 @@ def answer_all(
                 progress.advance(task)
             if batch:
                 rows.append(network(torch.stack(batch).to(where)).float().cpu().numpy())
+    if resized:
+        what = "they are padded to a square and resized" if preprocess.pad else "their centre square is resized"
+        side = preprocess.size
+        print(f"{resized} of {len(images)} images are not {side} x {side} pixels: {what}", file=sys.stderr)
     return rows, names, failed

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
@@ -19,13 +18,14 @@ import numpy as np
 import torch
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
 from gcsa._utils.program import program
 from gcsa.cli.arguments import add_hardware, add_images, device, find_images
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
+from gcsa.cli.output import SCREEN, written
 from gcsa.integrations import load_classifier
 
 
@@ -37,7 +37,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_images(parser, "classified")
     parser.add_argument(
-        "--output", metavar="FILE", help="ends in .csv; written whole or not at all (default: the screen)"
+        "--output",
+        metavar="FILE",
+        default=SCREEN,
+        help="ends in .csv; written whole or not at all (default: the screen)",
     )
     parser.add_argument("--adapter", metavar="ADAPTER", help="of the weights; a folder or a published name")
     add_hardware(parser)
@@ -48,8 +51,9 @@ def _write(stream: TextIO, names: Iterable[str], probabilities: Array, classes: 
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["file", "label", "confidence", *classes])
     for name, row in zip(names, probabilities, strict=True):
+        best = int(row.argmax())
         shown = [f"{value:.6f}" for value in row]
-        writer.writerow([name, classes[int(row.argmax())], shown[int(row.argmax())], *shown])
+        writer.writerow([name, classes[best], shown[best], *shown])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.threads is not None:
             torch.set_num_threads(args.threads)
         images = find_images(args.inputs, recursive=True)
-        if args.output is not None:
+        if args.output != SCREEN:
             if not args.output.lower().endswith(".csv"):
                 raise UserError(f"--output {args.output} must end in .csv")
             target = check_writable(args.output)
@@ -72,11 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows, names, failed = answer_all(predictor.network, predictor.preprocess, images, args.batch_size)
         if names:
             probabilities = torch.from_numpy(np.concatenate(rows)).softmax(-1).numpy()
-            if args.output is None:
-                _write(sys.stdout, names, probabilities, predictor.class_names)
-            else:
-                with replacing(args.output) as part, part.open("w", encoding="utf-8", newline="") as stream:
-                    _write(stream, names, probabilities, predictor.class_names)
+            with written(args.output) as stream:
+                _write(stream, names, probabilities, predictor.class_names)
+            if args.output != SCREEN:
                 print(f"{args.output}: {len(names)} images")
         tell_failed(failed, len(images), "classified")
     return 1 if failed else 0

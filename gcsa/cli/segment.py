@@ -90,7 +90,13 @@ def _without_own(images: Sequence[Path], named: Sequence[str]) -> list[Path]:
     """The images without the labels and overlays of others, which an earlier run wrote beside them, unless they are `named`."""
     written = {path.with_name(path.stem + ending) for path in images for kind in ENDINGS for ending in ENDINGS[kind]}
     written -= {Path(name) for name in named}
-    return [path for path in images if path not in written]
+    kept = [path for path in images if path not in written]
+    if len(kept) < len(images):
+        ignored = f"{len(images) - len(kept)} of {len(images)} images are left out"
+        print(
+            f"{ignored}: they are called like labels or overlays of others; name a file to segment it", file=sys.stderr
+        )
+    return kept
 
 
 def _check_names(images: Sequence[Path]) -> None:

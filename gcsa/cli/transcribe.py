@@ -12,26 +12,25 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
-from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.program import program
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, count, device
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa.cli.output import SCREEN, written
 from gcsa.tasks import load
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.inputs import Transcript, find_lines, input_files
@@ -120,23 +119,6 @@ def _progress(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
         yield lambda count: progress.advance(task, count)
 
 
-@contextmanager
-def _written(name: str) -> Iterator[TextIO]:
-    """A file to write to that replaces `name` at the end, and only if nothing went wrong; "-" is stdout."""
-    if name != "-":
-        with replacing(name) as part, part.open("w", encoding="utf-8") as file:
-            yield file
-        return
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
-    try:
-        yield sys.stdout
-        sys.stdout.flush()
-    except OSError:  # nobody reads on, or a disk is full: Python would try again at its exit, and complain
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise
-
-
 def _check_inputs(inputs: Sequence[str]) -> None:
     for name in inputs:
         path = Path(name)
@@ -155,14 +137,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)
-        if args.output != "-" and not (as_pages and Path(args.output).is_dir()):
+        if args.output != SCREEN and not (as_pages and Path(args.output).is_dir()):
             check_writable(args.output)
         _check_inputs(args.inputs)
-        if as_pages or args.output != "-":
+        if as_pages or args.output != SCREEN:
             files = [file for name in args.inputs for file in input_files(name)]
             if as_pages:
                 check_pages(files, args.format, args.output, args.beams)
-            if args.output != "-":
+            if args.output != SCREEN:
                 check_inputs_kept(files, args.output, as_pages)
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
@@ -182,28 +164,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         read: list[tuple[int, float]] = []
         failed: list[str] = []
         half = torch.autocast(chosen.type, torch.bfloat16, enabled=args.precision == "bf16")
-        try:
-            with (
-                half,
-                _written("-" if as_pages else args.output) as file,
-                _progress(len(sources), file is not sys.stdout) as advance,
-            ):
-                for transcript in predictor.transcribe(sources, orientation, args.beams, args.batch_size, advance):
-                    if as_pages:
-                        on_pages.append(transcript)
-                    else:
-                        print(_formatted(transcript, args.format), file=file)
-                    if transcript.reading is None:
-                        failed.append(transcript.error)
-                    else:
-                        read.append((len(transcript.reading.text), transcript.reading.confidence))
-            if as_pages:
-                segmentations = finder.segmentations if finder else {}
-                for page, content in page_contents(on_pages, segmentations, args.format).items():
-                    with _written(args.output if args.output == "-" else str(target_of(page, args.output))) as file:
-                        print(content, file=file)
-        except BrokenPipeError:  # the reader, such as head, has seen enough
-            return 1
+        with (
+            half,
+            written(SCREEN if as_pages else args.output) as file,
+            _progress(len(sources), file is not sys.stdout) as advance,
+        ):
+            for transcript in predictor.transcribe(sources, orientation, args.beams, args.batch_size, advance):
+                if as_pages:
+                    on_pages.append(transcript)
+                else:
+                    print(_formatted(transcript, args.format), file=file)
+                if transcript.reading is None:
+                    failed.append(transcript.error)
+                else:
+                    read.append((len(transcript.reading.text), transcript.reading.confidence))
+        if as_pages:
+            segmentations = finder.segmentations if finder else {}
+            for page, content in page_contents(on_pages, segmentations, args.format).items():
+                with written(args.output if args.output == SCREEN else str(target_of(page, args.output))) as file:
+                    print(content, file=file)
         tell_failed(failed, len(sources), "read")
         if sentence := doubt(read):
             print(sentence, file=sys.stderr)

@@ -73,7 +73,7 @@ def register_options(name: str, **kinds: Any) -> None:
     """Declares the options of your own model `name`, registered with timm, beside those of `TimmOptions`: what train.py and a
     file of weights may set.
 
-    kinds: the type of each, such as `width=int`; a type may be annotated with a `gcsa._utils.options.Range`.
+    kinds: the type of each, such as `width=int` or `names=Sequence[str]`.
     """
     options = [(key, Annotated[kind | None, "of this model"], None) for key, kind in kinds.items()]
     MODEL_OPTIONS[name] = make_dataclass(name, options, bases=(TimmOptions,), frozen=True, kw_only=True)

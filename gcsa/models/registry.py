@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options, explain
-from gcsa._utils.published import CONFIG, TENSORS, list_weights, published
+from gcsa._utils.published import CONFIG, TENSORS, list_models, published
 from gcsa.groups import group
 
 MODEL_OPTIONS: dict[str, type[Options]] = {}
@@ -150,7 +150,7 @@ def resolve_pretrained_args(
 def _published_cfgs(cfgs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """timm's descriptions of the published weights of these architectures, which load offline."""
     described = {}
-    for name in list_weights():
+    for name in list_models():
         folder, architecture = published(name), name.partition(".")[0]
         if folder is None or architecture not in cfgs:
             continue

@@ -195,6 +195,7 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
     """
     stored = read_checkpoint(Path(best))
     module: Any = task.module.load_from_checkpoint(best, map_location="cpu", weights_only=True)
+    Freeze(module.model, config["freeze"])
     trainable, _ = count_parameters(module.model)
     score = best_score(config, stored)
     validated = {} if no_validation(config) else {config["monitor"]["metric"]: score}

@@ -15,8 +15,8 @@ NUMBERS = 8
 PERIOD = 65_521
 """Of the signs; a prime, so that they fall on other channels of each filter."""
 TOLERANCE = 0.02
-"""Fingerprints of two sets of weights that differ by a share d of their norm differ by some d. Rounding to bfloat16 is 0.002,
-a training run 0.1 and more."""
+"""Largest difference of two fingerprints of one base. *Measured* on all published weights: bfloat16 changes a number by at
+most 0.005, float16 by 0.001; ten epochs of further training by 0.6, the published adapters merged by 0.4 and more."""
 
 
 def fingerprint(model: Any, without: Collection[str] = ()) -> str:

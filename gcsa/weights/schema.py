@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.published import ADAPTER_CONFIG, list_published, list_weights, published
+from gcsa._utils.published import ADAPTER_CONFIG, list_models, list_weights, published
 from gcsa._utils.validation import is_int, is_number
 from gcsa.images.prepare import PADS
 from gcsa.models.create import NAME
@@ -62,7 +62,7 @@ class Weights:
 
 def read(source: str | Path) -> Weights:
     """Reads a .ckpt of train.py, a folder (FOLDER or local-dir:FOLDER), published weights by their name in
-    `list_weights()`, or a repository of the Hugging Face hub (hf-hub:OWNER/NAME).
+    `list_models()`, or a repository of the Hugging Face hub (hf-hub:OWNER/NAME).
 
     Raises FileNotFoundError for a missing file, and ValueError, naming the file, for one that is damaged, has an entry
     out of its range, or holds an adapter that is not merged.
@@ -106,11 +106,11 @@ def _read_folder(folder: Path, source: str) -> Weights:
         raise UserError(f"{source} is an adapter: name its base, whole weights, where a model is wanted")
     for file in (CONFIG, TENSORS):
         if not (folder / file).is_file():
-            close = difflib.get_close_matches(source, list_published(), 1)
+            close = difflib.get_close_matches(source, list_weights(), 1)
             meant = f"did you mean {close[0]}? Or " if close else ""
             raise FileNotFoundError(
                 f"there is no {folder / file}: {meant}name a folder of weights as train.py writes it, or one of "
-                f"{', '.join(list_weights())}"
+                f"{', '.join(list_models())}"
             )
     return check_weights(source, read_json(folder / CONFIG), read_tensors(folder / TENSORS))
 

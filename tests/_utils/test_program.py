@@ -8,7 +8,7 @@ import pytest
 
 from gcsa._utils import program as program_module, published as published_module
 from gcsa._utils.program import program
-from gcsa._utils.published import list_published, published, shipped
+from gcsa._utils.published import list_weights, published, shipped
 from gcsa.training import results
 
 
@@ -35,7 +35,7 @@ def test_in_a_wheel(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["a_script_of_the_users.py"])
     assert program("train") == "gcsa-train"
     assert shipped("conf") == wheel / "_shipped/conf"
-    assert list_published() == ["trained"]
+    assert list_weights() == ["trained"]
     assert published("trained") == wheel / "_shipped/weights/trained"
     assert published("not-weights") is None
 

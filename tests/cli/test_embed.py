@@ -49,7 +49,8 @@ def read(path: Path) -> tuple[np.ndarray[Any, Any], list[str]]:
 def test_the_same_features_for_every_pose(run: Run, images: Path, tmp_path: Path, suffix: str) -> None:
     output = tmp_path / f"features{suffix}"
     code, out, err = run("embed", WEIGHTS, images, "--output", output, "--batch-size", 5, "--threads", 1)
-    assert (code, out, err) == (0, f"{output}: 16 images, 96 features each\n", "")
+    assert (code, out) == (0, f"{output}: 16 images, 96 features each\n")
+    assert err == "8 of 16 images are not 96 x 96 pixels: their centre square is resized\n"
     features, files = read(output)
     assert (features.dtype, features.shape) == (np.float32, (16, 96))
     assert files == sorted(str(path) for path in images.glob("*.png"))
@@ -78,9 +79,10 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_embedded(run: Run, images
     code, out, err = run("embed", WEIGHTS, images, "--output", tmp_path / "features.h5")
     assert (code, out) == (1, f"{tmp_path / 'features.h5'}: 15 images, 96 features each\n")
     lines = err.splitlines()
-    assert lines[0] == "2 of 17 could not be embedded:"
-    assert f"{images / 'b0.png'} cannot be read as an image" in lines[1]
-    assert lines[2].endswith("has a name that is not UTF-8: rename it")
+    assert lines[0].startswith("7 of 17 images are not 96 x 96 pixels")
+    assert lines[1] == "2 of 17 could not be embedded:"
+    assert f"{images / 'b0.png'} cannot be read as an image" in lines[2]
+    assert lines[3].endswith("has a name that is not UTF-8: rename it")
     assert str(images / "b0.png") not in read(tmp_path / "features.h5")[1]
 
 

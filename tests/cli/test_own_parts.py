@@ -46,9 +46,17 @@ def test_the_example(run: Run, parts: None, monkeypatch: pytest.MonkeyPatch) -> 
     assert (code, "hight" in err, "width" in err) == (2, True, True)
 
 
-def test_a_module_that_is_not_there(run: Run) -> None:
-    code, _, err = run("train", "imports=[nothing_here]")
-    assert (code, err) == (2, "error: imports=nothing_here cannot be imported: No module named 'nothing_here'\n")
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "No module named 'mended'"), ("1 / 0", "ZeroDivisionError: division by zero"), ("def", "SyntaxError: ")],
+)
+def test_a_module_that_cannot_be_imported(run: Run, content: str | None, words: str) -> None:
+    name = "mended" if content is None else f"broken_{len(content)}"
+    if content is not None:
+        Path(f"{name}.py").write_text(content)
+    code, _, err = run("train", f"imports=[{name}]")
+    assert (code, err.startswith(f"error: imports={name} cannot be imported: {words}")) == (2, True), err
+    assert not Path("outputs").exists()
 
 
 def test_plug_ins_of_installed_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

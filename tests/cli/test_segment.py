@@ -139,8 +139,9 @@ def test_images_are_not_overwritten(run: Run, weights: Path, images: Path) -> No
     assert (code, out) == (2, "")
     assert "is one of the images, and would be overwritten: name another --output" in err
     assert before == {path: path.read_bytes() for path in images.iterdir()}
-    code, out, _ = run("segment", weights, images, "--output", "elsewhere")
+    code, out, err = run("segment", weights, images, "--output", "elsewhere")
     assert (code, out.count("\n")) == (0, 2), "labels and overlays are no images to segment"
+    assert err.startswith("4 of 6 images are left out: they are called like labels or overlays")
     assert run("segment", weights, images / "a_overlay.png", "--output", "overlay")[0] == 0
 
 

@@ -202,8 +202,8 @@ def test_the_test_set_is_read_once(group: str, tmp_path: Path, monkeypatch: pyte
 
 def test_what_a_model_card_says_of_images_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(card, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(card, "list_published", lambda: ["gcsa_tiny.digits"])
     monkeypatch.setattr(card, "list_weights", lambda: ["gcsa_tiny.digits"])
+    monkeypatch.setattr(card, "list_models", lambda: ["gcsa_tiny.digits"])
     monkeypatch.setattr(card, "published", lambda name: tmp_path / name)
     model = timm.create_model("gcsa_tiny", group="c4", num_classes=10, in_chans=1, fields=4, depth=1)
     save_classifier(model, tmp_path / "gcsa_tiny.digits")
@@ -239,8 +239,8 @@ def test_what_a_model_card_says_of_lines_is_measured(
         model.save_charset(tmp_path / name)
     monkeypatch.setenv("GCSA_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(card, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(card, "list_published", lambda: [name])
-    monkeypatch.setattr(card, "list_weights", lambda: ["reader.script"])
+    monkeypatch.setattr(card, "list_weights", lambda: [name])
+    monkeypatch.setattr(card, "list_models", lambda: ["reader.script"])
     monkeypatch.setattr(card, "published", lambda name: tmp_path / name)
     measured = []
     monkeypatch.setattr(

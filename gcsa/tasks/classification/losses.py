@@ -75,6 +75,6 @@ def check_class_weights(weights: object, num_classes: int) -> None:
         )
 
 
-def class_weights(weights: Sequence[float] | str, labels: Tensor, num_classes: int) -> Tensor:
-    """The weights (K,) that `class_weights=` names, for training images of these labels."""
-    return balancing_weights(labels, num_classes) if weights == "auto" else torch.tensor(weights)
+def class_weights(weights: Sequence[float] | str, labels: Tensor | None, num_classes: int) -> Tensor:
+    """The weights (K,) that `class_weights=` names; "auto" needs the labels of the training images."""
+    return torch.tensor(weights) if labels is None else balancing_weights(labels, num_classes)

@@ -117,8 +117,13 @@ class Classifier(TaskModule):
     def setup(self, stage: str) -> None:
         given = self.hparams["class_weights"]
         if stage == "fit" and given is not None:
-            data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-            self.weights = class_weights(given, data.images("train").labels, data.num_classes)
+            labels = None
+            if given == "auto":
+                images = getattr(self.trainer.datamodule, "images", None)  # type: ignore[attr-defined]
+                if images is None:
+                    raise UserError("class_weights='auto' counts the labels of a data module of gcsa: list the weights")
+                labels = images("train").labels
+            self.weights = class_weights(given, labels, self.hparams["num_classes"])
         if self.hparams["compile"] and self.model._compiled_call_impl is None:
             self.model.compile()
 

@@ -142,9 +142,11 @@ def _adapted(network: Any, adapter: str | Path, names: Sequence[str] | None) -> 
     has_own = any(is_within(head, stored.config.get("modules_to_save", ())) for head in heads)
     names = stored.label_names or (None if has_own else names)
     if has_own:
-        biases = [stored.tensors.get(f"base_model.model.{head}.bias") for head in heads]
-        if biases and biases[0] is not None and len(biases[0]) != network.num_classes:
-            network.reset_classifier(len(biases[0]))
+        rows = [
+            len(stored.tensors[key]) for head in heads if (key := f"base_model.model.{head}.weight") in stored.tensors
+        ]
+        if rows and rows[0] != network.num_classes:
+            network.reset_classifier(rows[0])
     return merge_adapter(network, adapter), names
 
 

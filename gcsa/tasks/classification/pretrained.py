@@ -12,6 +12,7 @@ from torch import nn
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.validation import shown
 from gcsa.models.create import check_name, classifier_names
+from gcsa.weights.fingerprint import is_within
 
 
 def check_pretrained(source: Any) -> None:
@@ -39,11 +40,13 @@ def load_pretrained(network: nn.Module, options: Mapping[str, Any], source: bool
     check_pretrained(source)
     options = dict(options)
     name = options.pop("name")
-    overlay = None if source is True else {"file": source, "custom_load": False}
+    overlay: dict[str, Any] | None = None
     try:
-        trained = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay, **options)
         if isinstance(source, str):
-            _check_names(network, timm.models.load_state_dict(source))
+            stored = timm.models.load_state_dict(source)
+            _check_names(network, stored)
+            overlay = {"file": source, "custom_load": False, "label_offset": 0, **_classes(network, stored)}
+        trained = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay, **options)
     except Exception as error:  # of timm, torch, the hub's client or the network
         where = f"the pretrained weights of {name}" if source is True else str(source)
         advice = "name a file by model.pretrained=FILE" if source is True else "name weights of this model"
@@ -52,8 +55,14 @@ def load_pretrained(network: nn.Module, options: Mapping[str, Any], source: bool
 
 
 def _check_names(network: nn.Module, stored: Mapping[str, Any]) -> None:
-    """Raises ValueError for tensors of another network, of which timm loads what it can, and says nothing."""
-    classifiers = tuple(classifier_names(network))
+    """Raises UserError for tensors of another network, of which timm loads what it can, and says nothing."""
+    classifiers = classifier_names(network)
     for name in network.state_dict():
-        if name not in stored and not name.startswith(classifiers) and not name.endswith("num_batches_tracked"):
+        if name not in stored and not is_within(name, classifiers) and not name.endswith("num_batches_tracked"):
             raise UserError(f"it has no {name}")
+
+
+def _classes(network: nn.Module, stored: Mapping[str, Any]) -> dict[str, int]:
+    """What the file's classifier tells apart: timm supposes the number of its own weights, and drops any other classifier."""
+    rows = [len(stored[key]) for name in classifier_names(network) if (key := f"{name}.weight") in stored]
+    return {"num_classes": rows[0]} if rows else {}

@@ -1,10 +1,13 @@
 """Losses, weights of classes, mixed images and balanced batches, against torch and torchvision."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from pytorch_lightning import Trainer
+from torch.utils.data import DataLoader, TensorDataset
 from torchvision.ops import sigmoid_focal_loss
 
 from gcsa.tasks.classification.data import create_datamodule
@@ -14,6 +17,7 @@ from gcsa.tasks.loading import EpochSampler
 from tests.runs import TINY, composed, train
 
 LOGITS = 3 * torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+CONSTANT = {"name": "constant", "warmup": 0.0, "final": 0.0}
 LABELS = torch.tensor([0, 1, 2, 1, 1, 0])
 WEIGHTS = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
 
@@ -95,6 +99,20 @@ def test_a_run_with_all_of_them(tmp_path: Path) -> None:
 def test_wrong_values(option: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Classifier({"name": "test_efficientnet"}, {"opt": "adamw", "lr": 0.1}, {"name": "constant"}, 10, 1, **option)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_are_counted_in_data_modules_of_gcsa() -> None:
+    loader = DataLoader(TensorDataset(torch.rand(8, 1, 32, 32), torch.arange(8) % 2), batch_size=4)
+    for weights in ("auto", [1, 2]):
+        module = Classifier(
+            {"name": "test_efficientnet"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, class_weights=weights
+        )
+        trainer = Trainer(fast_dev_run=1, accelerator="cpu", logger=False, enable_progress_bar=False)
+        with pytest.raises(ValueError, match="list the weights") if weights == "auto" else nullcontext():
+            trainer.fit(module, loader)
+    assert module.weights is not None
+    assert module.weights.tolist() == [1, 2]
 
 
 def test_balance_is_a_truth_value() -> None:

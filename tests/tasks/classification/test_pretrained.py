@@ -1,5 +1,6 @@
 """Runs that start from pretrained weights of timm: where these come from, what is frozen, and what is refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,22 @@ def test_what_is_frozen_stays_as_it_was_pretrained(file: Path, tmp_path: Path) -
     assert not torch.equal(before["conv_head.weight"], after["conv_head.weight"])
     assert not torch.equal(before["bn2.running_mean"], after["bn2.running_mean"])
     assert after["classifier.weight"].shape[0] == 2
+    results = json.loads((tmp_path / "run/results.json").read_text())
+    trained = sum(
+        tensor.numel() for name, tensor in after.items() if name.startswith(("conv_head", "bn2", "classifier"))
+    )
+    not_parameters = sum(tensor.numel() for name, tensor in after.items() if name.startswith("bn2.") and "_" in name)
+    assert results["trainable"] == trained - not_parameters < results["parameters"]
+
+
+@pytest.mark.parametrize("num_classes", [7, 2])
+def test_a_classifier_that_fits_is_kept(file: Path, num_classes: int) -> None:
+    """Of a user's own file; timm's own weights of this model tell 1000 classes apart."""
+    network = timm.create_model("test_efficientnet", num_classes=num_classes)
+    load_pretrained(network, {"name": "test_efficientnet", "num_classes": num_classes}, str(file))
+    stored, loaded = load_file(file), network.state_dict()
+    assert torch.equal(loaded["conv_head.weight"], stored["conv_head.weight"])
+    assert torch.equal(loaded["classifier.weight"], stored["classifier.weight"]) == (num_classes == 7)
 
 
 def picture(seed: int) -> Image.Image:

@@ -70,7 +70,7 @@ class Table(ImageFolder):
         seen: set[Path] = set()
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as stream:
-                table = csv.DictReader(stream)
+                table = csv.DictReader(stream, skipinitialspace=True)
                 header = list(table.fieldnames or ())
                 split = "split" if split is None and "split" in header else split
                 for column in filter(None, (image, label, split)):
@@ -80,20 +80,21 @@ class Table(ImageFolder):
                         )
                 for row in table:
                     where = f"{self.path}, line {table.line_num}"
-                    if not row[image] or not row[label]:
-                        raise UserError(f"{where}: its {image if not row[image] else label} is empty")
-                    file = self.path.parent / row[image]
+                    name, label_name = (str(row[column] or "").strip() for column in (image, label))
+                    if not name or not label_name:
+                        raise UserError(f"{where}: its {label if name else image} is empty")
+                    file = self.path.parent / name
                     if not file.is_file():
                         raise FileNotFoundError(f"{where}: there is no {file}")
                     if file in seen:
                         raise UserError(f"{where}: {file} is in an earlier line, too")
                     seen.add(file)
-                    name = "all" if split is None else SPLIT_FOLDERS.get(str(row[split]).strip().lower())
-                    if name is None:
+                    part = "all" if split is None else SPLIT_FOLDERS.get(str(row[split]).strip().lower())
+                    if part is None:
                         raise UserError(
                             f"{where}: its {split} is {shown(row[split])}, not one of {listed(SPLIT_FOLDERS)}"
                         )
-                    rows.append((file, row[label], name))
+                    rows.append((file, label_name, part))
         except (UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{self.path} is no CSV file in UTF-8 ({error})") from error
         if not rows:

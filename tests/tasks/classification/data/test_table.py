@@ -62,6 +62,13 @@ def test_splits_and_columns_by_name(folder: Path) -> None:
     assert torch.equal(named.images("train").labels, data.images("train").labels)
 
 
+def test_spaces_around_a_value_do_not_count(folder: Path) -> None:
+    path = table(folder)
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    path.write_text("\n".join([lines[0], *(f"{line.replace(',', ', ')} " for line in lines[1:])]), encoding="utf-8")
+    assert module(path).class_names == ("a", "b")
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -1,0 +1,36 @@
+"""Text that a command writes: into a file, whole or not at all, or to the screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import TextIO
+
+from gcsa._utils.atomic import replacing
+
+SCREEN = "-"
+
+
+@contextmanager
+def written(name: str) -> Iterator[TextIO]:
+    """A file to write to, in UTF-8, that replaces `name` at the end, and only if nothing went wrong; `SCREEN` is stdout.
+
+    Raises SystemExit with status 1 where the reader of stdout, such as head, has seen enough.
+    """
+    if name != SCREEN:
+        with replacing(name) as part, part.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        return
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        yield sys.stdout
+        sys.stdout.flush()
+    except OSError as error:  # nobody reads on, or a disk is full: Python would try again at its exit, and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(1) from None
+        raise
