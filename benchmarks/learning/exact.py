@@ -1,6 +1,6 @@
 """A trained classifier as it is, and made exact by `gcsa.symmetry`: accuracy and AUROC on validation and test images.
 
-python -m benchmarks.learning.exact outputs/my_run/checkpoints/best.ckpt --data pcam --write docs/results/exact/pcam_lite0.json
+python -m benchmarks.learning.exact outputs/my_run/checkpoints/best.ckpt --data pcam --write docs/results/exact/pcam_tf_efficientnet_lite0_seed0.json
 """
 
 from __future__ import annotations

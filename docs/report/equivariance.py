@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from report.results import ROOT, measured, table
+from report.training import spread_cell
 
 INTEGRATIONS = ROOT / "docs/results/integrations"
 
@@ -57,17 +58,21 @@ def off_grid() -> str:
 
 
 def exact() -> str:
-    """Trained classifiers as they are, and made exact by the wrappers of `gcsa.symmetry`."""
-    rows = []
+    """Trained classifiers as they are, and made exact by the wrappers of `gcsa.symmetry`; the mean over seeds where there are some."""
+    seeds: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((ROOT / "docs/results/exact").glob("*.json")):
-        found = json.loads(path.read_text())["rows"]
+        name = path.stem.partition("_")[2].partition("_seed")[0]
+        seeds.setdefault(name, []).append(json.loads(path.read_text())["rows"])
+    rows = []
+    for name, found in seeds.items():
         for kind, passes in {"as it is": "1", "Averaged": "8", "Canonical": "1"}.items():
-            val, test = (found[f"{kind}, {split}"] for split in ("val", "test"))
-            low, high = (100 * end for end in test["interval"])
-            cells = [f"{100 * val['accuracy']:.1f}", f"{100 * test['accuracy']:.1f} ({low:.1f} to {high:.1f})"]
-            name = path.stem.partition("_")[2]
-            rows.append([f"`{name}`", kind, passes, *cells, f"{val['auroc']:.3f}", f"{test['auroc']:.3f}"])
-    header = ["network", "used", "passes", "validation accuracy %", "test accuracy % (95 %)"]
+            cells = []
+            for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
+                for split in ("val", "test"):
+                    values = [scale * one[f"{kind}, {split}"][key] for one in found]
+                    cells.append(spread_cell(values, digits))
+            rows.append([f"`{name}`", str(len(found)), kind, passes, *cells])
+    header = ["network", "seeds", "used", "passes", "validation accuracy %", "test accuracy %"]
     return table([*header, "validation AUROC", "test AUROC"], rows)
 
 

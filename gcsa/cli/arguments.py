@@ -35,7 +35,7 @@ def share(text: str) -> float:
 
 
 def add_images(parser: argparse.ArgumentParser, done: str) -> None:
-    """Adds WEIGHTS, IMAGES and --batch-size of a command for classifiers; images are `done` together."""
+    """Adds WEIGHTS, IMAGES, --batch-size and --adapter of a command for classifiers; images are `done` together."""
     parser.add_argument(
         "model", metavar="WEIGHTS", help="published weights, a folder of weights, or a .ckpt of train.py"
     )
@@ -45,6 +45,7 @@ def add_images(parser: argparse.ArgumentParser, done: str) -> None:
     parser.add_argument(
         "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help=f"{done} together (default 32)"
     )
+    parser.add_argument("--adapter", metavar="ADAPTER", help="of the weights; a folder or a published name")
 
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 """Classify images: `classify.py gcsa_pooled_small.pcam patches/ --output answers.csv`.
 
-The table has one row for each image: `file`, `label`, `confidence`, and the probability of each class by its name. Answers stay
-the same when an image rotates or reflects by an element of the model's group that maps the pixel grid onto itself.
+The table has one row for each image: `file`, `label`, `confidence`, and the probability of each class by its name. Weights for
+several labels give `labels`, with "|" between them, and the probability of each; weights for numbers give these. Answers stay the
+same when an image rotates or reflects by an element of the model's group that maps the pixel grid onto itself.
 
 Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the table; 2, wrong
 arguments, before anything is read; 130, interrupted, with no file.
@@ -27,6 +28,8 @@ from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.cli.output import SCREEN, written
 from gcsa.integrations import load_classifier
+from gcsa.tasks.classification.predict import ClassificationPredictor
+from gcsa.tasks.classification.targets import Classes, Labels, Numbers
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -42,18 +45,26 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default=SCREEN,
         help="ends in .csv; written whole or not at all (default: the screen)",
     )
-    parser.add_argument("--adapter", metavar="ADAPTER", help="of the weights; a folder or a published name")
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
 
-def _write(stream: TextIO, names: Iterable[str], probabilities: Array, classes: Sequence[str]) -> None:
+def _write(stream: TextIO, names: Iterable[str], answers: Array, predictor: ClassificationPredictor) -> None:
+    classes, kind = predictor.class_names, predictor.target.kind
+    beside = {Classes.kind: ["label", "confidence"], Labels.kind: ["labels"], Numbers.kind: []}[kind]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["file", "label", "confidence", *classes])
-    for name, row in zip(names, probabilities, strict=True):
-        best = int(row.argmax())
-        shown = [f"{value:.6f}" for value in row]
-        writer.writerow([name, classes[best], shown[best], *shown])
+    writer.writerow(["file", *beside, *classes])
+    for name, row in zip(names, answers, strict=True):
+        shown = [f"{value:.6g}" if kind == Numbers.kind else f"{value:.6f}" for value in row]
+        if kind == Classes.kind:
+            best = int(row.argmax())
+            writer.writerow([name, classes[best], shown[best], *shown])
+        elif kind == Labels.kind:
+            writer.writerow(
+                [name, "|".join(label for label, value in zip(classes, row, strict=True) if value >= 0.5), *shown]
+            )
+        else:
+            writer.writerow([name, *shown])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -75,9 +86,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         predictor = load_classifier(args.model, args.adapter).to(device(args.device)).fold()
         rows, names, failed = answer_all(predictor.network, predictor.preprocess, images, args.batch_size)
         if names:
-            probabilities = torch.from_numpy(np.concatenate(rows)).softmax(-1).numpy()
+            answers = predictor.target.answers(torch.from_numpy(np.concatenate(rows))).numpy()
             with written(args.output) as stream:
-                _write(stream, names, probabilities, predictor.class_names)
+                _write(stream, names, answers, predictor)
             if args.output != SCREEN:
                 print(f"{args.output}: {len(names)} images")
         tell_failed(failed, len(images), "classified")

@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = find_images(args.inputs, recursive=True)
         _check_output(args.output, images)
         chosen = device(args.device)
-        predictor = load_classifier(args.model).to(chosen).fold()
+        predictor = load_classifier(args.model, args.adapter).to(chosen).fold()
         if len(predictor.group.exact_elements) == 1:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):
@@ -102,7 +102,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows, names, failed = answer_all(predictor.embedding, predictor.preprocess, images, args.batch_size)
         if names:
             features, prepare = np.concatenate(rows), predictor.preprocess
-            about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
+            about = {
+                "weights": args.model,
+                "adapter": args.adapter or "",
+                "size": prepare.size,
+                "mean": prepare.mean,
+                "std": prepare.std,
+            }
             with replacing(args.output) as part:
                 _write(part, features, names, about)
             print(f"{args.output}: {len(names)} images, {features.shape[1]} features each")

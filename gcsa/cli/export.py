@@ -41,7 +41,7 @@ def open_model(source: str, group: str | None = None) -> nn.Module:
         return create_model(source, group=group)
     if group is not None:
         raise UserError(f"--group {group} is for a name in timm: {source} has a group already")
-    return load(source).network
+    return load(source).exported()
 
 
 def default_size(model: Any) -> tuple[int, int, int]:

@@ -110,7 +110,9 @@ def check_name(name: Any) -> str:
     close = difflib.get_close_matches(str(name)[:100], names, n=5, cutoff=0.5)
     close += [known for known in names if known.startswith(f"{str(name).partition('.')[0]}.")]
     choices = ", ".join(sorted({*timm.list_models("gcsa_*"), *close}))
-    raise UserError(f"unknown model {shown(name)}: choose one of {choices} or any of timm.list_models()")
+    raise UserError(
+        f"unknown model {shown(name)}: choose one of {choices} or any of timm.list_models(). A model of your own: import its module first, by imports= or the entry point gcsa.plugins"
+    )
 
 
 def create_model(name: str, **options: Any) -> nn.Module:

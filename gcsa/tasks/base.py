@@ -49,6 +49,10 @@ class Predictor(ABC):
         self.network = fold(self.network)
         return self
 
+    def exported(self) -> nn.Module:
+        """The network as a file of its own has it, which runs without gcsa."""
+        return self.network
+
     @abstractmethod
     def predict(self, images: Any) -> Any:
         """The results of the task for one image or for a list of images.

@@ -10,6 +10,11 @@ SPLIT_SEED = 0
 """Seeds what must not change between runs: the validation images, and the rotations of the digits."""
 
 
+def strata(labels: Tensor) -> Tensor:
+    """What a subset of rows is balanced over: classes (N,), or nothing (zeros) where labels are several or numbers (N, K)."""
+    return labels if labels.ndim == 1 else labels.new_zeros(len(labels), dtype=torch.long)
+
+
 def stratified_order(labels: Tensor, seed: int) -> Tensor:
     """A permutation (N,) of the rows of `labels` (N,), every prefix of which is class-balanced."""
     order = torch.randperm(len(labels), generator=seeded_generator(seed))

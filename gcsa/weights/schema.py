@@ -30,6 +30,8 @@ from gcsa.weights.tensors import check_finite
 
 CLASSIFICATION = "classification"
 """The task of a folder that does not name one: timm writes such folders."""
+BESIDE = ("label_names", "pad", "target")
+"""Entries of `Weights.preprocessing` that stand beside timm's own in config.json: timm knows none of these names."""
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
 
@@ -45,7 +47,8 @@ class Weights:
         options: keyword arguments of that network, which checks them when it is made.
         tensors: the state dict, on the CPU, finite.
         preprocessing: in timm's terms: `input_size` (C, H, W), `mean` and `std` of each channel on the 0..1 scale,
-            `label_names`, and `pad`, the colour of the border that makes an image a square, as far as the file has them.
+            `label_names`, `pad`, the colour of the border that makes an image a square, and `target`, what the outputs of a
+            classifier are, as far as the file has them.
         about: entries for people, `ABOUT`, as far as the file has them.
         characters: the charset of a recogniser of text lines, else None.
     """
@@ -86,7 +89,7 @@ def _read_checkpoint(path: Path) -> Weights:
         content = {"task": hyper["task"], "architecture": options.pop("name"), "characters": hyper.get("characters")}
         options |= {key: hyper[key] for key in ("num_classes", "in_chans") if key in hyper}
         preprocessing = dict(hyper.get("preprocessing") or {})
-        content |= {key: preprocessing.pop(key, None) for key in ("label_names", "pad")}
+        content |= {key: preprocessing.pop(key, None) for key in BESIDE}
         content |= {"model_args": options, "pretrained_cfg": preprocessing}
         tensors = {
             name.removeprefix("model."): tensor
@@ -139,9 +142,7 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
             raise UserError(f"its characters must be a text of at most {MOST_NAMES} characters")
         options = {"num_classes": config.get("num_classes"), **options}
         options = {key: value for key, value in options.items() if value is not None}
-        preprocessing = _check_preprocessing(
-            {**cfg, **{key: config[key] for key in ("label_names", "pad") if key in config}}
-        )
+        preprocessing = _check_preprocessing({**cfg, **{key: config[key] for key in BESIDE if key in config}})
     except ValueError as error:
         raise UserError(f"{source} cannot be read: {error}") from error
     for name, tensor in tensors.items():
@@ -179,7 +180,17 @@ def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
         if pad not in PADS:
             raise UserError(f"its pad is {_shown(pad)}: it must be one of {', '.join(map(str, PADS))}")
         checked["pad"] = pad
+    if (target := values.get("target")) is not None:
+        if not isinstance(target, dict) or not all(_is_target_entry(value) for value in target.values()):
+            raise UserError(f"its target is {_shown(target)}: it must be an object of a kind and numbers")
+        checked["target"] = target
     return checked
+
+
+def _is_target_entry(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return len(value) <= MOST_NAMES and all(is_number(number, -1e30, 1e30) for number in value)
+    return isinstance(value, str) and len(value) <= 100
 
 
 def _shown(value: Any) -> str:

@@ -16,7 +16,7 @@ from torch import nn
 from gcsa._utils.atomic import replacing, replacing_folder
 from gcsa.models.create import check_options
 from gcsa.weights.files import BORDER, CONFIG, TENSORS
-from gcsa.weights.schema import CLASSIFICATION, Weights
+from gcsa.weights.schema import BESIDE, CLASSIFICATION, Weights
 from gcsa.weights.tensors import check_finite
 
 
@@ -59,10 +59,12 @@ def save_classifier(
     """
     folder = Path(folder)
     check_finite(f"{folder} was not written", model.state_dict())
-    names, pad = (preprocessing.pop(key, None) for key in ("label_names", "pad"))
+    names, pad, target = (preprocessing.pop(key, None) for key in BESIDE)
     beside: dict[str, Any] = {"task": CLASSIFICATION, **(about or {})}
     if names is not None:
         beside["label_names"] = list(names)
+    if target is not None:
+        beside["target"] = target
     if pad is not None:
         beside |= {"pad": pad}
         preprocessing |= BORDER

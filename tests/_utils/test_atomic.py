@@ -1,7 +1,6 @@
 """Writing a file: whole or not at all, and never over anything that is not a regular file."""
 
 import os
-import resource
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.torch import save_file
 from gcsa._utils.atomic import check_writable, replacing, replacing_folder, write_json
 from gcsa.cli.embed import _write as write_features
 from gcsa.evaluation.figures import save
+from tests.limits import largest_file
 
 matplotlib_figure = pytest.importorskip("matplotlib.figure").Figure
 
@@ -134,24 +134,19 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_error_that_names_the_file(writer: str, tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk."""
     path = tmp_path / "file"
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
-    try:
-        with pytest.raises(OSError, match="File too large") as caught:  # noqa: PT012
-            if writer == "bytes":
-                with replacing(path) as part:
-                    part.write_bytes(bytes(5000))
-            elif writer == "safetensors":
-                with replacing_folder(path) as fresh:
-                    save_file({"weight": torch.zeros(5000)}, fresh / "file")
-            elif writer == "features":
-                with replacing(path) as part:
-                    write_features(part.with_suffix(".h5"), np.ones((50, 100)), ["a.png"] * 50, {})
-            elif writer == "write_json":
-                write_json(path, {"a": "b" * 5000})
-            else:
-                save(matplotlib_figure(), path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with largest_file(2000), pytest.raises(OSError, match="File too large") as caught:  # noqa: PT012
+        if writer == "bytes":
+            with replacing(path) as part:
+                part.write_bytes(bytes(5000))
+        elif writer == "safetensors":
+            with replacing_folder(path) as fresh:
+                save_file({"weight": torch.zeros(5000)}, fresh / "file")
+        elif writer == "features":
+            with replacing(path) as part:
+                write_features(part.with_suffix(".h5"), np.ones((50, 100)), ["a.png"] * 50, {})
+        elif writer == "write_json":
+            write_json(path, {"a": "b" * 5000})
+        else:
+            save(matplotlib_figure(), path)
     assert caught.value.filename == str(path)
     assert os.listdir(tmp_path) == []

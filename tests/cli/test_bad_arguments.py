@@ -205,7 +205,7 @@ TRAIN = [
     ("+loss=bce", "'loss' is a key already: write it without +"),
     (
         "experiment=nuclei loss=bce",
-        "loss=bce is for classifiers, and segmentation does not read it: leave cross_entropy",
+        "loss=bce is for classifiers, and segmentation does not read it: leave null",
     ),
     (
         "experiment=ocr_ctc compile=true",

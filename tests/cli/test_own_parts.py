@@ -23,12 +23,17 @@ PAGE = (ROOT / "docs/own.md").read_text()
 @pytest.fixture
 def parts(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """my_parts.py in the current folder; what it registers is forgotten afterwards."""
-    for registry in (MODEL_OPTIONS, DATAMODULES, LOSSES, METRICS):
+    for registry in (MODEL_OPTIONS, DATAMODULES, LOSSES, METRICS["class"]):
         for key, value in list(registry.items()):  # setitem restores the whole of what it saw
             monkeypatch.setitem(registry, key, value)  # type: ignore[arg-type]
     Path("my_parts.py").write_text(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0])
     yield
-    for registry, key in ((MODEL_OPTIONS, "tiny_net"), (DATAMODULES, "stripes"), (LOSSES, "margin"), (METRICS, "f1")):
+    for registry, key in (
+        (MODEL_OPTIONS, "tiny_net"),
+        (DATAMODULES, "stripes"),
+        (LOSSES, "margin"),
+        (METRICS["class"], "f1"),
+    ):
         registry.pop(key, None)  # type: ignore[attr-defined]
     sys.modules.pop("my_parts", None)
 

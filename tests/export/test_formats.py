@@ -1,6 +1,5 @@
 """Formats: what is written runs alone, on other sizes than traced, and appears whole or not at all."""
 
-import resource
 import sys
 import tempfile
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gcsa.export import FORMATS, export, formats
+from tests.limits import largest_file
 
 from .small import SMALL, create, images, recognizer
 
@@ -94,13 +94,8 @@ def test_a_full_disk_leaves_the_older_file(format: str, tmp_path: Path) -> None:
     """A limit on the size of files stands in for the full disk, where torch's own writer ended the process."""
     file = tmp_path / "m.pt2"
     file.write_text("older")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            export(create("gcsa_tiny"), file, format, (1, 16, 16))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with largest_file(20_000), pytest.raises(OSError, match="File too large"):
+        export(create("gcsa_tiny"), file, format, (1, 16, 16))
     assert file.read_text() == "older"
     assert list(tmp_path.iterdir()) == [file]
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 import shlex
 import signal
 import subprocess
@@ -20,6 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from gcsa._utils.errors import UserError
 from gcsa.tasks.classification.task import Classifier, Task as Classification
 from gcsa.training.interruption import LOCK, Interrupted, interruptible, requeued_checkpoint, resume_command
+from tests.limits import largest_file
 from tests.runs import TINY, composed, train
 from tests.training.test_resume import ROOT, assert_same_state
 
@@ -199,16 +199,14 @@ def test_a_full_disk(tmp_path: Path) -> None:
     """No file may grow beyond half of a checkpoint."""
     train(composed(tmp_path, *TINY, "trainer.max_epochs=1", "data.limit_train=32", "callbacks=no_ema"), tmp_path)
     before = contents(tmp_path / "checkpoints")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     longer = ("trainer.max_epochs=2", "data.limit_train=32", "callbacks=no_ema", "ckpt_path=last")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before["last.ckpt"]) // 2, limits[1]))
-    try:
-        with pytest.raises(
+    with (
+        largest_file(len(before["last.ckpt"]) // 2),
+        pytest.raises(
             OSError, match=r"cannot write the checkpoint .*\.ckpt \(File too large\), the earlier one is kept"
-        ):
-            train(composed(tmp_path, *TINY, *longer), tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        ),
+    ):
+        train(composed(tmp_path, *TINY, *longer), tmp_path)
     assert contents(tmp_path / "checkpoints") == before
 
 

@@ -40,10 +40,12 @@ from gcsa.evaluation.rotations import ANGLES, Curve, RotatedCopies, rotation_cur
 from gcsa.models.create import check_name, create_model
 from gcsa.models.folding import fold
 from gcsa.tasks import load
+from gcsa.tasks.classification.columns import measure_columns, table as column_table
 from gcsa.tasks.classification.data import GCSADataModule, create_datamodule
+from gcsa.tasks.classification.targets import Classes
 from gcsa.tasks.evaluating import check_config, chosen_device
 from gcsa.tasks.loading import BatchIndices, ImageSet
-from gcsa.tasks.splits import stratified_order
+from gcsa.tasks.splits import strata, stratified_order
 from gcsa.training.task import data_options
 
 SPLITS = {"test": "test", "val": "validate", "train": "fit"}
@@ -89,7 +91,8 @@ def draw_sample(datamodule: GCSADataModule, split: str, limit: int | None = None
         check_int("limit", limit, 1)
     datamodule.setup(SPLITS[split])
     images = datamodule.images(split)
-    rows = torch.arange(len(images)) if limit is None else stratified_order(images.labels, 0)[:limit].sort().values
+    balanced = strata(images.labels)
+    rows = torch.arange(len(images)) if limit is None else stratified_order(balanced, 0)[:limit].sort().values
     return Sample(images, rows, datamodule.batch_size)
 
 
@@ -190,11 +193,27 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     if twice := [name for name in labels if labels.count(name) > 1]:
         raise UserError(f"two curves of one figure are called {twice[0]}: set another label= in one of the evaluations")
 
+    if not isinstance(data.target, Classes) and (config["copies"] > 1 or overlay):
+        raise UserError(
+            f"copies and overlay are for classes, and data={data.name} has target={data.target.kind}: leave them out"
+        )
     data.prepare_data()
     print(f"evaluating {label} on the {config['split']} split of {data.name}", file=sys.stderr, flush=True)
+    sample = draw_sample(data, config["split"], config["limit"])
+    heading = f"{label} on {data.name}, {config['split']} split"
+    about = {
+        "model": str(config["model"]),
+        "label": label,
+        "trained": trained,
+        "data": data.name,
+        "split": config["split"],
+    }
+    if not isinstance(data.target, Classes):
+        columns = measure_columns(model, sample, data.target, data.class_names, sample.first(data.batch_size))
+        Console().print(column_table(columns, heading, trained))
+        return about | asdict(columns)
     options = {key: config[key] for key in ("split", "limit", "curve_images", "cyclic", "copies")}
     report = measure(model, data, **options)
-    sample = draw_sample(data, config["split"], config["limit"])
     shifts = {"x (to the right)": report.shift_x, "y (down)": report.shift_y}
     figures = {
         "rotation": polar_figure({label: report.rotation, **dict(overlay)}),
@@ -205,16 +224,15 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     if report.mistakes:
         mean, std = (torch.tensor(values)[:, None, None] for values in (data.mean, data.std))
         images = sample.pick([mistake.image for mistake in report.mistakes]) * std + mean
-        heading = f"The worst mistakes of {label}"
-        figures["mistakes"] = mistakes_figure(images, report.mistakes, data.class_names, heading)
+        title = f"The worst mistakes of {label}"
+        figures["mistakes"] = mistakes_figure(images, report.mistakes, data.class_names, title)
     paths = {key: str(save(figure, output_dir / f"{key}.png")) for key, figure in figures.items() if figure}
     console = Console()
-    console.print(table(report, model, f"{label} on {data.name}, {config['split']} split", trained))
+    console.print(table(report, model, heading, trained))
     console.print("\n".join(paths.values()), highlight=False, soft_wrap=True)
     if "attention" not in paths:
         console.print("attention maps: not available for this model")
-    about = {"model": str(config["model"]), "label": label, "trained": trained}
-    return about | {"data": data.name, "split": config["split"]} | asdict(report) | {"figures": paths}
+    return about | asdict(report) | {"figures": paths}
 
 
 def read_curve(folder: str) -> tuple[str, Curve]:
@@ -255,10 +273,16 @@ def model_and_data(
     # Of images of any shape, the weights also say how they become squares.
     pad = {"pad": prepare.pad} if "pad" in options else {}
     data = create_datamodule(**{**options, "mean": prepare.mean, "std": prepare.std, **pad})
+    data.target = data.target if data.target.kind != predictor.target.kind else predictor.target  # with its scale
     if data.image_size != prepare.size:
         raise UserError(
             f"{source} was trained on images of {prepare.size} x {prepare.size} and data={data.name} has {data.image_size} "
             f"x {data.image_size}: set data.image_size={prepare.size}, or choose other data"
+        )
+    if predictor.target.kind != data.target.kind:
+        raise UserError(
+            f"{source} was trained for target={predictor.target.kind} and data={data.name} has target={data.target.kind}: set "
+            f"data.target={predictor.target.kind}"
         )
     if names != tuple(data.class_names):
         raise UserError(
@@ -290,9 +314,9 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     """The report on one screen; the last column holds the errors for smooth images rotated by 45 degrees."""
     group, kind = group_of(model)
     screen = Table(title=title)
-    screen.add_column("measure", no_wrap=True)
+    screen.add_column("measure")
     screen.add_column("value", justify="right", no_wrap=True)
-    screen.add_column("at 45\N{DEGREE SIGN}", justify="right")
+    screen.add_column("at 45\N{DEGREE SIGN}", justify="right", no_wrap=True)
     if not trained:
         screen.add_row("[bold red]weights", "[bold red]untrained: random", end_section=True)
     scores, rotation, cost = report.scores, report.rotation, report.cost

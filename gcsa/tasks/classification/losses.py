@@ -10,10 +10,11 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_choice, is_number, shown
+from gcsa.tasks.classification.targets import Classes, Target
 from gcsa.tasks.splits import balancing_weights
 
 Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""Logits (B, K), targets (B, K) that sum to 1 in each row, and a weight for each class (K,) or None, to a mean of shape ()."""
+"""Scores (B, K), targets (B, K) as `Target.wanted` gives them, and a weight for each column (K,) or None, to a mean of shape ()."""
 FOCUS = 2.0
 """The gamma of the focal loss, as in its paper."""
 
@@ -43,7 +44,14 @@ def _mean(losses: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
     return (losses * weight).sum() / (targets * weight).sum()
 
 
-LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "bce": bce, "focal": focal}
+def mse(scores: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
+    """The squared difference, the mean over columns."""
+    squares = (scores - targets).square()
+    return squares.mean() if weight is None else (squares * weight).mean()
+
+
+LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "bce": bce, "focal": focal, "mse": mse}
+BUILT_IN = tuple(LOSSES)
 
 
 def register_loss(name: str, loss: Loss) -> None:
@@ -51,19 +59,18 @@ def register_loss(name: str, loss: Loss) -> None:
     LOSSES[name] = loss
 
 
-def check_loss(name: object) -> None:
-    """Raises UserError for an unknown name."""
-    check_choice("loss", name, LOSSES)
+def check_loss(name: object, target: Target) -> str:
+    """The name of the loss: None is the usual one of `target`. Raises UserError for one that is unknown or does not fit."""
+    if name is None:
+        return target.losses[0]
+    known = [loss for loss in LOSSES if loss in target.losses or loss not in BUILT_IN]
+    check_choice("loss", name, known)
+    return str(name)
 
 
-def soft_targets(labels: Tensor, num_classes: int, smoothing: float) -> Tensor:
-    """Labels (B,) as targets (B, K), a share `smoothing` of each spread over all classes."""
-    return F.one_hot(labels, num_classes) * (1 - smoothing) + smoothing / num_classes
-
-
-def check_class_weights(weights: object, num_classes: int) -> None:
-    """Raises UserError for anything but null, "auto" and a positive number for each class."""
-    if weights is None or weights == "auto":
+def check_class_weights(weights: object, num_classes: int, target: Target) -> None:
+    """Raises UserError for anything but null, "auto" of classes, and a positive number for each class or column."""
+    if weights is None or (weights == "auto" and isinstance(target, Classes)):
         return
     if not isinstance(weights, list | tuple) or not all(is_number(weight) and weight > 0 for weight in weights):
         raise UserError(

@@ -5,17 +5,24 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric
-from torchmetrics.classification import MulticlassAccuracy, MulticlassAUROC
+from torchmetrics.classification import (
+    MulticlassAccuracy,
+    MulticlassAUROC,
+    MultilabelAccuracy,
+    MultilabelAUROC,
+    MultilabelAveragePrecision,
+)
+from torchmetrics.regression import MeanAbsoluteError, R2Score
 from torchvision.transforms import v2
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_choice, check_float, check_rate
 from gcsa.evaluation.metrics import BINS, bin_sums, calibration_error
 from gcsa.models.create import create_model
-from gcsa.tasks.classification.losses import LOSSES, check_class_weights, check_loss, class_weights, soft_targets
+from gcsa.tasks.classification.losses import LOSSES, check_class_weights, check_loss, class_weights
+from gcsa.tasks.classification.targets import Classes, Labels, Numbers, target_of
 from gcsa.training.module import TaskModule
 
 
@@ -36,11 +43,22 @@ class CalibrationError(Metric):
         return calibration_error(self.sums)
 
 
-METRICS: dict[str, tuple[Callable[[int], Metric], str]] = {
-    "accuracy": (lambda num_classes: MulticlassAccuracy(num_classes, average="micro"), "max"),
-    "calibration_error": (lambda num_classes: CalibrationError(), "min"),
+METRICS: dict[str, dict[str, tuple[Callable[[int], Metric], str]]] = {
+    Classes.kind: {
+        "accuracy": (lambda num_classes: MulticlassAccuracy(num_classes, average="micro"), "max"),
+        "calibration_error": (lambda num_classes: CalibrationError(), "min"),
+    },
+    Labels.kind: {
+        "accuracy": (lambda num_labels: MultilabelAccuracy(num_labels, average="micro"), "max"),
+        "average_precision": (MultilabelAveragePrecision, "max"),
+        "auroc": (MultilabelAUROC, "max"),
+    },
+    Numbers.kind: {
+        "mae": (lambda num_columns: MeanAbsoluteError(), "min"),
+        "r2": (lambda num_columns: R2Score(), "max"),
+    },
 }
-"""What makes each metric for a number of classes, and whether more ("max") or less ("min") is better."""
+"""Of each target, what makes each metric for a number of classes or columns, and whether more ("max") or less ("min") is better."""
 
 
 def register_metric(name: str, make: Callable[[int], Metric], mode: str) -> None:
@@ -49,28 +67,29 @@ def register_metric(name: str, make: Callable[[int], Metric], mode: str) -> None
     It is logged as val/NAME and test/NAME, and `monitor.metric=val/NAME monitor.mode=MODE` chooses the best epoch by it.
     """
     check_choice("mode", mode, ("max", "min"))
-    METRICS[name] = (make, mode)
+    METRICS[Classes.kind][name] = (make, mode)
 
 
-def build_metrics(num_classes: int) -> dict[str, Metric]:
-    """Those in `METRICS` and, for two classes, AUROC, from class probabilities (B, classes)."""
-    metrics = {name: make(num_classes) for name, (make, _) in METRICS.items()}
-    return metrics | ({"auroc": MulticlassAUROC(2)} if num_classes == 2 else {})
+def build_metrics(num_classes: int, kind: str = Classes.kind) -> dict[str, Metric]:
+    """Those in `METRICS` of a target and, for two classes, AUROC, from answers and labels."""
+    metrics = {name: make(num_classes) for name, (make, _) in METRICS[kind].items()}
+    return metrics | ({"auroc": MulticlassAUROC(2)} if kind == Classes.kind and num_classes == 2 else {})
 
 
 class Classifier(TaskModule):
-    """Trains `model` on batches of images (B, C, H, W), float32, and labels (B,), int64.
+    """Trains `model` on batches of images (B, C, H, W), float32, and labels: classes (B,), int64, or another target of
+    `preprocessing`.
 
-    Logs {val,test}/loss, accuracy, calibration_error and, for two classes, auroc.
+    Logs {val,test}/loss and the metrics of the target (`METRICS`).
 
     Args:
         model: `name` and keyword arguments for `create_model`.
-        label_smoothing: the share of each target that is spread over all classes.
-        loss: of `losses.LOSSES`; the validation loss is the cross-entropy in any case.
-        class_weights: of the training loss, a number for each class; "auto" counts every class as much.
+        label_smoothing: the share of each target that is spread over all classes; numbers have none.
+        loss: of `losses.LOSSES`; None takes the usual one of the target, which is the validation loss in any case.
+        class_weights: of the training loss, a number for each class or column; "auto" counts every class as much.
         mixup, cutmix: alpha of each (arXiv:1710.09412, arXiv:1905.04899); 0 leaves it out. Given both, a batch has one of them.
         optimizer, schedule, adapter: of `TaskModule`.
-        preprocessing: that of the data module; a checkpoint takes it along for `gcsa.load`.
+        preprocessing: that of the data module, with the `target`; a checkpoint takes it along for `gcsa.load`.
 
     Raises:
         UserError: arguments that cannot work.
@@ -86,7 +105,7 @@ class Classifier(TaskModule):
         num_classes: int,
         in_chans: int,
         label_smoothing: float = 0.0,
-        loss: str = "cross_entropy",
+        loss: str | None = None,
         class_weights: Sequence[float] | str | None = None,
         mixup: float = 0.0,
         cutmix: float = 0.0,
@@ -95,8 +114,9 @@ class Classifier(TaskModule):
         preprocessing: dict[str, Any] | None = None,
     ) -> None:
         check_rate("label_smoothing", label_smoothing)
-        check_loss(loss)
-        check_class_weights(class_weights, num_classes)
+        target = target_of(preprocessing)
+        self.loss_name = check_loss(loss, target)
+        check_class_weights(class_weights, num_classes, target)
         check_float("mixup", mixup, 0)
         check_float("cutmix", cutmix, 0)
         network = create_model(num_classes=num_classes, in_chans=in_chans, **model)
@@ -109,7 +129,8 @@ class Classifier(TaskModule):
                 raise UserError(
                     f"model {model['name']} has no attribute {name}, which timm needs to write its weights: add it"
                 )
-        super().__init__(network, partial(build_metrics, num_classes), optimizer, schedule, adapter)
+        super().__init__(network, partial(build_metrics, num_classes, target.kind), optimizer, schedule, adapter)
+        self.target = target
         mixes = ((v2.MixUp, mixup), (v2.CutMix, cutmix))
         self.mixes = [kind(alpha=alpha, num_classes=num_classes) for kind, alpha in mixes if alpha]
         self.weights: Tensor | None = None  # no buffer: callbacks.ema copies those before they are made
@@ -129,17 +150,15 @@ class Classifier(TaskModule):
 
     def training_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
-        smoothing, classes = self.hparams["label_smoothing"], self.hparams["num_classes"]
+        wanted = self.target.wanted(labels, self.hparams["num_classes"], self.hparams["label_smoothing"])
         if self.mixes:
-            images, targets = self.mixes[int(torch.randint(len(self.mixes), ()))](images, labels)
-            targets = targets * (1 - smoothing) + smoothing / classes
-        else:
-            targets = soft_targets(labels, classes, smoothing)
-        weights = None if self.weights is None else self.weights.to(targets)
-        return LOSSES[self.hparams["loss"]](self(images), targets, weights)
+            images, wanted = self.mixes[int(torch.randint(len(self.mixes), ()))](images, wanted)
+        weights = None if self.weights is None else self.weights.to(wanted)
+        return LOSSES[self.loss_name](self(images), wanted, weights)
 
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         images, labels = batch
-        logits = self(images).float()
-        self.update_metrics(stage, logits.softmax(-1), labels)
-        self.log(f"{stage}/loss", F.cross_entropy(logits, labels), batch_size=len(labels), sync_dist=True)
+        scores = self(images).float()
+        self.update_metrics(stage, self.target.answers(scores), self.target.expected(labels))
+        loss = LOSSES[self.target.losses[0]](scores, self.target.wanted(labels, scores.shape[1]), None)
+        self.log(f"{stage}/loss", loss, batch_size=len(labels), sync_dist=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
 from gcsa.models.create import classifier_names, create_model
 from gcsa.tasks.base import Predictor, merge_adapter
+from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target, target_of
 from gcsa.weights import Weights, fill, read_adapter
 from gcsa.weights.files import BORDER
 from gcsa.weights.fingerprint import is_within
@@ -29,6 +31,21 @@ class Classification:
     label: str
     confidence: float
     scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Multilabel:
+    """The labels of probability 0.5 and more, and the probability of every label by its name."""
+
+    labels: tuple[str, ...]
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The number of every column by its name, in the column's units."""
+
+    values: dict[str, float]
 
 
 class PreLogits(nn.Module):
@@ -56,7 +73,8 @@ class ClassificationPredictor(Predictor):
     Args:
         network: a timm model; normalised images (B, C, size, size) to class scores (B, classes).
         preprocess: makes an image an input of `network`.
-        class_names: by default "0", "1", ...
+        class_names: of classes, labels or columns of numbers; by default "0", "1", ...
+        target: what the scores are; by default of classes.
 
     Raises:
         UserError: a network that does not take the images that `preprocess` gives.
@@ -66,8 +84,15 @@ class ClassificationPredictor(Predictor):
     network: Any
     preprocess: Prepare
 
-    def __init__(self, network: nn.Module, preprocess: Prepare, class_names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        preprocess: Prepare,
+        class_names: Sequence[str] | None = None,
+        target: Target | None = None,
+    ) -> None:
         super().__init__(network, preprocess)
+        self.target = target or Classes()
         channels = getattr(network, "in_chans", len(preprocess.mean))
         if channels != len(preprocess.mean):
             raise UserError(f"the network takes {channels} channels, but images of {len(preprocess.mean)} are prepared")
@@ -85,7 +110,7 @@ class ClassificationPredictor(Predictor):
         return PreLogits(self.network).eval()
 
     def predict(self, images: Any, batch_size: int = 32) -> Any:
-        """The `Classification` of an image, or a list of them for several.
+        """The `Classification`, `Multilabel` or `Regression` of an image, as the weights were trained; a list for several images.
 
         Args:
             images: an image as `gcsa.images.prepare.to_image` takes it; or a list, an array or a tensor of several.
@@ -94,8 +119,8 @@ class ClassificationPredictor(Predictor):
         Raises:
             UserError: an image that cannot be read, naming it.
         """
-        rows = self._run(self.network, images, batch_size).softmax(-1).tolist()
-        return [self._classification(row) for row in rows] if _is_several(images) else self._classification(rows)
+        rows = self.target.answers(self._run(self.network, images, batch_size)).tolist()
+        return [self._named(row) for row in rows] if _is_several(images) else self._named(rows)
 
     def features(self, images: Any, batch_size: int = 32) -> Tensor:
         """The features of the images in front of the last layer: (D,) of one, (N, D) of several; as `predict`."""
@@ -113,8 +138,26 @@ class ClassificationPredictor(Predictor):
                 rows.append(network(batch.to(device)).float().cpu())
         return torch.cat(rows) if _is_several(images) else rows[0][0]
 
-    def _classification(self, probabilities: list[float]) -> Classification:
-        scores = dict(zip(self.class_names, probabilities, strict=True))
+    def exported(self) -> nn.Module:
+        """Of numbers, a copy of the network that gives them in the units of their columns."""
+        if not isinstance(self.target, Numbers):
+            return self.network
+        network = copy.deepcopy(self.network)
+        for name in classifier_names(network):
+            head: Any = network.get_submodule(name)
+            with torch.no_grad():
+                std, mean = (head.weight.new_tensor(values) for values in (self.target.std, self.target.mean))
+                bias = mean if head.bias is None else head.bias * std + mean
+                head.weight.mul_(std.view(-1, *[1] * (head.weight.ndim - 1)))
+                head.bias = nn.Parameter(bias)
+        return network
+
+    def _named(self, answers: list[float]) -> Classification | Multilabel | Regression:
+        scores = dict(zip(self.class_names, answers, strict=True))
+        if isinstance(self.target, Numbers):
+            return Regression(scores)
+        if isinstance(self.target, Labels):
+            return Multilabel(tuple(name for name, value in scores.items() if value >= 0.5), scores)
         label = max(scores, key=scores.__getitem__)
         return Classification(label, scores[label], scores)
 
@@ -126,12 +169,20 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
     network: Any = fill(lambda: create_model(weights.architecture, **weights.options), weights)
     # timm's nearest way to a whole image in a square has a border in the mean colour.
     border = BORDER if prepare.pad else {}
-    about = {key: value for key, value in weights.preprocessing.items() if key != "pad"}
+    about = {key: value for key, value in weights.preprocessing.items() if key not in ("pad", "target")}
     vars(network)["pretrained_cfg"] = {**vars(network).get("pretrained_cfg", {}), **about, **border}
-    names = weights.preprocessing.get("label_names")
+    names, target = weights.preprocessing.get("label_names"), target_of(weights.preprocessing)
+    if isinstance(target, Numbers) and len(target.mean) != network.num_classes:
+        raise UserError(
+            f"{weights.source} has {network.num_classes} outputs, but the scale of {len(target.mean)}: it is damaged"
+        )
     if adapter is not None:
+        if not isinstance(target, Classes):
+            raise UserError(
+                f"{weights.source} was trained for target={target.kind}: an adapter needs a base of classes"
+            )
         network, names = _adapted(network, adapter, names)
-    return ClassificationPredictor(network, prepare, names)
+    return ClassificationPredictor(network, prepare, names, target)
 
 
 def _adapted(network: Any, adapter: str | Path, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:

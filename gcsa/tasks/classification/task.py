@@ -7,17 +7,20 @@ from typing import Any, ClassVar
 import torch
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import listed
+from gcsa.evaluation.audit import invariance_error
 from gcsa.evaluation.cost import count_flops
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.evaluate import evaluate, summarize
-from gcsa.tasks.classification.module import METRICS, Classifier
+from gcsa.tasks.classification.evaluate import AUDIT_IMAGES, draw_sample, evaluate, summarize
+from gcsa.tasks.classification.module import METRICS, Classifier, build_metrics
 from gcsa.tasks.classification.pretrained import load_pretrained, normalisation_of
+from gcsa.tasks.classification.targets import Classes
 from gcsa.training.task import CLASSIFIER_KEYS, data_options, make_data, model_options
 from gcsa.weights import read, save_classifier
 
 
 class Task:
-    """The task of data sets whose images have one label each; see `Task`."""
+    """The task of data sets whose images have a class, several labels or numbers; see `Task`."""
 
     module = Classifier
     reads: ClassVar = CLASSIFIER_KEYS
@@ -25,16 +28,30 @@ class Task:
     @property
     def monitored(self) -> dict[str, str]:
         """The metrics that are known by now: a module of `imports` may add some."""
-        return {f"val/{name}": mode for name, (_, mode) in METRICS.items()} | {"val/loss": "min", "val/auroc": "max"}
+        makers = {name: mode for kind in METRICS for name, (_, mode) in METRICS[kind].items()}
+        return {f"val/{name}": mode for name, mode in makers.items()} | {"val/loss": "min"}
 
     def build_data(self, cfg: dict[str, Any]) -> Any:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
         options = data_options(cfg)
         data = make_data(partial(create_datamodule, options["name"]), {**options, **normalisation(cfg)})
-        if data.num_classes < 2:
-            raise UserError(f"data={data.name} has one class, {data.class_names[0]}: there is nothing to tell apart")
-        if cfg["monitor"]["metric"] == "val/auroc" and data.num_classes != 2:
-            raise UserError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
+        kind, metric = data.target.kind, cfg["monitor"]["metric"]
+        if kind == Classes.kind:
+            if data.num_classes < 2:
+                raise UserError(
+                    f"data={data.name} has one class, {data.class_names[0]}: there is nothing to tell apart"
+                )
+            if metric == "val/auroc" and data.num_classes != 2:
+                raise UserError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
+        elif "rank" in (cfg.get("adapter") or {}):
+            raise UserError(
+                f"an adapter is for classes, and data.target is {kind}: take adapter=full, or train without one"
+            )
+        known = {f"val/{name}" for name in build_metrics(data.num_classes, kind)} | {"val/loss"}
+        if metric not in known and metric in self.monitored:
+            raise UserError(
+                f"monitor.metric={metric} is not measured for data.target={kind}: choose one of {listed(sorted(known))}"
+            )
         return data
 
     def build_module(self, cfg: dict[str, Any], data: Any) -> Classifier:
@@ -83,6 +100,10 @@ class Task:
         self, classifier: Classifier, data: Any, scores: dict[str, float], output_dir: Path
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """What the best model reaches beyond the `scores` of the test loop, and lines for the screen."""
+        if not isinstance(data.target, Classes):
+            error = invariance_error(classifier.model, draw_sample(data, "val").first(AUDIT_IMAGES))
+            shown = {f"test {name}": f"{scores[f'test/{name}']:.4g}" for name in METRICS[data.target.kind]}
+            return {"invariance_error": error}, shown | {"invariance error": f"{error:.1e}"}
         summary = summarize(classifier.model, data, output_dir)
         error = summary["invariance_error"]
         lines = {

@@ -11,8 +11,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchvision.ops import sigmoid_focal_loss
 
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.losses import balancing_weights, bce, cross_entropy, focal, soft_targets
+from gcsa.tasks.classification.losses import balancing_weights, bce, cross_entropy, focal
 from gcsa.tasks.classification.module import Classifier
+from gcsa.tasks.classification.targets import Classes
 from gcsa.tasks.loading import EpochSampler
 from tests.runs import TINY, composed, train
 
@@ -24,10 +25,10 @@ WEIGHTS = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
 
 @pytest.mark.parametrize("weight", [None, WEIGHTS])
 def test_values(weight: torch.Tensor | None) -> None:
-    hard = soft_targets(LABELS, 3, 0.0).double()
+    hard = Classes().wanted(LABELS, 3).double()
     torch.testing.assert_close(cross_entropy(LOGITS, hard, weight), F.cross_entropy(LOGITS, LABELS, weight))
     if weight is None:  # torch weighs what smoothing spreads, too, but divides by the weights of the labels alone
-        soft = soft_targets(LABELS, 3, 0.1).double()
+        soft = Classes().wanted(LABELS, 3, 0.1).double()
         torch.testing.assert_close(
             cross_entropy(LOGITS, soft, None), F.cross_entropy(LOGITS, LABELS, label_smoothing=0.1)
         )

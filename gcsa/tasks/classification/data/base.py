@@ -12,9 +12,10 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_bool
 from gcsa.tasks.classification.data.augment import Augmentation
+from gcsa.tasks.classification.targets import Classes, Target
 from gcsa.tasks.datamodule import SplitDataModule
 from gcsa.tasks.loading import BatchLoader, ConcatSource, ImageSet, ImageSource
-from gcsa.tasks.splits import balancing_weights, check_split, limited
+from gcsa.tasks.splits import balancing_weights, check_split, limited, strata
 from gcsa.tasks.storage import check_readable, data_root, download_into, missing
 
 
@@ -47,7 +48,7 @@ DATAMODULES: dict[str, type["GCSADataModule"]] = {}
 
 
 class GCSADataModule(SplitDataModule):
-    """A data set in three splits; batches are (images float32 (B, C, H, W), labels int64 (B,)).
+    """A data set in three splits; batches are (images float32 (B, C, H, W), labels), as `target` says: int64 (B,) of classes.
 
     A subclass with a `name` is known to `create_datamodule` by it. The validation split is never the test set.
 
@@ -74,6 +75,8 @@ class GCSADataModule(SplitDataModule):
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    target: Target = Classes()
+    """What the labels are. Of several labels or numbers, `class_names` and `num_classes` are the columns."""
     pad: str | None = None
     """Colour of the border that makes an image a square; None: it is cropped, or is one."""
     download_size = ""
@@ -126,6 +129,7 @@ class GCSADataModule(SplitDataModule):
             "std": list(self.std),
             "pad": self.pad,
             "label_names": list(self.class_names),
+            **({} if isinstance(self.target, Classes) else {"target": self.target.entry()}),
         }
 
     def required_files(self) -> Sequence[Path]:
@@ -171,7 +175,7 @@ class GCSADataModule(SplitDataModule):
         if self.train_on_val:
             train = train.followed_by(val)
         if self.limit_train is not None:
-            chosen = limited(train.labels[train.rows], self.limit_train, self.seed)
+            chosen = limited(strata(train.labels[train.rows]), self.limit_train, self.seed)
             train = train._replace(rows=train.rows[chosen])
         if self.drop_last and len(train.rows) < self.batch_size * self.processes:
             raise UserError(
@@ -212,7 +216,7 @@ class GCSADataModule(SplitDataModule):
         return [path for path in self.required_files() if not path.exists()]
 
     def _check(self, split: Split) -> None:
-        check_split(split.images, split.labels, self.num_classes, split.source, split.label_source)
+        check_split(split.images, strata(split.labels), self.num_classes, split.source, split.label_source)
         if not len(split.rows):
             raise UserError(f"{split.source} holds too few images ({len(split.labels)}) to be split")
 

@@ -15,7 +15,7 @@ from gcsa.images.folders import SUFFIXES, is_visible, list_images
 from gcsa.images.prepare import PADS, Prepare
 from gcsa.images.reader import image_size
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
-from gcsa.tasks.splits import hold_out
+from gcsa.tasks.splits import hold_out, strata
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GREY_MEAN, GREY_STD = (0.449,), (0.226,)
@@ -31,7 +31,7 @@ SPLIT_FOLDERS = {
 """Which split a folder is, by its name in small letters."""
 
 Files = tuple[list[Path], Tensor]
-"""Files of a split, and their labels (N,)."""
+"""Files of a split, and their labels (N,), or (N, K) of several columns."""
 
 
 class ImageFolder(GCSADataModule):
@@ -201,5 +201,5 @@ def class_files(folder: Path, classes: Sequence[str]) -> Files:
 
 def _divide(part: Files, fraction: float) -> tuple[Files, Files]:
     files, labels = part
-    kept, held_out = (([files[row] for row in rows], labels[rows]) for rows in hold_out(labels, fraction))
+    kept, held_out = (([files[row] for row in rows], labels[rows]) for rows in hold_out(strata(labels), fraction))
     return kept, held_out

@@ -1,100 +1,158 @@
-"""A user's own images, named in a table with the class of each."""
+"""A user's own images, named in a table with what is to be told of each: its class, several labels, or numbers."""
 
 import csv
+import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import listed, shown
+from gcsa._utils.validation import check_choice, listed, shown
+from gcsa.tasks.classification.data.base import Split
 from gcsa.tasks.classification.data.image_folder import SPLIT_FOLDERS, Files, ImageFolder, divided
+from gcsa.tasks.classification.targets import TARGETS, Classes, Labels, Numbers
+
+
+class Row(NamedTuple):
+    """One image, the texts in its columns of labels, its split ("all" where no column says it), and its place for messages."""
+
+    file: Path
+    labels: tuple[str, ...]
+    split: str
+    where: str
 
 
 class Table(ImageFolder):
-    """The images of a CSV file with a header: a row has the path of an image, from the folder of the file, and its class.
+    """The images of a CSV file with a header: a row has the path of an image, from the folder of the file, and its labels.
 
     A column for the split says train, val or test (any name in `SPLIT_FOLDERS`). Without it, or without val, images are held out
-    as in `ImageFolder`, whose arguments these are, too.
+    as in `ImageFolder`, whose arguments these are, too; only where `target` is "class" are the splits balanced. Spaces around
+    a value do not count.
 
     Args:
         path: the CSV file, in UTF-8.
-        image, label: the names of its columns.
+        target: "class", one class for each image; "multilabel", columns of 0 and 1; or "regression", columns of numbers.
+        image: the name of the column of paths.
+        label: the name of the column of classes, or a list of the names of columns.
         split: the name of the column of the split; None takes "split" where there is one.
 
     Raises:
-        ValueError: a column or a value that is missing, a split of another name, fewer than two classes, an image twice.
+        ValueError: a column or a value that is missing or does not fit the target, a split of another name, an image twice.
         FileNotFoundError: no such file, or no such image.
     """
 
     name = "table"
-    what = "a CSV file of images and their classes"
+    what = "a CSV file of images and their labels"
 
     def __init__(
         self,
         *,
         path: str | os.PathLike[str] | None = None,
+        target: str = Classes.kind,
         image: str = "image",
-        label: str = "label",
+        label: str | Sequence[str] = "label",
         split: str | None = None,
+        balance: bool = False,
         **kwargs: Any,
     ) -> None:
-        self.columns = image, label, split
-        super().__init__(path=path, **kwargs)
+        check_choice("data.target", target, TARGETS)
+        labels = [label] if isinstance(label, str) else list(label)
+        least = {Classes.kind: 1, Labels.kind: 2, Numbers.kind: 1}[target]
+        if len(set(labels)) != len(labels) or len(labels) < least or (target == Classes.kind and len(labels) > 1):
+            wanted = {Classes.kind: "one column", Labels.kind: "two or more columns", Numbers.kind: "columns"}[target]
+            raise UserError(f"data.label={shown(label)} must name {wanted} for data.target={target}")
+        if balance and target != Classes.kind:
+            raise UserError("data.balance=true is for data.target=class: leave it out")
+        self.columns, self.kind = (image, labels, split), target
+        super().__init__(path=path, balance=balance, **kwargs)
 
     def list_splits(self) -> tuple[tuple[str, ...], dict[str, Files]]:
         rows = self._rows()
-        classes = tuple(sorted({label for _, label, _ in rows}))
-        if len(classes) < 2:
-            raise UserError(f"{self.path} holds one class only, {shown(classes[0])}: classification needs at least two")
-        parts: dict[str, tuple[list[Path], list[int]]] = {}
-        for file, label, split in rows:
-            files, labels = parts.setdefault(split, ([], []))
-            files.append(file)
-            labels.append(classes.index(label))
-        if "all" not in parts and ("test" not in parts or set(parts) == {"val", "test"}):
+        splits = {row.split for row in rows}
+        if "all" not in splits and ("test" not in splits or splits == {"val", "test"}):
             raise UserError(
-                f"{self.path} holds the splits {listed(sorted(parts))} only: it needs train and test, or test alone"
+                f"{self.path} holds the splits {listed(sorted(splits))} only: it needs train and test, or test alone"
             )
-        return classes, divided(
-            {name: (files, torch.tensor(labels)) for name, (files, labels) in parts.items()}, self.path
-        )
+        names, labels = self._classes(rows) if self.kind == Classes.kind else self._numbers(rows)
+        chosen = {split: [place for place, row in enumerate(rows) if row.split == split] for split in splits}
+        parts = {split: ([rows[place].file for place in places], labels[places]) for split, places in chosen.items()}
+        parts = divided(parts, self.path)
+        if self.kind == Labels.kind:
+            self.target = Labels()
+        elif self.kind == Numbers.kind:
+            self.target = self._scale(names, parts.get("train", parts["test"])[1])
+        return names, parts
 
-    def _rows(self) -> list[tuple[Path, str, str]]:
-        """File, class and split of each row; the split is "all" where there is no such column."""
+    def _check(self, split: Split) -> None:
+        super()._check(split)
+        if self.kind == Numbers.kind and len(split.rows) < 2:
+            raise UserError(f"{split.source} holds one image: numbers are measured on two or more")
+
+    def _classes(self, rows: Sequence[Row]) -> tuple[tuple[str, ...], Tensor]:
+        names = tuple(sorted({row.labels[0] for row in rows}))
+        if len(names) < 2:
+            raise UserError(f"{self.path} holds one class only, {shown(names[0])}: classification needs at least two")
+        return names, torch.tensor([names.index(row.labels[0]) for row in rows])
+
+    def _numbers(self, rows: Sequence[Row]) -> tuple[tuple[str, ...], Tensor]:
+        names = self.columns[1]
+        values = [[self._number(text, name, row) for name, text in zip(names, row.labels, strict=True)] for row in rows]
+        return tuple(names), torch.tensor(values)
+
+    def _number(self, text: str, column: str, row: Row) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or (self.kind == Labels.kind and value not in (0, 1)):
+            wanted = "0 or 1" if self.kind == Labels.kind else "a number"
+            raise UserError(f"{row.where}: its {column} is {shown(text)}, not {wanted}")
+        return value
+
+    def _scale(self, names: Sequence[str], labels: Tensor) -> Numbers:
+        deviations, means = torch.std_mean(labels.double(), 0, correction=0)
+        for name, deviation in zip(names, deviations.tolist(), strict=True):
+            if not deviation > 0:
+                raise UserError(f"{self.path}: its {name} is the same for all training images: leave it out")
+        return Numbers(tuple(means.tolist()), tuple(deviations.tolist()))
+
+    def _rows(self) -> list[Row]:
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path} is not a file: data.path must name a CSV file")
-        image, label, split = self.columns
-        rows: list[tuple[Path, str, str]] = []
+        image, labels, split = self.columns
+        rows: list[Row] = []
         seen: set[Path] = set()
         try:
             with self.path.open(encoding="utf-8-sig", newline="") as stream:
                 table = csv.DictReader(stream, skipinitialspace=True)
                 header = list(table.fieldnames or ())
                 split = "split" if split is None and "split" in header else split
-                for column in filter(None, (image, label, split)):
+                for column in filter(None, (image, *labels, split)):
                     if column not in header:
                         raise UserError(
                             f"{self.path} has no column {shown(column)}: it has {listed(header) or 'no header'}"
                         )
-                for row in table:
+                for content in table:
                     where = f"{self.path}, line {table.line_num}"
-                    name, label_name = (str(row[column] or "").strip() for column in (image, label))
-                    if not name or not label_name:
-                        raise UserError(f"{where}: its {label if name else image} is empty")
-                    file = self.path.parent / name
+                    texts = {column: str(content[column] or "").strip() for column in (image, *labels)}
+                    if empty := [column for column, text in texts.items() if not text]:
+                        raise UserError(f"{where}: its {empty[0]} is empty")
+                    file = self.path.parent / texts[image]
                     if not file.is_file():
                         raise FileNotFoundError(f"{where}: there is no {file}")
                     if file in seen:
                         raise UserError(f"{where}: {file} is in an earlier line, too")
                     seen.add(file)
-                    part = "all" if split is None else SPLIT_FOLDERS.get(str(row[split]).strip().lower())
+                    part = "all" if split is None else SPLIT_FOLDERS.get(str(content[split]).strip().lower())
                     if part is None:
                         raise UserError(
-                            f"{where}: its {split} is {shown(row[split])}, not one of {listed(SPLIT_FOLDERS)}"
+                            f"{where}: its {split} is {shown(content[split])}, not one of {listed(SPLIT_FOLDERS)}"
                         )
-                    rows.append((file, label_name, part))
+                    rows.append(Row(file, tuple(texts[label] for label in labels), part, where))
         except (UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{self.path} is no CSV file in UTF-8 ({error})") from error
         if not rows:
