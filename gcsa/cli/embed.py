@@ -102,13 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows, names, failed = answer_all(predictor.embedding, predictor.preprocess, images, args.batch_size)
         if names:
             features, prepare = np.concatenate(rows), predictor.preprocess
-            about = {
-                "weights": args.model,
-                "adapter": args.adapter or "",
-                "size": prepare.size,
-                "mean": prepare.mean,
-                "std": prepare.std,
-            }
+            about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
+            about |= {} if args.adapter is None else {"adapter": args.adapter}
             with replacing(args.output) as part:
                 _write(part, features, names, about)
             print(f"{args.output}: {len(names)} images, {features.shape[1]} features each")

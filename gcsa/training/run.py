@@ -41,6 +41,7 @@ def quiet_lightning() -> None:
     """
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("pytorch_lightning.profilers").setLevel(logging.INFO)  # the table of trainer.profiler=simple
     for message in (
         ".*LeafSpec",
         "Checkpoint directory .* exists",
@@ -240,7 +241,11 @@ def test(
     task: Task, config: dict[str, Any], module: Any, data: Any, output_dir: Path
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What the model reaches on the test set, which is read here only, and lines for the screen."""
-    options = {key: config["trainer"][key] for key in ("accelerator", "precision")}
+    options = {
+        key: config["trainer"][key]
+        for key in ("accelerator", "precision", "limit_test_batches")
+        if key in config["trainer"]
+    }
     tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
     scores = tester.test(module, data, verbose=False)[0]
     module.float()  # what trainer.precision=64-true or bf16-true made of it; what follows feeds it float32

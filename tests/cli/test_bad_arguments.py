@@ -202,7 +202,7 @@ TRAIN = [
     ),
     ("adapter=lora adapter.base=null", "adapter.base is missing: give a .ckpt of train.py, local-dir:FOLDER or"),
     ("+colour=red", "unknown key 'colour'"),
-    ("+loss=bce", "'loss' is a key already: write it without +"),
+    ("+label_smoothing=0.2", "'label_smoothing' is a key already: write it without +"),
     (
         "experiment=nuclei loss=bce",
         "loss=bce is for classifiers, and segmentation does not read it: leave null",

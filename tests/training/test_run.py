@@ -149,3 +149,16 @@ def test_the_imagenet_preset_runs(tmp_path: Path) -> None:
     train(composed(tmp_path, *preset, *small, *cpu), tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["model"], results["best_step"]) == ("gcsa_pyramid_small", 2)
+
+
+def test_the_profiler_is_heard() -> None:
+    run.quiet_lightning()
+    assert logging.getLogger("pytorch_lightning.profilers.profiler").isEnabledFor(logging.INFO)
+    assert not logging.getLogger("pytorch_lightning.utilities.rank_zero").isEnabledFor(logging.INFO)
+
+
+def test_the_test_is_as_short_as_asked(tmp_path: Path) -> None:
+    short = ("trainer.max_epochs=1", "trainer.limit_train_batches=1", "callbacks=no_ema", "data.batch_size=16")
+    train(composed(tmp_path, *TINY, *short, "+trainer.limit_test_batches=1", "test=true"), tmp_path)
+    accuracy = json.loads((tmp_path / "results.json").read_text())["results"]["test/accuracy"]
+    assert (16 * accuracy).is_integer()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.segmentation.stars import Labels, check_objects, star_targets
+from gcsa.tasks.segmentation.stars import Labels, check_numbers, check_objects, star_targets
 
 RAY_WEIGHT = 0.2
 """Weight of the mean error of the rays in pixels, beside the cross-entropy of the object map (Schmidt et al. 2018)."""
@@ -50,6 +50,11 @@ def label_validator(output: str, num_classes: int) -> Callable[[Labels], object]
     if output == "instances":
         return check_objects
     return partial(classes, num_classes=num_classes)
+
+
+def split_validator(output: str) -> Callable[[Sequence[Labels]], object] | None:
+    """The function that raises UserError for the label maps of all training images, where there is something to check."""
+    return check_numbers if output == "instances" else None
 
 
 def star_loss(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -50,6 +50,20 @@ def check_objects(labels: Labels) -> None:
         )
 
 
+def check_numbers(masks: Sequence[Labels]) -> None:
+    """Raises UserError for masks of which none tells objects apart, while most hold their one number in several pieces."""
+    from skimage.measure import label
+
+    if any(len(np.unique(mask[mask > 0])) > 1 for mask in masks):
+        return
+    in_pieces = sum(label(mask > 0, connectivity=2).max(initial=0) > 1 for mask in masks)
+    if in_pieces > len(masks) / 2:
+        raise UserError(
+            f"{in_pieces} of {len(masks)} training masks hold several pieces, and none holds more than one number: give each "
+            "object a number of its own, or set model.output=classes"
+        )
+
+
 @dataclass(frozen=True)
 class Objects:
     """Star-convex polygons: `points` (n, 2), their centres as row and column in pixels; `distances` (n, R), float32, along

@@ -14,6 +14,7 @@ from gcsa.tasks.segmentation.stars import (
     FINENESS,
     Objects,
     check_installed,
+    check_numbers,
     check_objects,
     draw,
     find_candidates,
@@ -46,6 +47,18 @@ def test_objects_without_numbers_are_refused() -> None:
     check_objects(np.zeros_like(two))
     with pytest.raises(ValueError, match="its mask holds several objects, all with the number 255"):
         check_objects(255 * (two > 0))
+
+
+def test_one_number_for_many_objects_is_refused_in_all_masks_together() -> None:
+    """A picture of one object, or one whose objects touch nothing but themselves, says nothing alone."""
+    two = drawn((40, 60), [(10, 10, 5, 5), (30, 40, 5, 5)])
+    one = drawn((40, 60), [(10, 10, 5, 5)])
+    for masks in ([one, one], [two, 1 * (two > 0), 1 * (two > 0)], [one, 1 * (two > 0)], [np.zeros_like(one)]):
+        check_numbers(masks)
+    with pytest.raises(
+        ValueError, match="2 of 3 training masks hold several pieces, and none holds more than one number"
+    ):
+        check_numbers([one, 1 * (two > 0), 7 * (two > 0)])
 
 
 def as_maps(targets: Tensor) -> Tensor:

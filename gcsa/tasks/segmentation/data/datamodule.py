@@ -42,6 +42,7 @@ class MasksDataModule(SplitDataModule):
         augment: arguments of `gcsa.tasks.segmentation.data.augment.DenseAugment`, for training crops only.
         targets: from labels int32 (H, W), a crop with its context, to what the network learns, float32 (T, H, W); needed for training.
         label_validator: is called with the labels (H, W) of every picture that is read; raises ValueError for those of no use.
+        split_validator: the same for the labels of all training pictures together.
 
     Raises:
         ValueError: a bad argument, at once; pictures or masks that cannot be used, in `prepare_data` or `setup`.
@@ -66,6 +67,7 @@ class MasksDataModule(SplitDataModule):
         augment: Mapping[str, Any] | None = None,
         targets: Targets | None = None,
         label_validator: Callable[[Array], object] | None = None,
+        split_validator: Callable[[Sequence[Array]], object] | None = None,
     ) -> None:
         super().__init__(batch_size, num_workers, seed, limit_train)
         if path is None:
@@ -85,7 +87,7 @@ class MasksDataModule(SplitDataModule):
         self.percentiles = float(percentiles[0]), float(percentiles[1])
         self.crops_per_image = crops_per_image
         self.augment = None if augment is None else DenseAugment.from_config(augment)
-        self.targets, self.label_validator = targets, label_validator
+        self.targets, self.label_validator, self.split_validator = targets, label_validator, split_validator
 
     @cached_property
     def pairs(self) -> dict[str, list[Pair]]:
@@ -120,6 +122,11 @@ class MasksDataModule(SplitDataModule):
         train, val = self._read("train"), self._read("val")
         if not any(example.labels.any() for example in train):
             raise UserError(f"{self.path} holds no object in its train split: every mask is 0 everywhere")
+        if self.split_validator is not None:
+            try:
+                self.split_validator([example.labels for example in train])
+            except ValueError as error:
+                raise UserError(f"{self.path}: {error}") from error
         return train, val
 
     def make_test(self) -> list[Example]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from gcsa.tasks.loading import BatchIndices
 from gcsa.tasks.segmentation.data.crops import filled
 from gcsa.tasks.segmentation.data.datamodule import SPLITS, MasksDataModule, Nuclei
+from gcsa.tasks.segmentation.stars import check_numbers
 
 RNG = np.random.default_rng(0)
 AUGMENT = {"quarter_turns": True, "flip": True, "degrees": 20.0, "scale": [0.8, 1.2], "noise": 0.1, "contrast": 0.1}
@@ -203,6 +204,14 @@ def test_limit_train_and_lazy_test(folder: Path) -> None:
         data.setup("test")
     with pytest.raises(ValueError, match=r"limit_train=9 asks for more than the 5 training images"):
         module(folder, limit_train=9).prepare_data()
+
+
+def test_training_masks_are_checked_together(folder: Path) -> None:
+    for file in (folder / "train/masks").iterdir():
+        tifffile.imwrite(file, np.eye(40, 52, 20, np.uint8) + np.eye(40, 52, -20, np.uint8))
+    module(folder).setup("fit")
+    with pytest.raises(ValueError, match="5 of 5 training masks hold several pieces"):
+        module(folder, split_validator=check_numbers).setup("fit")
 
 
 def test_masks_are_checked(folder: Path) -> None:
