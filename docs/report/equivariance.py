@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from statistics import mean
 from typing import Any
 
 from report.results import ROOT, measured, table
@@ -74,6 +75,22 @@ def exact() -> str:
             rows.append([f"`{name}`", str(len(found)), kind, passes, *cells])
     header = ["network", "seeds", "used", "passes", "validation accuracy %", "test accuracy %"]
     return table([*header, "validation AUROC", "test AUROC"], rows)
+
+
+def audits() -> str:
+    """Audits of networks by audit.py: the sentence of each, and the features at the exact poses and between them."""
+    rows = []
+    for path in sorted((ROOT / "docs/results/audit").glob("*.json")):
+        content = json.loads(path.read_text())
+        for name, system in content["systems"].items():
+            cells = []
+            for is_exact in (True, False):
+                some = [change for change in system["changes"] if (change["turn"]["degrees"] % 90 == 0) == is_exact]
+                kept, moved = (mean(change[key] for change in some) for key in ("neighbours", "distance"))
+                cells += [f"{100 * kept:.0f} %", f"{moved:.2f}"]
+            rows.append([f"`{path.stem}`, {name}", system["group"], *cells])
+    header = ["features of", "exact under", "nearest images kept, exact poses", "distance / between images"]
+    return table([*header, "nearest images kept, between them", "distance / between images"], rows)
 
 
 def precision() -> str:

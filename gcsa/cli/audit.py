@@ -1,0 +1,202 @@
+"""Measure rotation: `audit.py timm:resnet18 --images patches/ --output audit/`.
+
+The answers of any network are compared when its images rotate and reflect. A table, a figure of the change against the angle, a
+JSON file, and one sentence say what is exact. With --symmetry the same network is measured made exact, beside it.
+
+Exit codes: 0, measured; 1, some images could not be read; 2, wrong arguments or a network that cannot be opened; 130, interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
+from rich.table import Table
+from torch import Tensor, nn
+
+from gcsa._utils.atomic import write_json
+from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.program import program
+from gcsa.cli.arguments import add_hardware, count, device, find_images
+from gcsa.cli.errors import Parser, tell_failed, user_errors
+from gcsa.cli.memory import keep_freed_memory
+from gcsa.evaluation.evaluation_mode import evaluation_mode
+from gcsa.evaluation.figures import colours, save
+from gcsa.evaluation.poses import Change, compare, exact_group, outputs, turns, verdict
+from gcsa.integrations.networks import KINDS, Subject, open_subject
+from gcsa.symmetry import Averaged, Canonical
+from gcsa.training.results import git_commit, machine
+
+WRAPPERS: dict[str, Any] = {"averaged": Averaged, "canonical": Canonical}
+FIGURES = {
+    "classifier": {"answers": "answers that change", "probability": "change of a probability"},
+    "embedding": {
+        "cosine": "cosine distance",
+        "neighbours": "nearest images kept",
+        "distance": "distance / between images",
+    },
+}
+"""The columns of the table, by kind."""
+CURVE = {"classifier": "answers", "embedding": "distance"}
+"""What the figure shows."""
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(
+        prog=program("audit"),
+        description="Measures how the answers of any network change when its images rotate and reflect.",
+        epilog="A file .pt, .pt2 or MODULE:FUNCTION runs the code that it holds: audit those that you trust.",
+    )
+    parser.add_argument(
+        "source",
+        metavar="NETWORK",
+        help="weights of gcsa, timm:NAME, a file .onnx, .pt (TorchScript) or .pt2, or MODULE:FUNCTION",
+    )
+    parser.add_argument("--images", nargs="+", required=True, metavar="IMAGES", help="images, and folders of them")
+    parser.add_argument("--kind", choices=KINDS, help="default: embedding for timm:NAME, else classifier")
+    parser.add_argument("--size", type=count(4096), help="pixels a side; default: the network's, or 224")
+    parser.add_argument("--symmetry", choices=sorted(WRAPPERS), help="measure it made exact by gcsa.symmetry, too")
+    parser.add_argument("--group", default="d4", help="of --symmetry: c2, c4, d1, d2 or d4 (default)")
+    parser.add_argument("--angles", type=count(360), default=16, help="around the circle (default 16)")
+    parser.add_argument("--limit", type=count(1_000_000), help="the first images only")
+    parser.add_argument("--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="together (default 32)")
+    parser.add_argument("--output", metavar="FOLDER", help="for audit.json and audit.png")
+    add_hardware(parser)
+    return parser.parse_args(argv)
+
+
+def _batches(
+    subject: Subject, images: Sequence[Path], size: int, failed: list[str], where: torch.device
+) -> Iterator[Tensor]:
+    """Prepared images; a sentence for each that cannot be read goes to `failed`."""
+    for start in range(0, len(images), size):
+        batch = []
+        for path in images[start : start + size]:
+            try:
+                batch.append(subject.prepare(path))
+            except ValueError as error:
+                failed.append(str(error))
+        if batch:
+            yield torch.stack(batch).to(where)
+
+
+def _measure(
+    subject: Subject, network: nn.Module, images: Sequence[Path], args: argparse.Namespace, where: torch.device
+) -> tuple[list[Change], list[str]]:
+    failed: list[str] = []
+    console = Console(stderr=True)
+    total = len(images) * (len(turns(args.angles)) + 1)
+    with (
+        Progress(
+            *Progress.get_default_columns(), MofNCompleteColumn(), console=console, disable=not console.is_terminal
+        ) as bar,
+        evaluation_mode(network),
+    ):
+        task = bar.add_task("images", total=total)
+        batches = _batches(subject, images, args.batch_size, failed, where)
+        try:
+            found = outputs(network, batches, args.angles, lambda done: bar.advance(task, done))
+        except (UserError, OSError):
+            raise
+        except Exception as error:  # of a stranger's network
+            raise UserError(
+                f"{args.source} does not take these images ({type(error).__name__}: {one_line(error)})"
+            ) from error
+    rows = next(iter(found.values()), torch.zeros(0, 0))
+    if not len(rows):
+        raise UserError(f"none of the {len(images)} images could be read: {failed[0]}")
+    if subject.kind == "classifier" and rows.shape[1] < 2:
+        raise UserError(f"{args.source} gives one number for an image: take --kind embedding")
+    if any(not values.isfinite().all() for values in found.values()):
+        raise UserError(f"{args.source} gives NaN or infinite outputs")
+    return compare(found, subject.kind), failed
+
+
+def _table(systems: dict[str, list[Change]], kind: str, title: str) -> Table:
+    screen = Table(title=title)
+    screen.add_column("turn", no_wrap=True)
+    for name in systems:
+        for words in ("relative change", *FIGURES[kind].values()):
+            screen.add_column(words if len(systems) == 1 else f"{words}, {name}", justify="right")
+    for row in zip(*systems.values(), strict=True):
+        cells = []
+        for change in row:
+            values = [getattr(change, key) for key in FIGURES[kind]]
+            cells += [f"{change.relative:.1e}", *("" if value is None else f"{value:.3f}" for value in values)]
+        screen.add_row(str(row[0].turn), *cells, end_section=row[0].turn.degrees == 270 and row[0].turn.is_exact)
+    return screen
+
+
+def _figure(systems: dict[str, list[Change]], kind: str, title: str) -> Figure:
+    """The change against the angle; exact angles are marked."""
+    figure = Figure(figsize=(7.5, 4), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    key = CURVE[kind]
+    for colour, (name, changes) in zip(colours(len(systems)), systems.items(), strict=True):
+        rotations = sorted((c for c in changes if not c.turn.reflected), key=lambda c: c.turn.degrees)
+        values = [(c.turn.degrees, getattr(c, key), c.turn.is_exact) for c in rotations]
+        axes.plot([0, *(v[0] for v in values), 360], [0, *(v[1] for v in values), 0], color=colour, lw=2, label=name)
+        exact = np.array([(0, 0), *((v[0], v[1]) for v in values if v[2])])
+        axes.scatter(exact[:, 0], exact[:, 1], color=colour, zorder=3)
+    axes.set_xticks(range(0, 361, 45))
+    axes.set_xlabel("rotation, degrees counter-clockwise; dots: exact on the pixel grid")
+    axes.set_ylabel(FIGURES[kind][key])
+    axes.set_ylim(bottom=0)
+    axes.set_title(title)
+    axes.legend(frameon=False)
+    return figure
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
+    args = _arguments(argv)
+    keep_freed_memory()
+    with user_errors():
+        if args.threads is not None:
+            torch.set_num_threads(args.threads)
+        images = find_images(args.images, recursive=True)[: args.limit]
+        if args.output is not None and Path(args.output).exists() and not Path(args.output).is_dir():
+            raise UserError(f"--output {args.output} is a file: name a folder")
+        where = device(args.device)
+        subject = open_subject(args.source, args.kind, args.size)
+        networks: dict[str, nn.Module] = {"as it is": subject.network}
+        if args.symmetry is not None:
+            networks[args.symmetry] = WRAPPERS[args.symmetry](subject.network, args.group)
+        systems = {}
+        for name, network in networks.items():
+            systems[name], failed = _measure(subject, network.to(where), images, args, where)
+        read = len(images) - len(failed)
+        title = f"{args.source}, {subject.kind}, {read} images of {subject.prepare.size} x {subject.prepare.size}"
+        console = Console()
+        console.print(_table(systems, subject.kind, title))
+        sentences = {name: verdict(changes, subject.kind) for name, changes in systems.items()}
+        for name, sentence in sentences.items():
+            console.print(f"{name}: {sentence}", highlight=False, soft_wrap=True)
+        if args.output is not None:
+            folder = Path(args.output)
+            folder.mkdir(parents=True, exist_ok=True)
+            found = {
+                name: {
+                    "verdict": sentences[name],
+                    "group": exact_group(changes).name,
+                    "changes": [asdict(c) for c in changes],
+                }
+                for name, changes in systems.items()
+            }
+            about = {"network": args.source, "kind": subject.kind, "images": read, "size": subject.prepare.size}
+            print(save(_figure(systems, subject.kind, title), folder / "audit.png"))
+            print(
+                write_json(
+                    folder / "audit.json", about | {"systems": found, "commit": git_commit(), "machine": machine()}
+                )
+            )
+        tell_failed(failed, len(images), "measured")
+    return 1 if failed else 0

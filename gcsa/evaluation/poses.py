@@ -1,0 +1,196 @@
+"""What a network answers when its images rotate and reflect: the measurements of gcsa-audit, for any network.
+
+The eight poses of d4 map the pixel grid onto itself, so a change there is the network's own. At angles between them images are
+resampled (bilinear) within the inscribed disc, and compared with the disc of the upright image: such a change is that of the
+network and of the resampling together, and approximate for every network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torchvision.transforms import InterpolationMode, functional
+
+from gcsa._utils.errors import UserError
+from gcsa.groups import Group, group as make_group
+from gcsa.testing import act
+
+EXACT = 1e-4
+"""A relative change of the outputs below this is rounding."""
+NEIGHBOURS = 10
+"""As many nearest images are compared, as in arXiv:2412.11938."""
+GROUPS = ("d4", "c4", "d2", "c2", "d1")
+"""Groups of exact elements, the largest first."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A rotation counter-clockwise by `degrees`, before it a reflection where `reflected`."""
+
+    degrees: float
+    reflected: bool = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it maps the pixel grid onto itself."""
+        return self.degrees % 90 == 0
+
+    def __str__(self) -> str:
+        return f"{self.degrees:g} degrees{', reflected' if self.reflected else ''}"
+
+
+@dataclass(frozen=True)
+class Change:
+    """How the outputs (N, D) of N images change with one turn, or where `kind` says so, one figure only.
+
+    Attributes:
+        turn: the rotation and reflection.
+        relative: the norm of the change, relative to that of the outputs.
+        answers: the share of images with another most probable class; of classifiers.
+        probability: the mean largest change of a class probability; of classifiers.
+        cosine: the mean cosine distance to the features of the upright image; of embeddings.
+        neighbours: the mean share of the nearest images that stay the nearest; of embeddings.
+        distance: the mean Euclidean distance relative to the median distance between two images; of embeddings.
+    """
+
+    turn: Turn
+    relative: float
+    answers: float | None = None
+    probability: float | None = None
+    cosine: float | None = None
+    neighbours: float | None = None
+    distance: float | None = None
+
+
+def turns(steps: int) -> list[Turn]:
+    """The eight exact ones, and those of `steps` around the circle that lie between them."""
+    exact = [Turn(90.0 * k, reflected) for reflected in (False, True) for k in range(4)]
+    return exact + [Turn(360 * k / steps) for k in range(steps) if (360 * k / steps) % 90]
+
+
+def turned(images: Tensor, turn: Turn) -> Tensor:
+    """Images (B, C, H, W) turned; between the exact turns square, in the inscribed disc, with zeros outside."""
+    if turn.is_exact:
+        d4 = make_group("d4")
+        return act(images, d4, round(turn.degrees / 90) % 4 + 4 * turn.reflected, "image")
+    return disc(functional.rotate(images, turn.degrees, InterpolationMode.BILINEAR))
+
+
+def disc(images: Tensor) -> Tensor:
+    """Square images (B, C, S, S), zero outside of the inscribed disc, whose border pixels are left out, too."""
+    side = images.shape[-1]
+    places = torch.arange(side, device=images.device) - (side - 1) / 2
+    return images * (places[:, None] ** 2 + places**2 <= (side / 2 - 1) ** 2)
+
+
+def outputs(
+    network: Callable[[Tensor], Tensor],
+    batches: Iterable[Tensor],
+    steps: int,
+    advance: Callable[[int], object] = lambda count: None,
+) -> dict[Turn | None, Tensor]:
+    """The outputs (N, D) of the images of all batches (B, C, S, S) at each of `turns(steps)`; None: of their discs.
+
+    `advance` is called with the number of images that went through the network. Raises UserError for outputs of another shape.
+    """
+    found: dict[Turn | None, list[Tensor]] = {}
+    with torch.inference_mode():
+        for images in batches:
+            for turn in (*turns(steps), None):
+                rows = network(disc(images) if turn is None else turned(images, turn))
+                if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != len(images):
+                    given = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+                    raise UserError(
+                        f"the network gives {given} for {len(images)} images: a row of numbers for each is wanted"
+                    )
+                found.setdefault(turn, []).append(rows.float().cpu())
+                advance(len(images))
+    return {turn: torch.cat(rows) for turn, rows in found.items()}
+
+
+def compare(found: dict[Turn | None, Tensor], kind: str) -> list[Change]:
+    """The changes of the outputs that `outputs` found, of a "classifier" or an "embedding"; without the identity."""
+    upright = Turn(0.0)
+    changes = []
+    for turn, rows in found.items():
+        if turn is not None and turn != upright:
+            changes.append(_change(turn, rows, found[upright if turn.is_exact else None], kind))
+    return changes
+
+
+def _change(turn: Turn, rows: Tensor, reference: Tensor, kind: str) -> Change:
+    relative = ((rows - reference).norm() / reference.norm().clamp_min(1e-12)).item()
+    if kind == "classifier":
+        answers = (rows.argmax(1) != reference.argmax(1)).double().mean().item()
+        probability = (rows.softmax(1) - reference.softmax(1)).abs().amax(1).mean().item()
+        return Change(turn, relative, answers=answers, probability=probability)
+    cosine = 1 - torch.cosine_similarity(rows.double(), reference.double()).mean().item()
+    between = torch.pdist(reference[:1000].double()).median()  # of half a million pairs
+    distance = ((rows - reference).norm(dim=1).mean() / between.clamp_min(1e-12)).item()
+    return Change(turn, relative, cosine=cosine, neighbours=neighbour_overlap(rows, reference), distance=distance)
+
+
+def neighbour_overlap(rows: Tensor, reference: Tensor, count: int = NEIGHBOURS) -> float | None:
+    """The mean share of the `count` nearest other images (cosine) that an image has by both sets of features (N, D); None for
+    fewer than `count` + 2 images (the mutual nearest-neighbour metric; Huh et al. 2024, arXiv:2405.07987)."""
+    if len(rows) < count + 2:
+        return None
+    nearest = []
+    for features in (rows, reference):
+        unit = torch.nn.functional.normalize(features.double(), dim=1)
+        similarity = unit @ unit.T
+        similarity.fill_diagonal_(-2.0)
+        nearest.append(torch.zeros_like(similarity, dtype=torch.bool).scatter_(1, similarity.topk(count).indices, True))
+    return ((nearest[0] & nearest[1]).sum(1).double().mean() / count).item()
+
+
+def exact_group(changes: Sequence[Change]) -> Group:
+    """The largest of `GROUPS`, or c1, by whose elements the outputs change by rounding only."""
+    by_turn = {change.turn: change.relative for change in changes} | {Turn(0.0): 0.0}
+    for name in GROUPS:
+        group = make_group(name)
+        elements = [divmod(g, group.rotations) for g in range(group.order)]
+        if all(by_turn[Turn(360 * k / group.rotations, bool(flip))] <= EXACT for flip, k in elements):
+            return group
+    return make_group("c1")
+
+
+def verdict(changes: Sequence[Change], kind: str) -> str:
+    """One sentence for a reader who is no programmer."""
+    group = exact_group(changes)
+    elements = {
+        Turn(360 * k / group.rotations, bool(flip))
+        for flip, k in (divmod(g, group.rotations) for g in range(group.order))
+    }
+    inside = [change for change in changes if change.turn in elements]
+    exact = [change for change in changes if change.turn.is_exact and change.turn not in elements]
+    between = [change for change in changes if not change.turn.is_exact]
+    start, others = "not exact for any rotation or reflection", "at multiples of 90 degrees and reflections"
+    if inside:
+        largest = max(change.relative for change in inside)
+        start = f"exact under {group.name} " + (f"to {largest:.0e}" if largest else "without any change")
+        others = "at other multiples of 90 degrees and reflections"
+    rest = [
+        f"{words} {_in_words(some, kind)}" for words, some in ((others, exact), ("at angles between", between)) if some
+    ]
+    return "; ".join([start, *rest])
+
+
+def _in_words(changes: Sequence[Change], kind: str) -> str:
+    """The mean over `changes`."""
+    if kind == "classifier":
+        return f"{_mean([change.answers for change in changes]):.1%} of answers change".replace("%", " %")
+    shares = [change.neighbours for change in changes]
+    if None in shares:
+        return (
+            f"features move by {_mean([change.distance for change in changes]):.2f} of the distance between two images"
+        )
+    return f"{_mean(shares):.0%} of the nearest images stay the nearest".replace("%", " %")
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known)

@@ -1,0 +1,135 @@
+"""Networks of others for gcsa-audit: of timm, files of ONNX, TorchScript and torch.export, and functions."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import timm
+import torch
+from torch import Tensor, nn
+
+from gcsa._utils.errors import MissingExtraError, UserError, one_line
+from gcsa._utils.published import published
+from gcsa.images.prepare import Prepare
+from gcsa.integrations import load_classifier
+from gcsa.models.create import check_name
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet, for files and functions, which do not say theirs."""
+KINDS = ("classifier", "embedding")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network to be audited: prepared images (B, C, S, S) to outputs (B, D) of `kind`."""
+
+    kind: str
+    network: nn.Module
+    prepare: Prepare
+
+
+class OnnxNetwork(nn.Module):
+    """An ONNX file as a module. Raises MissingExtraError without onnxruntime, and UserError for another number of inputs."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise MissingExtraError("an ONNX file needs onnxruntime: pip install gcsa-vit[export]") from error
+        self.session = onnxruntime.InferenceSession(str(file))
+        if len(self.session.get_inputs()) != 1:
+            raise UserError(f"{file} takes {len(self.session.get_inputs())} inputs: it must take one batch of images")
+
+    def forward(self, images: Tensor) -> Tensor:
+        (given,) = self.session.get_inputs()
+        return torch.from_numpy(np.asarray(self.session.run(None, {given.name: images.cpu().numpy()})[0]))
+
+
+class FunctionNetwork(nn.Module):
+    """A function of images (B, C, S, S) as a module."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.function(images)
+
+
+def open_subject(source: str, kind: str | None = None, size: int | None = None) -> Subject:
+    """The network that `source` names.
+
+    Args:
+        source: what `gcsa.load` takes, of a classifier; timm:NAME; a file .onnx, .pt, .pth or .ts of TorchScript, or .pt2; or
+            MODULE:FUNCTION, which takes normalised images (B, 3, S, S).
+        kind: of `KINDS`; by default "embedding" for timm:NAME, else "classifier".
+        size: pixels a side; by default the network's, or 224.
+
+    Raises:
+        UserError, FileNotFoundError: a source that cannot be opened, or a kind that it cannot be.
+    """
+    suffix = Path(source).suffix
+    if source.startswith("timm:"):
+        return _of_timm(source.removeprefix("timm:"), kind or "embedding", size)
+    if suffix in (".onnx", ".pt", ".pth", ".ts", ".pt2"):
+        return Subject(kind or "classifier", _of_file(Path(source)), Prepare(size or 224, MEAN, STD))
+    if ":" in source and not source.startswith(("local-dir:", "hf-hub:")) and not Path(source).exists():
+        return Subject(kind or "classifier", _of_function(source), Prepare(size or 224, MEAN, STD))
+    if published(source) is None and not Path(source.removeprefix("local-dir:")).exists() and "hf-hub:" not in source:
+        raise FileNotFoundError(
+            f"there is no {source}: name weights of gcsa, timm:NAME, a file .onnx, .pt or .pt2, or MODULE:FUNCTION"
+        )
+    predictor = load_classifier(source).fold()
+    network: nn.Module = predictor.embedding if kind == "embedding" else predictor.network
+    prepare = predictor.preprocess
+    return Subject(kind or "classifier", network, Prepare(size or prepare.size, prepare.mean, prepare.std, prepare.pad))
+
+
+def _of_timm(name: str, kind: str, size: int | None) -> Subject:
+    check_name(name)
+    options: dict[str, Any] = {"num_classes": 0} if kind == "embedding" else {}
+    try:
+        network: Any = timm.create_model(name, pretrained=True, **options)
+    except Exception as error:  # of timm or the hub's client
+        raise UserError(
+            f"the pretrained weights of {name} cannot be fetched: {one_line(error)}: make the network in a function of yours, and "
+            "name MODULE:FUNCTION"
+        ) from error
+    cfg = timm.data.resolve_model_data_config(network)
+    return Subject(kind, network.eval(), Prepare(size or cfg["input_size"][-1], tuple(cfg["mean"]), tuple(cfg["std"])))
+
+
+def _of_file(file: Path) -> nn.Module:
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no {file}")
+    try:
+        if file.suffix == ".onnx":
+            return OnnxNetwork(file)
+        if file.suffix == ".pt2":
+            program = torch.export.load(file).module()
+            return FunctionNetwork(lambda images: program(images))  # as a module within it refuses eval()
+        return torch.jit.load(file, map_location="cpu").eval()
+    except UserError:
+        raise
+    except Exception as error:  # of onnxruntime and torch
+        raise UserError(f"{file} cannot be opened as a network ({one_line(error)})") from error
+
+
+def _of_function(source: str) -> nn.Module:
+    module, _, name = source.partition(":")
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    try:
+        function: Any = getattr(import_module(module), name)
+    except Exception as error:  # anything that the user's module does
+        raise UserError(f"{source} cannot be imported ({type(error).__name__}: {one_line(error)})") from error
+    if not callable(function):
+        raise UserError(f"{source} is not a function or a module")
+    return function.eval() if isinstance(function, nn.Module) else FunctionNetwork(function)

@@ -1,0 +1,110 @@
+"""audit.py: table, sentence, figure and JSON of any network, and one sentence for what cannot be opened."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from tests.integrations.pictures import patches
+
+from .conftest import Run
+
+WEIGHTS = "gcsa_pooled_small.pcam"
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    for place, pixels in enumerate(patches(3)):
+        Image.fromarray(pixels).save(tmp_path / f"images/{place}.png")
+    return tmp_path / "images"
+
+
+class Net(nn.Module):
+    """Sees the corner."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images[:, :2, 0, :3].flatten(1)
+
+
+def test_weights_of_gcsa_are_exact(run: Run, images: Path) -> None:
+    (images / "bad.png").write_text("no image")
+    code, out, err = run("audit", WEIGHTS, "--images", images, "--angles", 8, "--output", "found")
+    assert code == 1, err
+    assert "as it is: exact under d4 to" in out
+    assert "1 of 4 could not be measured" in err
+    found = json.loads(Path("found/audit.json").read_text())
+    assert (found["images"], found["systems"]["as it is"]["group"]) == (3, "d4")
+    assert len(found["systems"]["as it is"]["changes"]) == 7 + 4
+    assert Path("found/audit.png").stat().st_size > 1000
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, about its older formats
+@pytest.mark.parametrize("kind", ["function", "pt", "onnx", "pt2"])
+def test_any_network_alone_and_made_exact(run: Run, images: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(2, 3, 32, 32)
+    if kind == "function":
+        Path("own_net.py").write_text("def see(images):\n    return images[:, :2, 0, :3].flatten(1)\n")
+        monkeypatch.syspath_prepend(str(Path.cwd()))
+        source = "own_net:see"
+    elif kind == "pt":
+        source = "net.pt"
+        torch.jit.trace(Net(), x).save(source)
+    elif kind == "onnx":
+        pytest.importorskip("onnxruntime")
+        source = "net.onnx"
+        axes = {"images": {0: "n"}}
+        torch.onnx.export(Net(), (x,), source, input_names=["images"], dynamic_axes=axes, dynamo=False)
+    else:
+        source = "net.pt2"
+        batch = {"images": {0: torch.export.Dim("n", min=1, max=64)}}
+        torch.export.save(torch.export.export(Net(), (x,), dynamic_shapes=batch), source)
+    options = ("--size", 32, "--angles", 4, "--symmetry", "averaged", "--group", "c4", "--output", "found")
+    code, out, err = run("audit", source, "--images", images, *options)
+    assert code == 0, err
+    assert "as it is: not exact for any rotation or reflection" in out
+    assert "averaged: exact under c4 " in out
+    assert {name: s["group"] for name, s in json.loads(Path("found/audit.json").read_text())["systems"].items()} == {
+        "as it is": "c1",
+        "averaged": "c4",
+    }
+
+
+def test_features(run: Run, images: Path) -> None:
+    code, out, err = run("audit", WEIGHTS, "--kind", "embedding", "--images", images, "--angles", 4)
+    assert (code, "cosine" in out, "exact under d4" in out) == (0, True, True), err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing.pcam"], "there is no nothing.pcam: name weights of gcsa, timm:NAME"),
+        (["timm:resnet9000"], "unknown model resnet9000"),
+        (["net.onnx"], "there is no net.onnx"),
+        (["images/0.pt"], "there is no images/0.pt"),
+        (["no_module:f"], "no_module:f cannot be imported (ModuleNotFoundError: No module named 'no_module')"),
+        (["math:pi"], "math:pi is not a function"),
+        (["math:sqrt"], "math:sqrt does not take these images"),
+        (["torch:sum"], "gives () for 3 images: a row of numbers for each is wanted"),
+        (["gcsa_unet_tiny.nuclei"], "holds weights for segmentation"),
+        ([WEIGHTS, "--symmetry", "averaged", "--group", "c8"], "choose c1, c2, c4, d1, d2 or d4"),
+        ([WEIGHTS, "--angles", "0"], "--angles: 0 is not a whole number from 1 to 360"),
+    ],
+)
+def test_what_is_refused(run: Run, images: Path, arguments: list[str], words: str) -> None:
+    code, out, err = run("audit", *arguments, "--images", images, "--output", "found")
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+    assert not Path("found").exists()
+
+
+def test_a_file_that_is_no_network(run: Run, images: Path) -> None:
+    for suffix in (".pt", ".onnx", ".pt2"):
+        Path(f"net{suffix}").write_bytes(np.random.default_rng(0).bytes(100))
+        code, _, err = run("audit", f"net{suffix}", "--images", images)
+        assert (code, f"net{suffix} cannot be opened as a network" in err) == (2, True), err
