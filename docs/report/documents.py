@@ -19,6 +19,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/use.md": (cards.published_pages, options.model_options),
     "docs/export.md": (exports.deployment, exports.exports),
     "docs/measured/learning.md": (training.gains, equivariance.exact),
+    "docs/audit.md": (equivariance.audits,),
     "docs/measured/learning_systems.md": (training.training, training.learning, training.few_labels, training.trials),
     "docs/measured/performers.md": (training.systems, training.shares, training.performers, training.shifts),
     "docs/measured/nuclei.md": (dense.nuclei, dense.networks, dense.mosaic),

@@ -14,7 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from matplotlib.figure import Figure
 from rich.console import Console
@@ -136,22 +135,21 @@ def _table(systems: dict[str, list[Change]], kind: str, title: str) -> Table:
 
 
 def _figure(systems: dict[str, list[Change]], kind: str, title: str) -> Figure:
-    """The change against the angle; exact angles are marked."""
+    """The change against the angle: dots for the exact ones, a line for those between."""
     figure = Figure(figsize=(7.5, 4), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     key = CURVE[kind]
     for colour, (name, changes) in zip(colours(len(systems)), systems.items(), strict=True):
-        rotations = sorted((c for c in changes if not c.turn.reflected), key=lambda c: c.turn.degrees)
-        values = [(c.turn.degrees, getattr(c, key), c.turn.is_exact) for c in rotations]
-        axes.plot([0, *(v[0] for v in values), 360], [0, *(v[1] for v in values), 0], color=colour, lw=2, label=name)
-        exact = np.array([(0, 0), *((v[0], v[1]) for v in values if v[2])])
-        axes.scatter(exact[:, 0], exact[:, 1], color=colour, zorder=3)
+        for is_exact, style in ((False, dict(lw=2, label=name)), (True, dict(ls="", marker="o"))):
+            some = [c for c in changes if c.turn.is_exact == is_exact and not c.turn.reflected]
+            places, values = [c.turn.degrees for c in some], [getattr(c, key) for c in some]
+            axes.plot(places, values, color=colour, **style)
     axes.set_xticks(range(0, 361, 45))
-    axes.set_xlabel("rotation, degrees counter-clockwise; dots: exact on the pixel grid")
+    axes.set_xlabel("rotation, degrees counter-clockwise; dots: exact on the pixel grid; line: resampled between them")
     axes.set_ylabel(FIGURES[kind][key])
     axes.set_ylim(bottom=0)
     axes.set_title(title)
-    axes.legend(frameon=False)
+    figure.legend(loc="outside lower center", ncols=len(systems), frameon=False)
     return figure
 
 

@@ -15,13 +15,11 @@ from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.testing import randomize
 
+from ..export import small
+from ..export.small import images
+
 SMALL: dict[str, dict[str, Any]] = {
-    "gcsa_tiny": dict(fields=4, depth=1, group="c4"),
-    "gcsa_linear_tiny": dict(fields=4, depth=1, group="d2"),
-    "gcsa_pooled_small": dict(fields=4, scalar_fields=8, depth=1, stem_fields=(4, 4)),
-    "gcsa_pyramid_tiny": dict(fields=(4, 4), depths=(1, 1), num_heads=(1, 1), radii=(1, None)),
-    "gcnn_tiny": dict(fields=4, depth=1, padding_mode="circular"),
-    "gsa_tiny": dict(fields=4, depth=1),
+    **{name: options for name, options in small.SMALL.items() if name != "gcsa_hybrid_small"},
     "gsa_small": dict(fields=4, depth=1, encoding="gevit", stride=4),
     "performer_tiny": dict(dim=8, depth=1, num_random_features=8, redraw_interval=2),
     "performer_horn": dict(
@@ -39,10 +37,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # torch compiles with warning
 
 def create(name: str, **kwargs: Any) -> nn.Module:
     return randomize(timm.create_model(name, in_chans=1, num_classes=3, **{**SMALL[name], **kwargs}))
-
-
-def images(batch: int) -> Tensor:
-    return torch.randn(batch, 1, 16, 16)
 
 
 def compiled(run: Any, backend: str = "eager", fullgraph: bool = True) -> Any:

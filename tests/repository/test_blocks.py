@@ -20,8 +20,9 @@ import torch
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from gcsa.cli import classify, embed, export, segment, transcribe
+from gcsa.cli import audit, classify, embed, export, segment, transcribe
 from gcsa.cli.demo import command as demo
+from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.weights import save_classifier
 
@@ -34,8 +35,10 @@ SERIF = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
 STAND_INS = {
     "path/to/model.safetensors": "weights/gcsa_tiny.rotmnist/model.safetensors",
     "local-dir:outputs/.../weights": "local-dir:weights/gcsa_tiny.rotmnist",
+    "my_net.onnx": "my_net:network",
     "outputs/.../adapter": "weights/gcsa_ocr_tiny.print.de19",
     "weights/gcsa_tiny.rotmnist --format": "small_model --format",  # the README has the whole one exported
+    "weights/gcsa_ocr_tiny.fr17 --format onnx-int8": "small_reader --format onnx-int8",
 }
 """What a page names of a user's, and what is at hand."""
 PAGE_XML = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent/2019-07-15"><Page imageFilename="line.png">
@@ -47,6 +50,7 @@ COMMANDS: dict[str, Main] = {
     "transcribe.py": transcribe.main,
     "classify.py": classify.main,
     "embed.py": embed.main,
+    "audit.py": audit.main,
     "export.py": export.main,
 }
 
@@ -76,8 +80,10 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for i, image in enumerate(lines):
             image.save(f"{folder}/{i:05}.png")
     lines[0].save("line.png")
+    Path("my_net.py").write_text("def network(images):\n    return images[..., 0, 0]\n")
     model = timm.create_model("gcsa_tiny", in_chans=1, group="c4", fields=4, depth=1)
     save_classifier(model, "small_model", input_size=(1, 28, 28))
+    CTCRecognizer("ab", hidden=8, fields=4, depth=1, num_heads=1).save_pretrained("small_reader")
     Path("page.xml").write_text(PAGE_XML.format(w=lines[0].width - 1, h=lines[0].height - 1))
     return tmp_path
 
@@ -89,9 +95,8 @@ def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "features.h5" in "".join(blocks(page, "python")):
         assert embed.main(["gcsa_pooled_small.pcam", "patches/", "--output", "features.h5"]) == 0
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # compiling takes a minute
-    if page.endswith("integrations.md") and find_spec(
-        "lightly_train"
-    ):  # tests/integrations/test_lightly_train.py trains
+    # tests/integrations/test_lightly_train.py trains.
+    if page.endswith("integrations.md") and find_spec("lightly_train"):
         import lightly_train
 
         monkeypatch.setattr(lightly_train, "pretrain", inspect.signature(lightly_train.pretrain).bind)
