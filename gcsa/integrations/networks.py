@@ -19,6 +19,7 @@ from gcsa._utils.published import published
 from gcsa.images.prepare import Prepare
 from gcsa.integrations import load_classifier
 from gcsa.models.create import check_name
+from gcsa.tasks.classification.targets import Classes
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet, for files and functions, which do not say theirs."""
@@ -87,6 +88,10 @@ def open_subject(source: str, kind: str | None = None, size: int | None = None) 
             f"there is no {source}: name weights of gcsa, timm:NAME, a file .onnx, .pt or .pt2, or MODULE:FUNCTION"
         )
     predictor = load_classifier(source).fold()
+    if kind != "embedding" and not isinstance(predictor.target, Classes):
+        raise UserError(
+            f"{source} was trained for target={predictor.target.kind}, not for classes: take --kind embedding"
+        )
     network: nn.Module = predictor.embedding if kind == "embedding" else predictor.network
     prepare = predictor.preprocess
     return Subject(kind or "classifier", network, Prepare(size or prepare.size, prepare.mean, prepare.std, prepare.pad))

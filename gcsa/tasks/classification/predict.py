@@ -143,7 +143,12 @@ class ClassificationPredictor(Predictor):
         if not isinstance(self.target, Numbers):
             return self.network
         network = copy.deepcopy(self.network)
-        for name in classifier_names(network):
+        heads = classifier_names(network)
+        if not heads:
+            raise UserError(
+                "the network has no get_classifier(), whose outputs would be brought to their units: add it"
+            )
+        for name in heads:
             head: Any = network.get_submodule(name)
             with torch.no_grad():
                 std, mean = (head.weight.new_tensor(values) for values in (self.target.std, self.target.mean))

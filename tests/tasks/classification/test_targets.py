@@ -13,9 +13,10 @@ from sklearn.datasets import load_digits
 
 import gcsa
 from gcsa.cli.export import open_model
+from gcsa.images.prepare import Prepare
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.module import Classifier
-from gcsa.tasks.classification.predict import Multilabel, Regression
+from gcsa.tasks.classification.predict import ClassificationPredictor, Multilabel, Regression
 from gcsa.tasks.classification.targets import Labels, Numbers, target_of
 from tests.cli.conftest import Run, run  # noqa: F401
 from tests.runs import composed, train
@@ -112,6 +113,9 @@ def test_the_commands(trained: tuple[str, Path], table: Path, run: Run) -> None:
         )
     else:
         assert np.mean([found[name]["AUROC"] for name in COLUMNS[kind]]) == pytest.approx(stored["test/auroc"])
+    for kind_of_audit, status in (("classifier", 2), ("embedding", 0)):
+        code, _, err = run("audit", folder / "weights", "--images", table.parent / "0.png", "--kind", kind_of_audit)
+        assert (code, "take --kind embedding" in err) == (status, status == 2), err
     code, _, err = run("evaluate", f"model={folder / 'weights'}", *data, *shape, "copies=2")
     assert (code, "copies and overlay are for classes" in err) == (2, True)
     code, _, err = run("evaluate", f"model={folder / 'weights'}", *data[:2], "data.label=even", *shape)
@@ -176,3 +180,11 @@ def test_mixed_images_mix_their_numbers() -> None:
         {"name": "test_efficientnet"}, optimizer, schedule, 1, 1, mixup=1.0, preprocessing=preprocessing
     )
     assert module.training_loss((torch.rand(4, 1, 32, 32), torch.rand(4, 1))).isfinite()
+
+
+def test_a_network_whose_units_cannot_be_exported() -> None:
+    network = torch.nn.Linear(1, 1)
+    network.num_classes = 1
+    predictor = ClassificationPredictor(network, Prepare(8, (0.0,), (1.0,)), ["ink"], Numbers((0.0,), (2.0,)))
+    with pytest.raises(ValueError, match="has no get_classifier"):
+        predictor.exported()
