@@ -7,9 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa.images.folders import SUFFIXES, list_images
+from gcsa.symmetry import Averaged, Canonical
+
+WRAPPERS: dict[str, type[Averaged | Canonical]] = {"averaged": Averaged, "canonical": Canonical}
 
 
 def count(most: int) -> Callable[[str], int]:
@@ -34,11 +38,17 @@ def share(text: str) -> float:
     return value
 
 
-def add_images(parser: argparse.ArgumentParser, done: str) -> None:
+NETWORKS = "weights of gcsa, timm:NAME, a file .onnx, .pt (TorchScript) or .pt2, or MODULE:FUNCTION"
+"""What `gcsa.integrations.networks.open_subject` opens."""
+
+
+def add_images(
+    parser: argparse.ArgumentParser,
+    done: str,
+    model: str = "published weights, a folder of weights, or a .ckpt of train.py",
+) -> None:
     """Adds WEIGHTS, IMAGES, --batch-size and --adapter of a command for classifiers; images are `done` together."""
-    parser.add_argument(
-        "model", metavar="WEIGHTS", help="published weights, a folder of weights, or a .ckpt of train.py"
-    )
+    parser.add_argument("model", metavar="WEIGHTS", help=model)
     parser.add_argument(
         "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
     )
@@ -46,6 +56,20 @@ def add_images(parser: argparse.ArgumentParser, done: str) -> None:
         "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help=f"{done} together (default 32)"
     )
     parser.add_argument("--adapter", metavar="ADAPTER", help="of the weights; a folder or a published name")
+
+
+def add_symmetry(parser: argparse.ArgumentParser) -> None:
+    """Adds --symmetry and --group."""
+    parser.add_argument("--symmetry", choices=sorted(WRAPPERS), help="make the network exact by gcsa.symmetry")
+    parser.add_argument("--group", default="d4", help="of --symmetry: c2, c4, d1, d2 or d4 (default)")
+
+
+def symmetrized(network: nn.Module, args: argparse.Namespace) -> nn.Module:
+    """`network` as --symmetry and --group say. Raises UserError for another group."""
+    if args.symmetry is None:
+        return network
+    wrapped: nn.Module = WRAPPERS[args.symmetry](network, args.group)
+    return wrapped
 
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,6 @@ import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -24,17 +23,15 @@ from torch import Tensor, nn
 from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.program import program
-from gcsa.cli.arguments import add_hardware, count, device, find_images
+from gcsa.cli.arguments import NETWORKS, add_hardware, add_symmetry, count, device, find_images, symmetrized
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.figures import colours, save
 from gcsa.evaluation.poses import Change, compare, exact_group, outputs, turns, verdict
 from gcsa.integrations.networks import KINDS, Subject, open_subject
-from gcsa.symmetry import Averaged, Canonical
 from gcsa.training.results import git_commit, machine
 
-WRAPPERS: dict[str, Any] = {"averaged": Averaged, "canonical": Canonical}
 FIGURES = {
     "classifier": {"answers": "answers that change", "probability": "change of a probability"},
     "embedding": {
@@ -57,13 +54,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "source",
         metavar="NETWORK",
-        help="weights of gcsa, timm:NAME, a file .onnx, .pt (TorchScript) or .pt2, or MODULE:FUNCTION",
+        help=NETWORKS,
     )
     parser.add_argument("--images", nargs="+", required=True, metavar="IMAGES", help="images, and folders of them")
     parser.add_argument("--kind", choices=KINDS, help="default: embedding for timm:NAME, else classifier")
     parser.add_argument("--size", type=count(4096), help="pixels a side; default: the network's, or 224")
-    parser.add_argument("--symmetry", choices=sorted(WRAPPERS), help="measure it made exact by gcsa.symmetry, too")
-    parser.add_argument("--group", default="d4", help="of --symmetry: c2, c4, d1, d2 or d4 (default)")
+    add_symmetry(parser)
     parser.add_argument("--angles", type=count(360), default=16, help="around the circle (default 16)")
     parser.add_argument("--limit", type=count(1_000_000), help="the first images only")
     parser.add_argument("--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="together (default 32)")
@@ -167,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         subject = open_subject(args.source, args.kind, args.size)
         networks: dict[str, nn.Module] = {"as it is": subject.network}
         if args.symmetry is not None:
-            networks[args.symmetry] = WRAPPERS[args.symmetry](subject.network, args.group)
+            networks[args.symmetry] = symmetrized(subject.network, args)
         systems = {}
         for name, network in networks.items():
             systems[name], failed = _measure(subject, network.to(where), images, args, where)

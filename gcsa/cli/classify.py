@@ -22,7 +22,7 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
 from gcsa._utils.program import program
-from gcsa.cli.arguments import add_hardware, add_images, device, find_images
+from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, device, find_images, symmetrized
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
@@ -45,6 +45,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default=SCREEN,
         help="ends in .csv; written whole or not at all (default: the screen)",
     )
+    add_symmetry(parser)
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
@@ -84,7 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     f"--output {args.output} is one of the images, and would be overwritten: name another file"
                 )
         predictor = load_classifier(args.model, args.adapter).to(device(args.device)).fold()
-        rows, names, failed = answer_all(predictor.network, predictor.preprocess, images, args.batch_size)
+        network = symmetrized(predictor.network, args)
+        rows, names, failed = answer_all(network, predictor.preprocess, images, args.batch_size)
         if names:
             answers = predictor.target.answers(torch.from_numpy(np.concatenate(rows))).numpy()
             with written(args.output) as stream:

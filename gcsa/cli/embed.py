@@ -28,11 +28,11 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa._utils.program import program
-from gcsa.cli.arguments import add_hardware, add_images, device, find_images
+from gcsa.cli.arguments import NETWORKS, add_hardware, add_images, add_symmetry, device, find_images, symmetrized
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.integrations import load_classifier
+from gcsa.integrations.networks import open_subject
 
 FORMATS = (".parquet", ".h5")
 
@@ -43,10 +43,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Computes features of images that stay the same when the images rotate.",
         epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are embedded.",
     )
-    add_images(parser, "embedded")
+    add_images(parser, "embedded", NETWORKS)
     parser.add_argument(
         "--output", required=True, metavar="FILE", help="ends in .parquet or .h5; written whole or not at all"
     )
+    add_symmetry(parser)
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
@@ -94,16 +95,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = find_images(args.inputs, recursive=True)
         _check_output(args.output, images)
         chosen = device(args.device)
-        predictor = load_classifier(args.model, args.adapter).to(chosen).fold()
-        if len(predictor.group.exact_elements) == 1:
+        subject = open_subject(args.model, "embedding", adapter=args.adapter)
+        network = symmetrized(subject.network, args).to(chosen)
+        if len(subject.group.exact_elements) == 1 and args.symmetry is None:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
-        rows, names, failed = answer_all(predictor.embedding, predictor.preprocess, images, args.batch_size)
+        rows, names, failed = answer_all(network, subject.prepare, images, args.batch_size)
         if names:
-            features, prepare = np.concatenate(rows), predictor.preprocess
+            features, prepare = np.concatenate(rows), subject.prepare
             about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
             about |= {} if args.adapter is None else {"adapter": args.adapter}
+            about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group}"}
             with replacing(args.output) as part:
                 _write(part, features, names, about)
             print(f"{args.output}: {len(names)} images, {features.shape[1]} features each")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
-from gcsa._utils.published import published
+from gcsa.groups import Group, group as make_group
 from gcsa.images.prepare import Prepare
 from gcsa.integrations import load_classifier
 from gcsa.models.create import check_name
@@ -24,15 +24,17 @@ from gcsa.tasks.classification.targets import Classes
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet, for files and functions, which do not say theirs."""
 KINDS = ("classifier", "embedding")
+SUFFIXES = (".onnx", ".pt", ".pth", ".ts", ".pt2")
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network to be audited: prepared images (B, C, S, S) to outputs (B, D) of `kind`."""
+    """A network of anybody: prepared images (B, C, S, S) to outputs (B, D) of `kind`; `group` is the one that it was built for."""
 
     kind: str
     network: nn.Module
     prepare: Prepare
+    group: Group = field(default_factory=lambda: make_group("c1"))
 
 
 class OnnxNetwork(nn.Module):
@@ -64,7 +66,7 @@ class FunctionNetwork(nn.Module):
         return self.function(images)
 
 
-def open_subject(source: str, kind: str | None = None, size: int | None = None) -> Subject:
+def open_subject(source: str, kind: str | None = None, size: int | None = None, adapter: str | None = None) -> Subject:
     """The network that `source` names.
 
     Args:
@@ -72,29 +74,32 @@ def open_subject(source: str, kind: str | None = None, size: int | None = None) 
             MODULE:FUNCTION, which takes normalised images (B, 3, S, S).
         kind: of `KINDS`; by default "embedding" for timm:NAME, else "classifier".
         size: pixels a side; by default the network's, or 224.
+        adapter: of weights of gcsa; it is merged.
 
     Raises:
         UserError, FileNotFoundError: a source that cannot be opened, or a kind that it cannot be.
     """
     suffix = Path(source).suffix
+    of_python = (
+        ":" in source and not source.startswith(("timm:", "local-dir:", "hf-hub:")) and not Path(source).exists()
+    )
+    if adapter is not None and (of_python or source.startswith("timm:") or suffix in SUFFIXES):
+        raise UserError(f"an adapter is for weights of gcsa, and {source} is none")
     if source.startswith("timm:"):
         return _of_timm(source.removeprefix("timm:"), kind or "embedding", size)
-    if suffix in (".onnx", ".pt", ".pth", ".ts", ".pt2"):
+    if suffix in SUFFIXES:
         return Subject(kind or "classifier", _of_file(Path(source)), Prepare(size or 224, MEAN, STD))
-    if ":" in source and not source.startswith(("local-dir:", "hf-hub:")) and not Path(source).exists():
+    if of_python:
         return Subject(kind or "classifier", _of_function(source), Prepare(size or 224, MEAN, STD))
-    if published(source) is None and not Path(source.removeprefix("local-dir:")).exists() and "hf-hub:" not in source:
-        raise FileNotFoundError(
-            f"there is no {source}: name weights of gcsa, timm:NAME, a file .onnx, .pt or .pt2, or MODULE:FUNCTION"
-        )
-    predictor = load_classifier(source).fold()
+    predictor = load_classifier(source, adapter).fold()
     if kind != "embedding" and not isinstance(predictor.target, Classes):
         raise UserError(
             f"{source} was trained for target={predictor.target.kind}, not for classes: take --kind embedding"
         )
     network: nn.Module = predictor.embedding if kind == "embedding" else predictor.network
     prepare = predictor.preprocess
-    return Subject(kind or "classifier", network, Prepare(size or prepare.size, prepare.mean, prepare.std, prepare.pad))
+    prepare = Prepare(size or prepare.size, prepare.mean, prepare.std, prepare.pad)
+    return Subject(kind or "classifier", network, prepare, predictor.group)
 
 
 def _of_timm(name: str, kind: str, size: int | None) -> Subject:

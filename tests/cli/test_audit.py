@@ -82,7 +82,7 @@ def test_features(run: Run, images: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["nothing.pcam"], "there is no nothing.pcam: name weights of gcsa, timm:NAME"),
+        (["nothing.pcam"], "there is no nothing.pcam"),
         (["timm:resnet9000"], "unknown model resnet9000"),
         (["net.onnx"], "there is no net.onnx"),
         (["images/0.pt"], "there is no images/0.pt"),

@@ -38,6 +38,10 @@ def test_a_row_for_every_image(run: Run, images: Path, tmp_path: Path) -> None:
     assert max(float(row["tumour"]) for row in rows[:8]) - min(float(row["tumour"]) for row in rows[:8]) < 1e-5
     code, out, _ = run("classify", WEIGHTS, images)
     assert (code, out) == (0, Path("a.csv").read_text())
+    assert run("classify", WEIGHTS, images, "--symmetry", "averaged", "--output", "b.csv")[0] == 0
+    with open("b.csv", newline="") as file:
+        averaged = [float(row["tumour"]) for row in csv.DictReader(file)]
+    assert averaged == pytest.approx([float(row["tumour"]) for row in rows], abs=1e-5)
 
 
 def test_what_cannot_be_read_is_listed(run: Run, images: Path) -> None:

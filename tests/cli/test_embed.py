@@ -72,6 +72,25 @@ def test_it_says_how_images_were_made_ready(run: Run, images: Path, tmp_path: Pa
     assert {key.decode(): json.loads(value) for key, value in metadata.items()} == about
 
 
+def test_a_network_of_others_made_exact(
+    run: Run, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("corner.py").write_text("def see(images):\n    return images[:, :2, 0, :3].flatten(1)\n")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    changed = []
+    for options in ([], ["--symmetry", "averaged"], ["--symmetry", "canonical"]):
+        code, _, err = run("embed", "corner:see", images, "--output", tmp_path / "f.h5", *options)
+        assert (code, "has no group of rotations" in err) == (0, not options), err
+        features, _ = read(tmp_path / "f.h5")
+        changed.append(np.abs(features[1:8] - features[0]).max())
+    assert changed[0] > 0.1
+    assert max(changed[1:]) < 1e-5
+    with h5py.File(tmp_path / "f.h5") as file:
+        assert file.attrs["symmetry"] == "canonical, d4"
+    code, _, err = run("embed", "corner:see", images, "--output", tmp_path / "f.h5", "--adapter", "x")
+    assert (code, "an adapter is for weights of gcsa" in err) == (2, True)
+
+
 def test_what_cannot_be_read_is_listed_and_the_rest_is_embedded(run: Run, images: Path, tmp_path: Path) -> None:
     (images / "b0.png").write_text("no image at all")
     named = images / os.fsdecode(b"\xff.png")
