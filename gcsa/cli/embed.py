@@ -41,7 +41,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog=program("embed"),
         description="Computes features of images that stay the same when the images rotate.",
-        epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are embedded.",
+        epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are embedded. A file .pt or .pt2 "
+        "and a function run the code that they hold.",
     )
     add_images(parser, "embedded", NETWORKS)
     parser.add_argument(
