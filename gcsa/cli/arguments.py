@@ -61,14 +61,17 @@ def add_images(
 def add_symmetry(parser: argparse.ArgumentParser) -> None:
     """Adds --symmetry and --group."""
     parser.add_argument("--symmetry", choices=sorted(WRAPPERS), help="make the network exact by gcsa.symmetry")
-    parser.add_argument("--group", default="d4", help="of --symmetry: c2, c4, d1, d2 or d4 (default)")
+    groups = ("c2", "c4", "d1", "d2", "d4")
+    parser.add_argument("--group", choices=groups, help="of --symmetry (default d4)")
 
 
 def symmetrized(network: nn.Module, args: argparse.Namespace) -> nn.Module:
-    """`network` as --symmetry and --group say. Raises UserError for another group."""
+    """`network` as --symmetry and --group say. Raises UserError for a group without --symmetry."""
     if args.symmetry is None:
+        if args.group is not None:
+            raise UserError(f"--group {args.group} is of --symmetry: add --symmetry averaged or canonical")
         return network
-    wrapped: nn.Module = WRAPPERS[args.symmetry](network, args.group)
+    wrapped: nn.Module = WRAPPERS[args.symmetry](network, args.group or "d4")
     return wrapped
 
 

@@ -9,6 +9,7 @@ Exit codes: 0, measured; 1, some images could not be read; 2, wrong arguments or
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -28,7 +29,7 @@ from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.figures import colours, save
-from gcsa.evaluation.poses import Change, compare, exact_group, outputs, turns, verdict
+from gcsa.evaluation.poses import Change, Turn, compare, exact_group, outputs, turns, verdict
 from gcsa.integrations.networks import KINDS, Subject, open_subject
 from gcsa.training.results import git_commit, machine
 
@@ -112,21 +113,23 @@ def _measure(
         raise UserError(f"{args.source} gives one number for an image: take --kind embedding")
     if any(not values.isfinite().all() for values in found.values()):
         raise UserError(f"{args.source} gives NaN or infinite outputs")
+    if subject.kind == "classifier" and len(found[Turn(0.0)].argmax(1).unique()) == 1:
+        print(
+            f"all images have one answer of {rows.shape[1]}, so it says little how many change. Features: --kind embedding",
+            file=sys.stderr,
+        )
     return compare(found, subject.kind), failed
 
 
-def _table(systems: dict[str, list[Change]], kind: str, title: str) -> Table:
+def _table(changes: Sequence[Change], kind: str, title: str) -> Table:
     screen = Table(title=title)
     screen.add_column("turn", no_wrap=True)
-    for name in systems:
-        for words in ("relative change", *FIGURES[kind].values()):
-            screen.add_column(words if len(systems) == 1 else f"{words}, {name}", justify="right")
-    for row in zip(*systems.values(), strict=True):
-        cells = []
-        for change in row:
-            values = [getattr(change, key) for key in FIGURES[kind]]
-            cells += [f"{change.relative:.1e}", *("" if value is None else f"{value:.3f}" for value in values)]
-        screen.add_row(str(row[0].turn), *cells, end_section=row[0].turn.degrees == 270 and row[0].turn.is_exact)
+    for words in ("relative change", *FIGURES[kind].values()):
+        screen.add_column(words, justify="right", min_width=8)
+    for change in changes:
+        values = [getattr(change, key) for key in FIGURES[kind]]
+        cells = [f"{change.relative:.1e}", *("" if value is None else f"{value:.3f}" for value in values)]
+        screen.add_row(str(change.turn), *cells, end_section=change.turn.degrees == 270 and change.turn.is_exact)
     return screen
 
 
@@ -162,15 +165,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = device(args.device)
         subject = open_subject(args.source, args.kind, args.size)
         networks: dict[str, nn.Module] = {"as it is": subject.network}
-        if args.symmetry is not None:
-            networks[args.symmetry] = symmetrized(subject.network, args)
+        networks |= {args.symmetry or "as it is": symmetrized(subject.network, args)}
         systems = {}
         for name, network in networks.items():
             systems[name], failed = _measure(subject, network.to(where), images, args, where)
         read = len(images) - len(failed)
         title = f"{args.source}, {subject.kind}, {read} images of {subject.prepare.size} x {subject.prepare.size}"
         console = Console()
-        console.print(_table(systems, subject.kind, title))
+        for name, changes in systems.items():
+            console.print(_table(changes, subject.kind, f"{title}, {name}"))
         sentences = {name: verdict(changes, subject.kind) for name, changes in systems.items()}
         for name, sentence in sentences.items():
             console.print(f"{name}: {sentence}", highlight=False, soft_wrap=True)

@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             features, prepare = np.concatenate(rows), subject.prepare
             about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
             about |= {} if args.adapter is None else {"adapter": args.adapter}
-            about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group}"}
+            about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
             with replacing(args.output) as part:
                 _write(part, features, names, about)
             print(f"{args.output}: {len(names)} images, {features.shape[1]} features each")

@@ -94,7 +94,8 @@ def outputs(
 ) -> dict[Turn | None, Tensor]:
     """The outputs (N, D) of the images of all batches (B, C, S, S) at each of `turns(steps)`; None: of their discs.
 
-    `advance` is called with the number of images that went through the network. Raises UserError for outputs of another shape.
+    `advance` is called with the number of images that went through the network. Raises UserError for outputs of another shape,
+    and for a network in training mode.
     """
     found: dict[Turn | None, list[Tensor]] = {}
     with torch.inference_mode():
@@ -106,9 +107,20 @@ def outputs(
                     raise UserError(
                         f"the network gives {given} for {len(images)} images: a row of numbers for each is wanted"
                     )
+                if not found and len(images) > 1:  # the first turn is none
+                    _check_alone(network, images, rows)
                 found.setdefault(turn, []).append(rows.float().cpu())
                 advance(len(images))
     return {turn: torch.cat(rows) for turn, rows in found.items()}
+
+
+def _check_alone(network: Callable[[Tensor], Tensor], images: Tensor, rows: Tensor) -> None:
+    """Raises UserError where the outputs `rows` of a batch depend on the other images of it, or on chance: batch norm and dropout
+    do in training."""
+    some = network(images[: len(images) // 2])
+    kept = rows[: len(some)]
+    if (kept - some).norm() > 1e-3 * kept.norm():
+        raise UserError("the network gives an image other outputs in another batch: put it into eval mode")
 
 
 def compare(found: dict[Turn | None, Tensor], kind: str) -> list[Change]:

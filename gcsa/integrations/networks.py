@@ -85,6 +85,8 @@ def open_subject(source: str, kind: str | None = None, size: int | None = None, 
     )
     if adapter is not None and (of_python or source.startswith("timm:") or suffix in SUFFIXES):
         raise UserError(f"an adapter is for weights of gcsa, and {source} is none")
+    if suffix == ".py":
+        raise UserError(f"{source} is a file of Python: name a network in it, {Path(source).stem}:NAME")
     if source.startswith("timm:"):
         return _of_timm(source.removeprefix("timm:"), kind or "embedding", size)
     if suffix in SUFFIXES:

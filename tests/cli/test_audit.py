@@ -91,7 +91,9 @@ def test_features(run: Run, images: Path) -> None:
         (["math:sqrt"], "math:sqrt does not take these images"),
         (["torch:sum"], "gives () for 3 images: a row of numbers for each is wanted"),
         (["gcsa_unet_tiny.nuclei"], "holds weights for segmentation"),
-        ([WEIGHTS, "--symmetry", "averaged", "--group", "c8"], "choose c1, c2, c4, d1, d2 or d4"),
+        ([WEIGHTS, "--symmetry", "averaged", "--group", "c8"], "--group: invalid choice: 'c8'"),
+        ([WEIGHTS, "--group", "c4"], "--group c4 is of --symmetry: add"),
+        (["own_net.py"], "own_net.py is a file of Python: name a network in it, own_net:NAME"),
         ([WEIGHTS, "--angles", "0"], "--angles: 0 is not a whole number from 1 to 360"),
     ],
 )

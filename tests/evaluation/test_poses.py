@@ -47,6 +47,15 @@ def test_the_group_of_a_network(network: object, group: str) -> None:
     assert "at angles between" in sentence
 
 
+@pytest.mark.parametrize(
+    "network", [nn.Sequential(nn.BatchNorm2d(1), Corner()), nn.Sequential(nn.Dropout(0.5), Corner())]
+)
+def test_a_network_in_training_mode_is_refused(network: nn.Module) -> None:
+    with pytest.raises(ValueError, match="put it into eval mode"):
+        found(network.train())
+    assert exact_group(found(network.eval())).name == "c1"
+
+
 def test_every_turn_once() -> None:
     assert len(turns(16)) == 8 + 12
     assert turns(4) == turns(16)[:8]

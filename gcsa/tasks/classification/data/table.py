@@ -64,7 +64,8 @@ class Table(ImageFolder):
         least = {Classes.kind: 1, Labels.kind: 2, Numbers.kind: 1}[target]
         if len(set(labels)) != len(labels) or len(labels) < least or (target == Classes.kind and len(labels) > 1):
             wanted = {Classes.kind: "one column", Labels.kind: "two or more columns", Numbers.kind: "columns"}[target]
-            raise UserError(f"data.label={shown(label)} must name {wanted} for data.target={target}")
+            others = "; data.target=multilabel or regression takes more" if target == Classes.kind else ""
+            raise UserError(f"data.label={shown(label)} must name {wanted} for data.target={target}{others}")
         if balance and target != Classes.kind:
             raise UserError("data.balance=true is for data.target=class: leave it out")
         self.columns, self.kind = (image, labels, split), target
