@@ -23,7 +23,7 @@ from gcsa.models.create import classifier_names
 from gcsa.weights import check_tensors, load_tensors, read, save_label_names
 from gcsa.weights.fingerprint import fingerprint
 
-FREE_OPTIONS = ("_rate", "img_size", "num_classes", "in_chans")
+FREE_OPTIONS = ("_rate", "_thresh", "img_size", "num_classes", "in_chans")
 """Ends of the model options that may differ from the base's, or that the shapes of its tensors tell already."""
 
 
@@ -123,6 +123,8 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
         weights = model.grown(weights, characters)
         made_with = {**model.defaults, "encoder": base.architecture, **base.options}
         options = model.options
+    elif hasattr(model, "options"):  # a segmenter, whose weights hold every option
+        options = {**model.options, **options}
     fresh = any(name not in weights or weights[name].shape != wanted[name].shape for name in of_head & wanted.keys())
     if fresh:
         weights, wanted = (

@@ -42,8 +42,8 @@ class Task:
 
     def build_module(self, cfg: dict[str, Any], data: MasksDataModule) -> SegmentationModule:
         """The segmenter of `cfg`, which normalises as `data` does. Raises UserError for arguments that it refuses."""
-        if cfg.get("adapter") is not None:
-            raise UserError("a segmenter takes no adapter: leave out adapter=, and train it whole")
+        if "rank" in (cfg.get("adapter") or {}):
+            raise UserError("a segmenter takes no low-rank adapter: adapter=full trains all weights of adapter.base")
         model = {key: value for key, value in model_options(cfg).items() if value is not None and key != "img_size"}
         if model.get("output", "instances") == "instances":
             check_installed()

@@ -70,7 +70,7 @@ def run(folder: Path, *overrides: str) -> tuple[float, dict[str, Any]]:
 def finished(discs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run on objects, tested at its end."""
     folder = tmp_path_factory.mktemp("finished")
-    epochs = ("trainer.max_epochs=7", "trainer.check_val_every_n_epoch=7")
+    epochs = ("trainer.max_epochs=10", "trainer.check_val_every_n_epoch=10")
     score, content = run(folder, *INSTANCES, *epochs, f"data.path={discs}")
     assert score == content["results"]["val/ap50"]
     return folder
@@ -106,6 +106,18 @@ def test_checkpoint_and_weights_are_one_network(finished: Path) -> None:
     config = json.loads((finished / "weights/config.json").read_text())
     assert config["data"] == "mask_folder"
     assert config["results"]["test/ap50"] == results["test/ap50"]
+
+
+def test_training_goes_on_from_weights(finished: Path, discs: Path, tmp_path: Path) -> None:
+    base = (*INSTANCES, "adapter=full", f"adapter.base={finished / 'weights'}", f"data.path={discs}", "test=false")
+    slow = ("trainer.max_epochs=1", "optimizer.lr=1e-9")
+    score, _ = run(tmp_path / "again", *base, *slow)
+    assert score > 0.5
+    score, _ = run(tmp_path / "new", *INSTANCES, f"data.path={discs}", "test=false", *slow)
+    assert score < 0.1, "negative control: from random weights"
+    for other, sentence in (("model.rays=12", "another architecture"), ("model.num_heads=[2,1]", r"model.num_heads=\[1, 1\]")):
+        with pytest.raises(ValueError, match=sentence):
+            run(tmp_path / "other", *base, other)
 
 
 def test_the_weights_find_what_the_test_found(finished: Path, discs: Path) -> None:
@@ -179,8 +191,7 @@ def test_thresholds_are_chosen_on_all_validation_images(
         (("model.output=classes",), "monitor.metric=val/ap50 is of instances: take val/dice for model.output=classes"),
         (("model.output=classes", "monitor.metric=val/pq"), "monitor.metric=val/pq is of instances"),
         (("monitor.metric=val/accuracy",), "monitor.metric=val/accuracy is not measured with data=mask_folder"),
-        (("adapter=lora", "adapter.base=x.ckpt"), "a segmenter takes no adapter: leave out adapter="),
-        (("adapter=full", "adapter.base=x.ckpt"), "a segmenter takes no adapter"),
+        (("adapter=lora", "adapter.base=x.ckpt"), "no low-rank adapter: adapter=full trains all weights of adapter.base"),
         (("+model.colour=1",), "unknown option colour"),
         (("model.rays=30",), "rays=30 must be a multiple of 4"),
         (("model.encoder=resnet18",), "unknown option fields of resnet18"),

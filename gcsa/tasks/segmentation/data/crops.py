@@ -13,7 +13,7 @@ from gcsa._utils.arrays import Array
 from gcsa.images.intensity import normalize
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.loading import BatchIndices, seeded_generator
-from gcsa.tasks.segmentation.data.augment import DenseAugment
+from gcsa.tasks.segmentation.data.augment import DenseAugment, resized
 
 Targets = Callable[[Array], Tensor]
 """Labels int32 (H, W) to what a model is trained on, float32 (T, H, W)."""
@@ -45,7 +45,8 @@ class Crops(Dataset[Batch]):
     A crop and its augmentation depend on (seed, epoch, item) only: not on the batch, the process or the worker. Item i
     is of picture i // per_image. A picture smaller than the crop is filled up by reflection, its labels likewise. Labels
     are cut out with `context` pixels more on each side, augmented and made targets of with it, so that an object that the
-    crop cuts has its whole shape there; beyond the picture there are no labels, and the image is 0.
+    crop cuts has its whole shape there; beyond the picture there are no labels, and the image is 0. To be magnified by the
+    `scale` of `augment`, the crop is cut smaller or larger by that factor.
 
     Args:
         targets: from labels int32 (crop + 2 * context, the same) to float32 (T, the same two).
@@ -62,7 +63,8 @@ class Crops(Dataset[Batch]):
         augment: DenseAugment | None = None,
     ) -> None:
         self.examples, self.targets = examples, targets
-        self.crop, self.context, self.per_image, self.augment = crop, context, per_image, augment
+        self.crop, self.context, self.per_image = crop, context, per_image
+        self.augment = DenseAugment() if augment is None else augment
 
     def __len__(self) -> int:
         return len(self.examples) * self.per_image
@@ -75,26 +77,31 @@ class Crops(Dataset[Batch]):
 
     def item(self, row: int, generator: torch.Generator) -> Batch:
         """One image float32 (C, crop, crop) and its targets float32 (T, crop, crop)."""
-        example = self.examples[row // self.per_image]
-        example = example._replace(picture=filled(example.picture, self.crop), labels=filled(example.labels, self.crop))
-        height, width = example.labels.shape
-        top = int(torch.randint(height - self.crop + 1, (), generator=generator))
-        left = int(torch.randint(width - self.crop + 1, (), generator=generator))
-        rows, columns = (
-            slice(max(0, start - self.context), min(side, start + self.crop + self.context))
-            for start, side in ((top, height), (left, width))
-        )
-        around = [
-            (self.context - (start - part.start), self.context - (part.stop - start - self.crop))
-            for start, part in ((top, rows), (left, columns))
-        ]
-        image = torch.from_numpy(np.pad(example.normalized(rows, columns), [(0, 0), *around]))
-        window = torch.from_numpy(np.pad(example.labels[rows, columns], around))
-        if self.augment is not None:
-            image, window = self.augment(image, window, generator)
-        targets = self.targets(window.numpy())
+        factor = self.augment.magnification(generator)
+        side, context = (max(1, round(length / factor)) for length in (self.crop, self.context))
+        window = cut(self.examples[row // self.per_image], side, context if self.context else 0, generator)
+        image, labels = self.augment(*resized(*window, self.crop + 2 * self.context), generator)
+        targets = self.targets(labels.numpy())
         inside = slice(self.context, self.context + self.crop)
         return image[:, inside, inside].contiguous(), targets[:, inside, inside].contiguous()
+
+
+def cut(example: Example, side: int, context: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A random square of `side` pixels of a picture with `context` pixels around it: normalised (C, S, S), labels (S, S)."""
+    example = example._replace(picture=filled(example.picture, side), labels=filled(example.labels, side))
+    height, width = example.labels.shape
+    top = int(torch.randint(height - side + 1, (), generator=generator))
+    left = int(torch.randint(width - side + 1, (), generator=generator))
+    rows, columns = (
+        slice(max(0, start - context), min(length, start + side + context))
+        for start, length in ((top, height), (left, width))
+    )
+    around = [
+        (context - (start - part.start), context - (part.stop - start - side))
+        for start, part in ((top, rows), (left, columns))
+    ]
+    image = np.pad(example.normalized(rows, columns), [(0, 0), *around])
+    return torch.from_numpy(image), torch.from_numpy(np.pad(example.labels[rows, columns], around))
 
 
 class Whole(Dataset[WholeBatch]):

@@ -3,14 +3,17 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
-from gcsa._utils.validation import MAX_SIDE, check_float, check_int
+from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int
+from gcsa.images.folders import list_images
 from gcsa.images.intensity import percentiles as percentiles_of
 from gcsa.images.reader import check_pair, check_sizes, read_labels, read_picture
 from gcsa.tasks.datamodule import SplitDataModule
@@ -39,6 +42,8 @@ class MasksDataModule(SplitDataModule):
         percentiles: `pmin` and `pmax`, the percentiles of a picture that become 0 and 1.
         batch_size, num_workers, seed: as in `SplitDataModule`, of crops; limit_train: as there, of pictures.
         crops_per_image: crops of each picture in an epoch.
+        balance: as many training crops of coloured pictures as of grey ones: those of the rarer kind come more often.
+        background: a folder of images, also below it, that show no object, for training.
         augment: arguments of `gcsa.tasks.segmentation.data.augment.DenseAugment`, for training crops only.
         targets: from labels int32 (H, W), a crop with its context, to what the network learns, float32 (T, H, W); needed for training.
         label_validator: is called with the labels (H, W) of every picture that is read; raises ValueError for those of no use.
@@ -64,6 +69,8 @@ class MasksDataModule(SplitDataModule):
         seed: int = 0,
         limit_train: float | int | None = None,
         crops_per_image: int = 1,
+        balance: bool = False,
+        background: str | os.PathLike[str] | None = None,
         augment: Mapping[str, Any] | None = None,
         targets: Targets | None = None,
         label_validator: Callable[[Array], object] | None = None,
@@ -85,7 +92,9 @@ class MasksDataModule(SplitDataModule):
             raise UserError(f"percentiles={list(percentiles)} must be two shares in percent, 0 <= pmin < pmax <= 100")
         self.path, self.in_chans, self.crop, self.context = expanded(path), in_chans, crop, context
         self.percentiles = float(percentiles[0]), float(percentiles[1])
-        self.crops_per_image = crops_per_image
+        check_bool("balance", balance)
+        self.crops_per_image, self.balance = crops_per_image, balance
+        self.background = None if background is None else expanded(background)
         self.augment = None if augment is None else DenseAugment.from_config(augment)
         self.targets, self.label_validator, self.split_validator = targets, label_validator, split_validator
 
@@ -111,6 +120,19 @@ class MasksDataModule(SplitDataModule):
         """Look for the files of all splits. Raises as `setup`."""
         for split in SPLITS:
             self.listed(split)
+        self.empty_files()
+
+    def empty_files(self) -> list[Path]:
+        """The images of the folder `background`; reads none. Raises as `setup`."""
+        if self.background is None:
+            return []
+        if not self.background.is_dir():
+            raise FileNotFoundError(
+                f"{self.background} is not a folder: data.background must hold images without objects"
+            )
+        if files := list_images(self.background, recursive=True):
+            return files
+        raise UserError(f"{self.background} holds no images: data.background must hold images without objects")
 
     def check_test(self) -> None:
         """Open pictures and masks of the test split as far as their headers, so that a long training does not end on a
@@ -127,7 +149,7 @@ class MasksDataModule(SplitDataModule):
                 self.split_validator([example.labels for example in train])
             except ValueError as error:
                 raise UserError(f"{self.path}: {error}") from error
-        return train, val
+        return train + [self.empty_example(path) for path in self.empty_files()], val
 
     def make_test(self) -> list[Example]:
         return self._read("test")
@@ -145,7 +167,8 @@ class MasksDataModule(SplitDataModule):
         if self.targets is None:
             raise UserError(f"data={self.name} has no targets to train on: give it `targets`")
         sizes = dict(crop=self.crop, context=self.context, per_image=self.crops_per_image)
-        crops = Crops(examples, self.targets, **sizes, augment=self.augment)
+        chosen = balanced(examples) if self.balance else examples
+        crops = Crops(chosen, self.targets, **sizes, augment=self.augment)
         return self.batches(crops, len(crops), shuffle=True)
 
     def _read(self, split: str) -> list[Example]:
@@ -161,6 +184,20 @@ class MasksDataModule(SplitDataModule):
             except ValueError as error:
                 raise UserError(f"{pair.image}: {error}") from error
         return Example(picture, labels, pair.image, percentiles_of(picture, *self.percentiles))
+
+    def empty_example(self, path: Path) -> Example:
+        """A picture without objects. Raises as `setup`."""
+        picture = read_picture(path, self.in_chans)
+        return Example(picture, np.zeros(picture.shape[:2], np.int32), path, percentiles_of(picture, *self.percentiles))
+
+
+def balanced(examples: Sequence[Example]) -> list[Example]:
+    """`examples`, those of the rarer kind, coloured or grey, repeated so often that both kinds are about as many."""
+    coloured, grey = [], []
+    for example in examples:
+        (grey if (example.picture == example.picture[..., :1]).all() else coloured).append(example)
+    fewer, more = sorted((coloured, grey), key=len)
+    return [*more, *fewer * (round(len(more) / len(fewer)) if fewer else 0)]
 
 
 class Nuclei(MasksDataModule):

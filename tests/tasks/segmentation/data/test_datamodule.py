@@ -108,7 +108,7 @@ def test_image_and_targets_are_of_one_place(same_scale: Path, augment: dict | No
 
 
 def test_resampled_images_and_targets_are_of_one_place(same_scale: Path) -> None:
-    data = module(same_scale, percentiles=[0, 100], crops_per_image=6, augment={"degrees": 30.0, "scale": [0.7, 1.4]})
+    data = module(same_scale, percentiles=[0, 100], crops_per_image=6, augment={"degrees": 30.0})
     data.setup("fit")
     images, targets = (torch.cat(part) for part in zip(*batches(data), strict=True))
     agree, behind = (((by_hand(data, images) == other).float().mean()) for other in (targets, targets.flip(-1)))
@@ -157,6 +157,48 @@ def test_small_pictures_are_filled_up_by_reflection(tmp_path: Path) -> None:
     assert np.array_equal(filled(values, 7)[2:5], values)
     assert np.array_equal(filled(values, 7)[1], values[1])
     assert filled(values, 3) is values
+
+
+def test_scale_cuts_larger_and_smaller_windows(folder: Path) -> None:
+    """The targets, labels themselves, show more objects the smaller the factor."""
+    counts = []
+    for factor in (0.5, 1.0, 2.0):
+        data = module(folder, crops_per_image=20, augment={"scale": [factor, factor]})
+        data.setup("fit")
+        images, targets = (torch.cat(part) for part in zip(*batches(data), strict=True))
+        assert images.shape[2:] == targets.shape[2:] == (24, 24)
+        counts.append(sum(len(target.unique()) for target in targets))
+        agree, behind = (((images > 0.02) == (other > 0)).float().mean() for other in (targets, targets.flip(-1)))
+        assert agree > behind + 0.1, "image and labels are of one place"
+    assert counts[0] > 1.5 * counts[1] > 2 * counts[2]
+
+
+def test_balance_and_background(tmp_path: Path) -> None:
+    for part in ("train", "val", "test"):
+        write(tmp_path / part, 5, sides=(40, 52))
+    path = tmp_path / "train" / "images" / "00.tif"
+    grey = tifffile.imread(path)
+    tifffile.imwrite(path, np.stack([grey, grey // 2, grey], -1), photometric="rgb")
+    data = module(tmp_path, in_chans=3, balance=True)
+    data.setup("fit")
+    assert len(data.images("train")) == 5
+    drawn = data.train_dataloader().images.examples
+    assert [example.path.stem for example in drawn].count("00") == 4
+    assert len(drawn) == 8
+
+    (tmp_path / "empty" / "inner").mkdir(parents=True)
+    tifffile.imwrite(tmp_path / "empty" / "inner" / "brick.tif", grey)
+    with_it = module(tmp_path, background=tmp_path / "empty")
+    with_it.prepare_data()
+    with_it.setup()
+    assert with_it.images("train")[-1].path.name == "brick.tif"
+    assert not with_it.images("train")[-1].labels.any()
+    assert len(with_it.images("train")) == 6
+    assert len(with_it.images("val")) == 5
+    for name, sentence in (("nowhere", "is not a folder: data.background"), ("bare", "holds no images")):
+        (tmp_path / "bare").mkdir(exist_ok=True)
+        with pytest.raises((ValueError, FileNotFoundError), match=sentence):
+            module(tmp_path, background=tmp_path / name).prepare_data()
 
 
 def test_what_training_sees_depends_on_seed_epoch_and_item(folder: Path) -> None:
