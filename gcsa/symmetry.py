@@ -14,12 +14,15 @@ and differ in the weights of the poses k x. F(g x) = rho(g) F(x) holds for every
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils._pytree import tree_map
 
 from gcsa._utils.errors import UserError
@@ -31,7 +34,7 @@ Output = Literal["scores", "map", "vectors", "rays"] | Callable[[Tensor, Group, 
 KINDS: dict[str, Kind] = {"scores": "invariant", "map": "image", "vectors": "vector", "rays": "rays"}
 """The outputs of a network, and the kinds of `gcsa.testing` by which they transform."""
 OF_THE_NETWORK = {
-    *("num_features", "head_hidden_size", "num_classes", "pretrained_cfg", "default_cfg"),
+    *("num_features", "head_hidden_size", "num_classes", "in_chans", "pretrained_cfg", "default_cfg"),
     *("get_classifier", "reset_classifier"),
 }
 """timm's attributes that a wrapper has from its network."""
@@ -74,7 +77,7 @@ class Pose:
     weight: Tensor
 
 
-class Symmetrized(nn.Module):
+class Symmetrized(nn.Module, ABC):
     """The sum F above; a subclass says which poses it is taken over.
 
     `num_features`, `num_classes`, `pretrained_cfg` and the like are the network's. `forward_features` is not: what a network
@@ -117,9 +120,15 @@ class Symmetrized(nn.Module):
         output = self.output if isinstance(self.output, str) else getattr(self.output, "__name__", "function")
         return f"group={self.group}, output={output}, exact under {self.group.exactness}"
 
+    def around(self, network: nn.Module) -> Symmetrized:
+        """This wrapper around another network."""
+        other = copy.copy(self)
+        other._modules = {**self._modules, "network": network}
+        return other
+
+    @abstractmethod
     def poses(self, x: Tensor) -> list[Pose]:
         """The poses of images (B, C, H, W) whose weight is not 0."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Any:
         """What the network returns, for images (B, C, H, W).
@@ -182,7 +191,8 @@ class Canonical(Symmetrized):
     Args:
         network, group, output, batch: see `Symmetrized`.
         chooser: of images (B, C, H, W) and the group, scores (B, |H|) of the poses k x, with s_k(g x) = s_{k g}(x): `moments`,
-            which needs no training, or your own function or module. Gradients reach it where `top` is above 1.
+            which needs no training, `gcsa.models.pose.LearnedPose`, or your own function or module. It learns by `pose_loss`, and
+            where `top` is above 1 also by the gradients of the output.
         top: how many of the best poses share the output, weighted by the softmax of their scores (in between: lambda-equitune,
             arXiv:2305.09900); 1 is the best alone. Poses that tie with the last one are taken too.
 
@@ -221,3 +231,17 @@ class Canonical(Symmetrized):
         if self.top == 1:
             return kept / kept.sum(1, keepdim=True)
         return scores.masked_fill(~kept, float("-inf")).softmax(1)
+
+    def pose_loss(self, x: Tensor, loss: Callable[[Any], Tensor]) -> Tensor:
+        """The cross-entropy, of shape (), of the chooser against the pose in which the network, in eval mode, does best.
+
+        x: images (B, C, H, W). loss: of an output of the network, brought back, the loss (B,) of each image.
+        """
+        training = self.network.training
+        with torch.no_grad():
+            losses = []
+            for k in range(self.group.order):
+                y = self.network.eval()(self.group.act_on_grid(x, k))
+                losses.append(loss(tree_map(lambda part, k=k: self._act(part, int(self.group.inverse[k])), y)))
+        self.network.train(training)
+        return F.cross_entropy(self.chooser(x, self.group), torch.stack(losses, 1).argmin(1))

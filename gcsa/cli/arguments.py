@@ -11,9 +11,7 @@ from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa.images.folders import SUFFIXES, list_images
-from gcsa.symmetry import Averaged, Canonical
-
-WRAPPERS: dict[str, type[Averaged | Canonical]] = {"averaged": Averaged, "canonical": Canonical}
+from gcsa.models.pose import symmetrize
 
 
 def count(most: int) -> Callable[[str], int]:
@@ -60,7 +58,7 @@ def add_images(
 
 def add_symmetry(parser: argparse.ArgumentParser) -> None:
     """Adds --symmetry and --group."""
-    parser.add_argument("--symmetry", choices=sorted(WRAPPERS), help="make the network exact by gcsa.symmetry")
+    parser.add_argument("--symmetry", choices=("averaged", "canonical"), help="make the network exact by gcsa.symmetry")
     groups = ("c2", "c4", "d1", "d2", "d4")
     parser.add_argument("--group", choices=groups, help="of --symmetry (default d4)")
 
@@ -71,8 +69,7 @@ def symmetrized(network: nn.Module, args: argparse.Namespace) -> nn.Module:
         if args.group is not None:
             raise UserError(f"--group {args.group} is of --symmetry: add --symmetry averaged or canonical")
         return network
-    wrapped: nn.Module = WRAPPERS[args.symmetry](network, args.group or "d4")
-    return wrapped
+    return symmetrize(network, args.symmetry, args.group or "d4")
 
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, make_dataclass
 from inspect import signature
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import timm
 import torch
@@ -23,6 +23,8 @@ from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.options import Count, Options, Range, Rate, Side, Width, Word
 from gcsa._utils.validation import shown
 from gcsa.models import baselines, gcnn, gcsa, gcsa_pyramid, gsa  # noqa: F401 (which register their models)
+from gcsa.models.backbone import BackboneOptions
+from gcsa.models.pose import symmetrize
 from gcsa.models.registry import MODEL_OPTIONS
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)?")
@@ -69,6 +71,25 @@ class TimmOptions(Options):
     bn_eps: Annotated[Share | None, "of batch norm"] = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class SymmetryOptions(Options):
+    """How a network without a group of its own is made exact, see `gcsa.symmetry`."""
+
+    symmetry: Annotated[
+        Literal["averaged", "canonical", "learned"] | None,
+        "averaged: the mean over all poses; canonical: one pose, chosen by moments; learned: by a small network",
+    ] = None
+    symmetry_group: Annotated[Literal["c2", "c4", "d1", "d2", "d4"] | None, "of symmetry; null: d4"] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.symmetry is None and self.symmetry_group is not None:
+            raise UserError(f"symmetry_group={self.symmetry_group} is of symmetry: add symmetry=averaged or canonical")
+
+
+SYMMETRY = tuple(field.name for field in fields(SymmetryOptions))
+
+
 def register_options(name: str, **kinds: Any) -> None:
     """Declares the options of your own model `name`, registered with timm, beside those of `TimmOptions`: what train.py and a
     file of weights may set.
@@ -91,12 +112,16 @@ def fitting_options(name: str) -> list[str]:
 
 
 def check_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are not None. Raises UserError, in one sentence, for one that the model `name` does not take, and for a
-    value out of its range."""
-    family = MODEL_OPTIONS.get(name.partition(".")[0])
-    if family is None:
-        return declared.check_options(options, TimmOptions, owner=name, choices=lambda: fitting_options(name))
-    return declared.check_options(options, family, owner=name)
+    """The options that are not None, those of `SymmetryOptions` among them. Raises UserError, in one sentence, for one that the
+    model `name` does not take, and for a value out of its range."""
+    family = MODEL_OPTIONS.get(name.partition(".")[0], TimmOptions)
+    symmetry = {key: options[key] for key in SYMMETRY if options.get(key) is not None}
+    SymmetryOptions(**symmetry)
+    if symmetry and issubclass(family, BackboneOptions):
+        raise UserError(f"{name} has a group of its own, and takes no symmetry: set its group")
+    own = {key: value for key, value in options.items() if key not in SYMMETRY}
+    choices = (lambda: fitting_options(name)) if family is TimmOptions else None
+    return declared.check_options(own, family, owner=name, choices=choices) | symmetry
 
 
 def check_name(name: Any) -> str:
@@ -116,18 +141,24 @@ def check_name(name: Any) -> str:
 
 
 def create_model(name: str, **options: Any) -> nn.Module:
-    """timm's model `name` with random weights. An option that is None keeps the model's default.
+    """timm's model `name` with random weights. An option that is None keeps the model's default. With `symmetry`, it is made exact.
 
     Raises UserError, in one sentence and before anything is allocated, for an unknown name, an option of another model, and a
     value out of its range.
     """
     check_name(name)
     checked = check_options(name, options)
+    symmetry = {key: checked.pop(key) for key in SYMMETRY if key in checked}
     try:
-        return timm.create_model(name, pretrained=False, **checked)
+        network = timm.create_model(name, pretrained=False, **checked)
     except (TypeError, AssertionError) as error:
         named = ", ".join(f"{key}={value!r}" for key, value in checked.items())
         raise UserError(f"timm model {name!r} does not take {named or 'these arguments'}: {one_line(error)}") from error
+    if not symmetry:
+        return network
+    wrapped = symmetrize(network, symmetry["symmetry"], symmetry.get("symmetry_group", "d4"))
+    vars(wrapped)["_model_args"] = {**getattr(network, "_model_args", {}), **symmetry}  # which timm writes with the weights
+    return wrapped
 
 
 def classifier_names(model: nn.Module) -> list[str]:

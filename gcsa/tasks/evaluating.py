@@ -13,7 +13,10 @@ from rich.table import Table
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_choice, check_int, shown
 
-OPTIONAL: dict[str, Any] = {"adapter": None, "curve_images": 1000, "cyclic": False, "copies": 1, "overlay": []}
+OPTIONAL: dict[str, Any] = {
+    **{"adapter": None, "symmetry": None, "symmetry_group": None},
+    **{"curve_images": 1000, "cyclic": False, "copies": 1, "overlay": []},
+}
 """Options that only some tasks read, with their defaults in conf/evaluate.yaml."""
 
 T = TypeVar("T")

@@ -37,8 +37,9 @@ from gcsa.evaluation.figures import (
 )
 from gcsa.evaluation.metrics import Mistake, Reliability, Scores, predict, reliability, score, worst_mistakes
 from gcsa.evaluation.rotations import ANGLES, Curve, RotatedCopies, rotation_curve, shift_curve
-from gcsa.models.create import check_name, create_model
+from gcsa.models.create import SymmetryOptions, check_name, create_model
 from gcsa.models.folding import fold
+from gcsa.models.pose import symmetrize
 from gcsa.tasks import load
 from gcsa.tasks.classification.columns import measure_columns, table as column_table
 from gcsa.tasks.classification.data import GCSADataModule, create_datamodule
@@ -180,14 +181,14 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     Returns the results as JSON-ready values. Raises UserError or FileNotFoundError, before any data is read, for a
     configuration, a model or an overlay that cannot work.
     """
-    check_config(config, SPLITS, options=("adapter", "curve_images", "cyclic", "copies", "overlay"))
+    check_config(config, SPLITS, options=("adapter", "symmetry", "symmetry_group", "curve_images", "cyclic", "copies", "overlay"))
     check_int("curve_images", config["curve_images"])
     check_int("copies", config["copies"], 1, 360)
     check_bool("cyclic", config["cyclic"])
     overlay = [read_curve(folder) for folder in config["overlay"]]
     torch.manual_seed(config["seed"])
     model, data, trained = model_and_data(str(config["model"]), data_options(config), config["adapter"])
-    model = model.to(chosen_device(config))
+    model = _symmetrized(model, config).to(chosen_device(config))
     label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))
     labels = [label, *(name for name, _ in overlay)]
     if twice := [name for name in labels if labels.count(name) > 1]:
@@ -233,6 +234,17 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     if "attention" not in paths:
         console.print("attention maps: not available for this model")
     return about | asdict(report) | {"figures": paths}
+
+
+def _symmetrized(model: nn.Module, config: dict[str, Any]) -> nn.Module:
+    """`model` as `symmetry` and `symmetry_group` say. Raises UserError where they do not fit it."""
+    if config["symmetry"] is None and config["symmetry_group"] is None:
+        return model
+    SymmetryOptions(symmetry=config["symmetry"], symmetry_group=config["symmetry_group"])
+    if hasattr(model, "group"):
+        raise UserError(f"{config['model']} is exact under {model.group} already: leave out symmetry")
+    check_choice("symmetry", config["symmetry"], ("averaged", "canonical"))  # a chooser that has learned is in the weights
+    return symmetrize(model, config["symmetry"], config["symmetry_group"] or "d4")
 
 
 def read_curve(folder: str) -> tuple[str, Curve]:

@@ -59,6 +59,11 @@ def register_loss(name: str, loss: Loss) -> None:
     LOSSES[name] = loss
 
 
+def each_loss(name: str, targets: Tensor, scores: Tensor) -> Tensor:
+    """The loss (B,) of each image by itself, from targets and scores (B, K)."""
+    return torch.stack([LOSSES[name](*pair, None) for pair in zip(scores.split(1), targets.split(1), strict=True)])
+
+
 def check_loss(name: object, target: Target) -> str:
     """The name of the loss: None is the usual one of `target`. Raises UserError for one that is unknown or does not fit."""
     if name is None:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.classification import (
     MulticlassAccuracy,
@@ -21,7 +21,8 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_choice, check_float, check_rate
 from gcsa.evaluation.metrics import BINS, bin_sums, calibration_error
 from gcsa.models.create import create_model
-from gcsa.tasks.classification.losses import LOSSES, check_class_weights, check_loss, class_weights
+from gcsa.symmetry import Canonical
+from gcsa.tasks.classification.losses import LOSSES, check_class_weights, check_loss, class_weights, each_loss
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, target_of
 from gcsa.training.module import TaskModule
 
@@ -154,7 +155,10 @@ class Classifier(TaskModule):
         if self.mixes:
             images, wanted = self.mixes[int(torch.randint(len(self.mixes), ()))](images, wanted)
         weights = None if self.weights is None else self.weights.to(wanted)
-        return LOSSES[self.loss_name](self(images), wanted, weights)
+        loss = LOSSES[self.loss_name](self(images), wanted, weights)
+        if isinstance(self.model, Canonical) and isinstance(self.model.chooser, nn.Module):
+            loss = loss + self.model.pose_loss(images, partial(each_loss, self.loss_name, wanted))
+        return loss
 
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         images, labels = batch

@@ -17,6 +17,7 @@ from gcsa._utils.validation import check_int
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
 from gcsa.models.create import classifier_names, create_model
+from gcsa.symmetry import Symmetrized
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target, target_of
 from gcsa.weights import Weights, fill, read_adapter
@@ -105,9 +106,12 @@ class ClassificationPredictor(Predictor):
             raise UserError(f"the network has {classes} classes, but {len(self.class_names)} class names are given")
 
     @property
-    def embedding(self) -> PreLogits:
+    def embedding(self) -> nn.Module:
         """The network without its last layer: prepared images (B, C, size, size) to features (B, D)."""
-        return PreLogits(self.network).eval()
+        network = self.network
+        if isinstance(network, Symmetrized):
+            return network.around(PreLogits(network.network)).eval()
+        return PreLogits(network).eval()
 
     def predict(self, images: Any, batch_size: int = 32) -> Any:
         """The `Classification`, `Multilabel` or `Regression` of an image, as the weights were trained; a list for several images.

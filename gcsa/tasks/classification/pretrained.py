@@ -11,7 +11,8 @@ from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.validation import shown
-from gcsa.models.create import check_name, classifier_names
+from gcsa.models.create import SYMMETRY, check_name, classifier_names
+from gcsa.symmetry import Symmetrized
 from gcsa.weights.fingerprint import is_within
 
 
@@ -38,7 +39,9 @@ def load_pretrained(network: nn.Module, options: Mapping[str, Any], source: bool
         without running code. Raises UserError, in one sentence, where they cannot be had or do not fit.
     """
     check_pretrained(source)
-    options = dict(options)
+    options = {key: value for key, value in options.items() if key not in SYMMETRY}
+    if isinstance(network, Symmetrized):
+        network = network.network
     name = options.pop("name")
     overlay: dict[str, Any] | None = None
     try:

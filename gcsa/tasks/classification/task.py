@@ -84,7 +84,7 @@ class Task:
 
     def export(self, classifier: Classifier, data: Any, folder: Path) -> str:
         """Writes the weights into `folder`; returns how timm names them."""
-        about = {"data": data.name, "group": getattr(classifier.model, "group_name", "c1")}
+        about = {"data": data.name, "group": str(getattr(classifier.model, "group", "c1"))}
         written = save_classifier(classifier.model, folder, about, **data.preprocessing)
         return f"local-dir:{written}"
 
