@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,13 +68,17 @@ class Pose:
 
     Attributes:
         element: k.
-        rows: the indices (n,) of the images.
-        weight: of each of them, (n,).
+        rows: the indices (n,) of the images; None: all of them.
+        weight: of each of them, (n,); one number for all.
     """
 
     element: int
-    rows: Tensor
-    weight: Tensor
+    rows: Tensor | None
+    weight: Tensor | float
+
+    def of(self, x: Tensor) -> Tensor:
+        """The images of this pose among all images x."""
+        return x if self.rows is None else x[self.rows]
 
 
 class Symmetrized(nn.Module, ABC):
@@ -135,7 +139,7 @@ class Symmetrized(nn.Module, ABC):
 
         Raises UserError for inputs that are no batch of images, and for outputs that do not fit `output`.
         """
-        if x.ndim != 4 or len(x) == 0:
+        if x.ndim != 4 or x.shape[0] == 0:
             raise UserError(
                 f"expected one or more images of the shape (batch, channels, height, width), not {tuple(x.shape)}"
             )
@@ -143,10 +147,11 @@ class Symmetrized(nn.Module, ABC):
         for swapped in (False, True):  # the poses of an oblong image have two shapes: one pass for each
             alike = [pose for pose in poses if self._swaps(pose.element, x) == swapped]
             if alike:
-                inputs = torch.cat([self.group.act_on_grid(x[pose.rows], pose.element) for pose in alike])
-                outputs = [self.network(part) for part in inputs.split(self.batch or len(inputs))]
+                inputs = torch.cat([self.group.act_on_grid(pose.of(x), pose.element) for pose in alike])
+                batches = [inputs] if self.batch is None else inputs.split(self.batch)
+                outputs = [self.network(part) for part in batches]
                 joined = tree_map(lambda *tensors: torch.cat(tensors), *outputs)
-                parts.append(tree_map(lambda y, alike=alike: self._sum(y, alike, len(x)), joined))
+                parts.append(tree_map(lambda y, alike=alike: self._sum(y, alike, x.shape[0]), joined))
         return parts[0] if len(parts) == 1 else tree_map(torch.add, *parts)
 
     def _swaps(self, k: int, x: Tensor) -> bool:
@@ -155,13 +160,19 @@ class Symmetrized(nn.Module, ABC):
 
     def _sum(self, y: Tensor, poses: list[Pose], images: int) -> Tensor:
         """The weighted sum, for each of `images` inputs, of the outputs y of their poses, each brought back."""
+        if poses[0].rows is None:  # a fixed number of parts, which exports with any number of images
+            parts: Sequence[Tensor] = y.unflatten(0, (len(poses), -1)).unbind()
+        else:
+            parts = y.split([len(pose.rows) for pose in poses if pose.rows is not None])
         total: Tensor | None = None
-        for part, pose in zip(y.split([len(pose.rows) for pose in poses]), poses, strict=True):
+        for part, pose in zip(parts, poses, strict=True):
             back = self._act(part, int(self.group.inverse[pose.element]))
-            if total is None:
-                total = back.new_zeros(images, *back.shape[1:])
-            weight = pose.weight.to(back.dtype).view(-1, *[1] * (back.ndim - 1))
-            total = total.index_add(0, pose.rows, back * weight)
+            if pose.rows is None:
+                total = back * pose.weight if total is None else total + back * pose.weight
+                continue
+            assert isinstance(pose.weight, Tensor)
+            total = back.new_zeros(images, *back.shape[1:]) if total is None else total
+            total = total.index_add(0, pose.rows, back * pose.weight.to(back.dtype).view(-1, *[1] * (back.ndim - 1)))
         assert total is not None
         return total
 
@@ -180,9 +191,7 @@ class Averaged(Symmetrized):
     """The mean of a network's outputs over all poses of the image, each brought back; see `Symmetrized` for the arguments."""
 
     def poses(self, x: Tensor) -> list[Pose]:
-        rows = torch.arange(len(x), device=x.device)
-        weight = torch.full((len(x),), 1 / self.group.order, dtype=torch.float64, device=x.device)
-        return [Pose(k, rows, weight) for k in range(self.group.order)]
+        return [Pose(k, None, 1 / self.group.order) for k in range(self.group.order)]
 
 
 class Canonical(Symmetrized):
@@ -213,6 +222,26 @@ class Canonical(Symmetrized):
         check_int("top", top, 1, self.group.order)
         self.chooser, self.top = chooser, top
 
+    def forward(self, x: Tensor) -> Any:
+        return self._exported(x) if torch.compiler.is_exporting() else super().forward(x)
+
+    def _exported(self, x: Tensor) -> Any:
+        """`forward` as one graph for every image, in one pass. Of poses that tie, it takes the one that is largest along a fixed
+        pattern: with an image that is symmetric itself, these poses show the same picture, and give the same scores."""
+        if self.top > 1 or x.shape[2] != x.shape[3]:
+            raise UserError(f"Canonical is exported with top=1 and square images, not {x.shape[2]} x {x.shape[3]}")
+        elements = range(self.group.order)
+        shown = torch.stack([self.group.act_on_grid(x, k) for k in elements], 1)
+        pattern = torch.arange(shown[0, 0].numel(), device=x.device).double().square().mul(0.5).sin().to(x.dtype)
+        projected = (shown.flatten(2) * pattern).sum(2)
+        best = projected.masked_fill(self.weights(x) == 0, float("-inf")).argmax(1)
+        rows = torch.arange(x.shape[0], device=x.device)
+
+        def back(y: Tensor) -> Tensor:
+            return torch.stack([self._act(y, int(self.group.inverse[k])) for k in elements], 1)[rows, best]
+
+        return tree_map(back, self.network(shown[rows, best]))
+
     def poses(self, x: Tensor) -> list[Pose]:
         weights = self.weights(x)
         rows = [weights[:, k].nonzero().flatten() for k in range(self.group.order)]
@@ -221,9 +250,9 @@ class Canonical(Symmetrized):
     def weights(self, x: Tensor) -> Tensor:
         """The weights w (B, |H|) of the poses of images (B, C, H, W); the sum of each row is 1."""
         scores = self.chooser(x, self.group)
-        if scores.shape != (len(x), self.group.order):
+        if scores.shape != (x.shape[0], self.group.order):
             raise UserError(
-                f"the chooser gave scores of the shape {tuple(scores.shape)}, not one for each of {len(x)} images and "
+                f"the chooser gave scores of the shape {tuple(scores.shape)}, not one for each of {x.shape[0]} images and "
                 f"{self.group.order} poses"
             )
         last = scores.detach().sort(1, descending=True).values[:, self.top - 1 : self.top]

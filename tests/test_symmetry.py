@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from gcsa import group
 from gcsa.groups import Group
-from gcsa.symmetry import Averaged, Canonical, moments
-from gcsa.testing import assert_equivariant, equivariance_error
+from gcsa.models.pose import LearnedPose
+from gcsa.symmetry import KINDS, Averaged, Canonical, moments
+from gcsa.testing import act, assert_equivariant, equivariance_error, randomize
 
 WRAPPERS = [Averaged, Canonical]
 SMALL = ["resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224"]
@@ -226,10 +227,41 @@ def test_copies(wrapper):
         torch.testing.assert_close(other(x), wrapped(x), rtol=0, atol=0)
 
 
-def test_export_of_the_mean():
-    wrapped, x = Averaged(network("resnet10t"), "d4").eval(), images(2, 3, 64, 64).float()
-    exported = torch.export.export(wrapped, (x,)).module()
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        Averaged(Local(), "d4", "map"),
+        Averaged(network("test_efficientnet", 32), "d4"),
+        Canonical(Local(), "d4", output="map"),
+        Canonical(network("test_efficientnet", 32), "d4", randomize(LearnedPose(3, "d4"))),
+    ],
+    ids=lambda wrapped: f"{type(wrapped).__name__}, {wrapped.output}",
+)
+def test_export_with_any_number_of_images(wrapped, tmp_path):
+    channels, d4 = (2 if isinstance(wrapped.network, Local) else 3), group("d4")
+    x, batch = images(5, channels, 32, 32).float(), torch.export.Dim("batch", min=1, max=64)
+    options = dict(args=(x[:2],), dynamic_shapes=({0: batch},))
+    exported = torch.export.export(wrapped.eval(), **options).module()
     torch.testing.assert_close(exported(x), wrapped(x))
+    torch.onnx.export(wrapped, f=tmp_path / "net.onnx", dynamo=True, verbose=False, **options)
+    session = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / "net.onnx")
+    (given,) = session.get_inputs()
+    answers = [
+        torch.from_numpy(session.run(None, {given.name: d4.act_on_grid(x, g).contiguous().numpy()})[0])
+        for g in range(d4.order)
+    ]
+    torch.testing.assert_close(answers[0], wrapped(x), rtol=1e-4, atol=1e-5)
+    for g, answer in enumerate(answers):
+        torch.testing.assert_close(answer, act(answers[0], d4, g, KINDS[wrapped.output]), rtol=1e-5, atol=1e-6)
+
+
+def test_export_of_what_has_no_fixed_graph():
+    for wrapped, side in (
+        (Canonical(Local(), "d4", output="map", top=2), 8),
+        (Canonical(Local(), "d4", output="map"), 9),
+    ):
+        with pytest.raises(Exception, match="exported with top=1 and square images"):
+            torch.export.export(wrapped.eval(), (torch.zeros(1, 2, 8, side),))
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
@@ -245,6 +277,48 @@ def test_whole_numbers_are_images_too():
     scaled = nn.Sequential(Scaled(), Local())
     for wrapped in (Averaged(scaled, "d4", "map"), Canonical(scaled, "d4", output="map", top=3)):
         torch.testing.assert_close(wrapped(x.rot90(1, (2, 3))), wrapped(x).rot90(1, (2, 3)))
+
+
+@pytest.mark.parametrize("name", ["c2", "c4", "d1", "d4"])
+@pytest.mark.parametrize("shape", [(96, 96), (97, 97), (60, 91)])
+def test_learned_scores_are_a_regular_field(name, shape):
+    chooser, x, of = randomize(LearnedPose(2, name)).double().eval(), images(2, 2, *shape), group(name)
+    scores = chooser(x, of)
+    assert scores.std(1).min() > 1e-4, "not one score for all"
+    for g in range(of.order):
+        moved = chooser(of.act_on_grid(x, g), of)
+        torch.testing.assert_close(
+            moved, scores[:, [int(of.cayley[k, g]) for k in range(of.order)]], rtol=0, atol=1e-12
+        )
+        assert not g or (moved - scores).abs().max() > 1e-4, "negative control"
+    with pytest.raises(ValueError, match="the chooser is for"):
+        chooser(x, group("d2"))
+
+
+def test_the_pose_loss_finds_the_pose_in_which_the_network_does_best():
+    """A network that is right where the image's bright spot lies at the top left: after training, every image is shown so."""
+
+    class TopLeft(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x[:, 0, :24, 8:24].sum((1, 2)) - 2 * x[:, 0, :8, :24].sum((1, 2))
+
+    torch.manual_seed(0)
+    wrapped = Canonical(TopLeft(), "d4", LearnedPose(1, "d4"))
+    x = 0.1 * torch.randn(64, 1, 48, 48)
+    x[:, :, 14:20, 10:14] += 2
+    x = torch.cat([group("d4").act_on_grid(part, k) for k, part in enumerate(x.split(8))])
+    best = lambda answers: -answers
+    optimizer = torch.optim.Adam(wrapped.chooser.parameters(), lr=0.01)
+    before = wrapped.eval()(x).mean()
+    for _ in range(40):
+        optimizer.zero_grad()
+        wrapped.train().pose_loss(x, best).backward()
+        optimizer.step()
+    oracle = torch.stack([TopLeft()(group("d4").act_on_grid(x, k)) for k in range(8)]).amax(0).mean()
+    after = wrapped.eval()(x).mean()
+    assert after - before > 0.7 * (oracle - before)
+    assert wrapped.network.training is False
+    assert_equivariant(wrapped, x[:4], "d4", "image", "invariant")
 
 
 def test_a_chooser_learns():

@@ -21,7 +21,7 @@ from rich.progress import MofNCompleteColumn, Progress
 from rich.table import Table
 from torch import Tensor, nn
 
-from gcsa._utils.atomic import write_json
+from gcsa._utils.atomic import check_writable, write_json
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.program import program
 from gcsa.cli.arguments import NETWORKS, add_hardware, add_symmetry, count, device, find_images, symmetrized
@@ -67,6 +67,16 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", metavar="FOLDER", help="for audit.json and audit.png")
     add_hardware(parser)
     return parser.parse_args(argv)
+
+
+def _check_output(folder: Path, images: Sequence[Path]) -> None:
+    """Raises UserError for a folder that cannot be written to, and for one in which the figure would become an image."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output {folder} is a file: name a folder")
+    if folder.resolve() in {path.resolve().parent for path in images}:
+        raise UserError(f"--output {folder} holds images, among which the figure would be one: name another folder")
+    if folder.exists():
+        check_writable(folder / "audit.json")
 
 
 def _batches(
@@ -160,8 +170,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.threads is not None:
             torch.set_num_threads(args.threads)
         images = find_images(args.images, recursive=True)[: args.limit]
-        if args.output is not None and Path(args.output).exists() and not Path(args.output).is_dir():
-            raise UserError(f"--output {args.output} is a file: name a folder")
+        if args.output is not None:
+            _check_output(Path(args.output), images)
         where = device(args.device)
         subject = open_subject(args.source, args.kind, args.size)
         networks: dict[str, nn.Module] = {"as it is": subject.network}

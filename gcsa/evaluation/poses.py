@@ -44,7 +44,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Change:
-    """How the outputs (N, D) of N images change with one turn, or where `kind` says so, one figure only.
+    """How the outputs (N, D) of N images change with one turn. The figures of the other kind of network are None.
 
     Attributes:
         turn: the rotation and reflection.
@@ -107,7 +107,7 @@ def outputs(
                     raise UserError(
                         f"the network gives {given} for {len(images)} images: a row of numbers for each is wanted"
                     )
-                if not found and len(images) > 1:  # the first turn is none
+                if not found:  # the first turn is none
                     _check_alone(network, images, rows)
                 found.setdefault(turn, []).append(rows.float().cpu())
                 advance(len(images))
@@ -117,7 +117,7 @@ def outputs(
 def _check_alone(network: Callable[[Tensor], Tensor], images: Tensor, rows: Tensor) -> None:
     """Raises UserError where the outputs `rows` of a batch depend on the other images of it, or on chance: batch norm and dropout
     do in training."""
-    some = network(images[: len(images) // 2])
+    some = network(images[: max(1, len(images) // 2)])
     kept = rows[: len(some)]
     if (kept - some).norm() > 1e-3 * kept.norm():
         raise UserError("the network gives an image other outputs in another batch: put it into eval mode")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -127,11 +128,25 @@ def _of_file(file: Path) -> nn.Module:
         if file.suffix == ".pt2":
             program = torch.export.load(file).module()
             return FunctionNetwork(lambda images: program(images))  # as a module within it refuses eval()
-        return torch.jit.load(file, map_location="cpu").eval()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # TorchScript is old, and the user's file is in it
+            return torch.jit.load(file, map_location="cpu").eval()
     except UserError:
         raise
     except Exception as error:  # of onnxruntime and torch
+        if file.suffix in (".pt", ".pth") and _holds_tensors(file):
+            raise UserError(
+                f"{file} holds tensors, not a network: make the network in a module of yours, load them, and name MODULE:NAME"
+            ) from error
         raise UserError(f"{file} cannot be opened as a network ({one_line(error)})") from error
+
+
+def _holds_tensors(file: Path) -> bool:
+    """Whether a file is a state dict or a checkpoint with one."""
+    try:
+        return isinstance(torch.load(file, map_location="meta", weights_only=True), dict)
+    except Exception:  # whatever else it is
+        return False
 
 
 def _of_function(source: str) -> nn.Module:

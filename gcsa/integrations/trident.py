@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from gcsa.images.prepare import Prepare
 from gcsa.integrations import load_classifier
-from gcsa.tasks.classification.predict import PreLogits
 
 
-def encoder(source: str | Path) -> tuple[PreLogits, Prepare, torch.dtype]:
+def encoder(source: str | Path) -> tuple[nn.Module, Prepare, torch.dtype]:
     """The arguments of `CustomInferenceEncoder` after the name: the model, its transforms, and its precision.
 
     The precision is float32: in half precision, the features of a rotated patch differ in the third digit. source: as for

@@ -157,7 +157,10 @@ def create_model(name: str, **options: Any) -> nn.Module:
     if not symmetry:
         return network
     wrapped = symmetrize(network, symmetry["symmetry"], symmetry.get("symmetry_group", "d4"))
-    vars(wrapped)["_model_args"] = {**getattr(network, "_model_args", {}), **symmetry}  # which timm writes with the weights
+    vars(wrapped)["_model_args"] = {
+        **getattr(network, "_model_args", {}),
+        **symmetry,
+    }  # which timm writes with the weights
     return wrapped
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -32,7 +34,9 @@ class LearnedPose(nn.Module):
     def __init__(self, in_chans: int = 3, group: str | Group = "d4") -> None:
         super().__init__()
         self.group = make_group(group)
-        sizes = dict(fields=8, depth=2, num_heads=2, mlp_ratio=2, stem_strides=(2, 2, 2), stem_norm="batch")
+        sizes: dict[str, Any] = dict(
+            fields=8, depth=2, num_heads=2, mlp_ratio=2, stem_strides=(2, 2, 2), stem_norm="batch"
+        )
         self.network = GCSA(
             in_chans=in_chans, group=str(self.group), num_classes=0, global_pool="", positions=True, **sizes
         )

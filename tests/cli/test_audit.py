@@ -105,6 +105,26 @@ def test_what_is_refused(run: Run, images: Path, arguments: list[str], words: st
     assert not Path("found").exists()
 
 
+def test_the_figure_is_never_among_the_images(run: Run, images: Path) -> None:
+    code, _, err = run("audit", WEIGHTS, "--images", images, "--output", images)
+    assert (code, "holds images, among which the figure would be one" in err) == (2, True), err
+    assert not (images / "audit.png").exists()
+
+
+def test_a_network_in_training_mode(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where images go through it one by one."""
+    Path("drops.py").write_text("import torch\ndrop = torch.nn.Dropout()\ndef see(x):\n    return drop(x[:, 0, 0])\n")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    code, _, err = run("audit", "drops:see", "--images", images, "--size", 32, "--batch-size", 1)
+    assert (code, "put it into eval mode" in err) == (2, True), err
+
+
+def test_tensors_are_no_network(run: Run, images: Path) -> None:
+    torch.save(nn.Linear(2, 2).state_dict(), "net.pth")
+    code, _, err = run("audit", "net.pth", "--images", images)
+    assert (code, "net.pth holds tensors, not a network" in err, err.count("\n")) == (2, True, 1), err
+
+
 def test_a_file_that_is_no_network(run: Run, images: Path) -> None:
     for suffix in (".pt", ".onnx", ".pt2"):
         Path(f"net{suffix}").write_bytes(np.random.default_rng(0).bytes(100))

@@ -181,7 +181,9 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     Returns the results as JSON-ready values. Raises UserError or FileNotFoundError, before any data is read, for a
     configuration, a model or an overlay that cannot work.
     """
-    check_config(config, SPLITS, options=("adapter", "symmetry", "symmetry_group", "curve_images", "cyclic", "copies", "overlay"))
+    check_config(
+        config, SPLITS, options=("adapter", "symmetry", "symmetry_group", "curve_images", "cyclic", "copies", "overlay")
+    )
     check_int("curve_images", config["curve_images"])
     check_int("copies", config["copies"], 1, 360)
     check_bool("cyclic", config["cyclic"])
@@ -243,7 +245,9 @@ def _symmetrized(model: nn.Module, config: dict[str, Any]) -> nn.Module:
     SymmetryOptions(symmetry=config["symmetry"], symmetry_group=config["symmetry_group"])
     if hasattr(model, "group"):
         raise UserError(f"{config['model']} is exact under {model.group} already: leave out symmetry")
-    check_choice("symmetry", config["symmetry"], ("averaged", "canonical"))  # a chooser that has learned is in the weights
+    check_choice(
+        "symmetry", config["symmetry"], ("averaged", "canonical")
+    )  # a chooser that has learned is in the weights
     return symmetrize(model, config["symmetry"], config["symmetry_group"] or "d4")
 
 

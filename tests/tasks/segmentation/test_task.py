@@ -115,7 +115,10 @@ def test_training_goes_on_from_weights(finished: Path, discs: Path, tmp_path: Pa
     assert score > 0.5
     score, _ = run(tmp_path / "new", *INSTANCES, f"data.path={discs}", "test=false", *slow)
     assert score < 0.1, "negative control: from random weights"
-    for other, sentence in (("model.rays=12", "another architecture"), ("model.num_heads=[2,1]", r"model.num_heads=\[1, 1\]")):
+    for other, sentence in (
+        ("model.rays=12", "another architecture"),
+        ("model.num_heads=[2,1]", r"model.num_heads=\[1, 1\]"),
+    ):
         with pytest.raises(ValueError, match=sentence):
             run(tmp_path / "other", *base, other)
 
@@ -191,7 +194,10 @@ def test_thresholds_are_chosen_on_all_validation_images(
         (("model.output=classes",), "monitor.metric=val/ap50 is of instances: take val/dice for model.output=classes"),
         (("model.output=classes", "monitor.metric=val/pq"), "monitor.metric=val/pq is of instances"),
         (("monitor.metric=val/accuracy",), "monitor.metric=val/accuracy is not measured with data=mask_folder"),
-        (("adapter=lora", "adapter.base=x.ckpt"), "no low-rank adapter: adapter=full trains all weights of adapter.base"),
+        (
+            ("adapter=lora", "adapter.base=x.ckpt"),
+            "no low-rank adapter: adapter=full trains all weights of adapter.base",
+        ),
         (("+model.colour=1",), "unknown option colour"),
         (("model.rays=30",), "rays=30 must be a multiple of 4"),
         (("model.encoder=resnet18",), "unknown option fields of resnet18"),

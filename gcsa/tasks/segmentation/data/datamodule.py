@@ -193,7 +193,8 @@ class MasksDataModule(SplitDataModule):
 
 def balanced(examples: Sequence[Example]) -> list[Example]:
     """`examples`, those of the rarer kind, coloured or grey, repeated so often that both kinds are about as many."""
-    coloured, grey = [], []
+    coloured: list[Example] = []
+    grey: list[Example] = []
     for example in examples:
         (grey if (example.picture == example.picture[..., :1]).all() else coloured).append(example)
     fewer, more = sorted((coloured, grey), key=len)

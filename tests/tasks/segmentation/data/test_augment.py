@@ -61,9 +61,7 @@ def test_negative_control_labels_that_stay_behind_are_noticed() -> None:
     assert behind > 10
 
 
-@pytest.mark.parametrize(
-    "options", [{"degrees": 180.0}, {**EXACT, "degrees": 30.0}]
-)
+@pytest.mark.parametrize("options", [{"degrees": 180.0}, {**EXACT, "degrees": 30.0}])
 def test_image_and_labels_are_resampled_on_one_grid(options: dict) -> None:
     """Where all four neighbours have one label, bilinear and nearest must agree; and half the foreground is such."""
     image, labels = blobs()
@@ -101,7 +99,9 @@ def test_image_and_labels_are_resized_alike(side: int) -> None:
     assert new_image.shape == (3, side, side)
     assert set(new_labels.unique().tolist()) == set(range(10))
     assert (new_labels == 5).sum() == pytest.approx((side / SIDE) ** 2 * (labels == 5).sum().item(), rel=0.1)
-    agrees, behind = (((other > 0) == (new_image[1] > 0.5)).float().mean() for other in (new_labels, new_labels.flip(0)))
+    agrees, behind = (
+        ((other > 0) == (new_image[1] > 0.5)).float().mean() for other in (new_labels, new_labels.flip(0))
+    )
     assert agrees > 0.91
     assert behind < 0.9, "negative control: reflected labels are noticed"
 
