@@ -21,6 +21,7 @@ from gcsa.layers import FieldNorm, GroupConvSelfAttention, RelativeSelfAttention
 from gcsa.layers.buffers import fill_buffers, init_weights
 from gcsa.layers.layout import to_nchw
 from gcsa.layers.pooling import POOLS, InvariantHead, NoHead, check_classes
+from gcsa.models.registry import strip_prefix
 
 
 @torch.fx.wrap
@@ -40,6 +41,15 @@ def check_input(height: int, width: int, size_divisor: int, name: str) -> None:
 def blocks(stages: nn.Sequential) -> list[nn.Module]:
     """The blocks of all stages: a pyramid's stage is a sequence of them."""
     return [block for stage in stages for block in (stage if isinstance(stage, nn.Sequential) else [stage])]
+
+
+def take_checkpoint(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Brings the names in a checkpoint of train.py, which begin with "model.", to those of `model`; a hook in front of
+    `load_state_dict`, to which timm's `load_checkpoint` gives such a state."""
+    if not prefix:  # the state is that of `model` alone
+        own = dict(strip_prefix(state))
+        state.clear()
+        state.update(own)
 
 
 @cache
@@ -198,6 +208,7 @@ class Backbone(nn.Module):
         )
         self.head: InvariantHead | NoHead = head
         self.head_hidden_size = head.num_features
+        self.register_load_state_dict_pre_hook(take_checkpoint)
         self.register_load_state_dict_post_hook(fill_buffers)  # layers without parameters do not know the device
         if options.img_size is not None:
             self.check_input_size(*height_and_width(options.img_size))

@@ -113,7 +113,7 @@ def strip_prefix(state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 def checkpoint_filter_fn(state: Mapping[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:
     """timm's filter: the state of `model` from a checkpoint of train.py, or from a text recogniser of which it is the encoder.
 
-    An encoder has no head, so the model keeps its own.
+    An encoder has no head, so the model keeps its own. `load_checkpoint` of timm takes it as `filter_fn`, for networks of timm too.
     """
     state = strip_prefix(state)
     encoder = {name.removeprefix("encoder."): part for name, part in state.items() if name.startswith("encoder.")}
