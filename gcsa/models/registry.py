@@ -88,7 +88,7 @@ def build(
     arguments = merged(kwargs)
     known = explain(MODEL_OPTIONS[name])
     options: Any = MODEL_OPTIONS[name](**{key: value for key, value in arguments.items() if key in known})
-    features = dict(out_indices=tuple(range(options.num_stages)), feature_cls="getter")
+    features = dict(out_indices=tuple(range(options.stem_levels + options.num_stages)), feature_cls="getter")
     try:
         model = build_model_with_cfg(
             model_cls, name, pretrained, feature_cfg=features, pretrained_filter_fn=checkpoint_filter_fn, **arguments
