@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-import torch.fx
 from torch import Tensor, nn
 
 from gcsa.groups import Group
@@ -31,7 +30,7 @@ def can_share_expansion(convs: Sequence[nn.Module]) -> bool:
 
 def convolve_together(convs: Sequence[nn.Module], x: Tensor) -> Sequence[Tensor]:
     """The output of each convolution of x (B, H, W, N, C), (B, H', W', N, O), on one expansion if they can share it."""
-    if isinstance(x, torch.fx.Proxy) or not can_share_expansion(convs):  # fx records the calls of modules
+    if not can_share_expansion(convs):
         return [conv(x) for conv in convs]
     siblings = cast(Sequence[FieldConv2d], convs)
     first = siblings[0]

@@ -76,6 +76,9 @@ class Stem(nn.Module):
     Raises:
         ValueError: strides or widths that are not whole numbers from 1 on, another number of widths, `separable` with fewer
             than three strides, an unknown norm, and as in `SteerableConv2d`.
+
+    Attributes:
+        levels: fields and stride in pixels of each of `maps`.
     """
 
     def __init__(
@@ -114,7 +117,8 @@ class Stem(nn.Module):
         self.low_passes = nn.ModuleList()
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()
-        before = in_chans
+        self.levels: list[tuple[int, int]] = []
+        before, total = in_chans, 1
         for i, (stride, width) in enumerate(zip(strides, [*widths, fields], strict=True)):
             kernel_size = 5 if stride == 1 else kernel_for_stride(stride)
             conv: dict[str, Any] = dict(stride=stride, padding_mode=padding_mode, basis=basis, **factory)
@@ -123,7 +127,8 @@ class Stem(nn.Module):
             self.low_passes.append(LowPass(padding_mode, **factory) if smooth else nn.Identity())
             self.convs.append(group_convolution(before, width, kernel_size, group, **conv))
             self.norms.append(make_norm(norm, width, group.order, **factory))
-            before = width
+            before, total = width, total * stride
+            self.levels.append((width, total))
         self.positions = LearnedPositions(fields, group, **factory) if positions else nn.Identity()
         block: dict[str, Any] = dict(padding_mode=padding_mode, basis=basis, **factory)
         blocks = [ResidualBlock(fields, group, **block) for _ in range(depth)]
@@ -133,10 +138,10 @@ class Stem(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, in_chans, H, W) to (B, H / s, W / s, N, fields), or (B, H / s, W / s, 1, scalar_fields) if these are not 0; s is
         the product of the strides."""
-        return self.maps(x)[-1]
+        return self.pool(self.maps(x)[-1])
 
     def maps(self, x: Tensor) -> list[Tensor]:
-        """The map behind each convolution; the last one is the result of `forward`."""
+        """The map behind each convolution; the last one is behind the blocks, and `pool` makes the result of `forward` of it."""
         maps: list[Tensor] = []
         steps = zip(self.low_passes, self.convs, self.norms)  # noqa: B905 (TorchScript knows no strict)
         for i, (low_pass, conv, norm) in enumerate(steps):
@@ -144,8 +149,16 @@ class Stem(nn.Module):
                 x = low_pass(F.gelu(x))
             x = norm(conv(x))
             maps.append(x)
-        maps[-1] = self.pool(self.blocks(self.positions(x)))
+        maps[-1] = self.blocks(self.positions(x))
         return maps
+
+    def prune(self, count: int) -> None:
+        """Removes what is behind the first `count` of `maps`, the last of which `forward` then returns."""
+        if count < len(self.levels):
+            self.positions, self.blocks = nn.Identity(), nn.Identity()
+        self.pool = nn.Identity()
+        self.levels = self.levels[:count]
+        self.low_passes, self.convs, self.norms = self.low_passes[:count], self.convs[:count], self.norms[:count]
 
 
 class Downsample(nn.Module):

@@ -21,6 +21,7 @@ from gcsa.layers import FieldNorm, GroupConvSelfAttention, RelativeSelfAttention
 from gcsa.layers.buffers import fill_buffers, init_weights
 from gcsa.layers.layout import to_nchw
 from gcsa.layers.pooling import POOLS, InvariantHead, NoHead, check_classes
+from gcsa.models.registry import strip_prefix
 
 
 @torch.fx.wrap
@@ -40,6 +41,15 @@ def check_input(height: int, width: int, size_divisor: int, name: str) -> None:
 def blocks(stages: nn.Sequential) -> list[nn.Module]:
     """The blocks of all stages: a pyramid's stage is a sequence of them."""
     return [block for stage in stages for block in (stage if isinstance(stage, nn.Sequential) else [stage])]
+
+
+def take_checkpoint(model: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Brings the names in a checkpoint of train.py, which begin with "model.", to those of `model`; a hook in front of
+    `load_state_dict`, to which timm's `load_checkpoint` gives such a state."""
+    if not prefix:  # the state is that of `model` alone
+        own = dict(strip_prefix(state))
+        state.clear()
+        state.update(own)
 
 
 @cache
@@ -95,6 +105,11 @@ class BackboneOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_classes(self.num_classes, self.global_pool, POOLS)
+
+    @property
+    def stem_levels(self) -> int:
+        """Maps of the stem in `feature_info`, in front of those of the stages."""
+        return 0
 
     def drop_path_rates(self, depth: int) -> list[float]:
         """The rates of `depth` blocks, rising from 0 to `drop_path_rate`; a single block has rate 0."""
@@ -156,7 +171,8 @@ class Backbone(nn.Module):
         stem: images (B, in_chans, H, W) to (B, H / s, W / s, N, C).
         stages: applied in sequence.
         fields: regular fields out of the last stage.
-        feature_info: timm's description of each stage, with its channels and its stride.
+        feature_info: timm's description of each stage, with its channels and its stride; in front of these, of each of the
+            stem's `maps`, or of none.
         feature_group: the group whose elements index the fields of the stages: `group` itself (None), or c1 for scalar
             fields.
 
@@ -164,6 +180,7 @@ class Backbone(nn.Module):
         num_features: channels of `forward_features`.
         feature_kind: the kind of the features in `gcsa.testing`: "regular", or "image" for scalar fields.
         head_hidden_size: number of invariant features in front of the classifier.
+        stem_levels: maps of the stem in `feature_info`.
         size_divisor: the total stride, which must divide both sides of an image.
     """
 
@@ -187,6 +204,7 @@ class Backbone(nn.Module):
         self.num_features = fields * feature_group.order
         self.size_divisor = feature_info[-1]["reduction"]
         self.feature_info = feature_info
+        self.stem_levels = len(feature_info) - len(stages)
         self.grad_checkpointing = False
         self.stem = stem
         self.stages = nn.Sequential(*stages)
@@ -198,6 +216,7 @@ class Backbone(nn.Module):
         )
         self.head: InvariantHead | NoHead = head
         self.head_hidden_size = head.num_features
+        self.register_load_state_dict_pre_hook(take_checkpoint)
         self.register_load_state_dict_post_hook(fill_buffers)  # layers without parameters do not know the device
         if options.img_size is not None:
             self.check_input_size(*height_and_width(options.img_size))
@@ -215,7 +234,8 @@ class Backbone(nn.Module):
         Also raises it for a map smaller than a neighbourhood, or not divisible by the stride of keys and values.
         """
         check_input(height, width, self.size_divisor, self.group_name)
-        for info, stage in zip(self.feature_info, self.stages, strict=False):  # pruned models have fewer stages
+        of_stages = self.feature_info[self.stem_levels :]
+        for info, stage in zip(of_stages, self.stages, strict=False):  # pruned models have fewer stages
             for module in stage.modules():
                 if isinstance(module, GroupConvSelfAttention | RelativeSelfAttention):
                     stride = info["reduction"]
@@ -254,15 +274,16 @@ class Backbone(nn.Module):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """The final features, as in `forward_features`, and the features of the chosen stages, as in `as_map`.
+        """The final features, as in `forward_features`, and the features of the chosen levels, as in `as_map`: of the stem's
+        maps, where `feature_info` has these, and of the stages.
 
         Args:
             x: images (B, in_chans, H, W).
-            indices: the last n stages, a list of stages, or None for all.
+            indices: the last n levels, a list of levels, or None for all.
             norm: apply the final norm to stages of the final width.
-            stop_early: leave out the stages behind the last chosen one.
+            stop_early: leave out the stages behind the last chosen level.
             output_fmt: "NCHW" only.
-            intermediates_only: return only the features of the stages.
+            intermediates_only: return only the features of the levels.
 
         Raises:
             ValueError: another output_fmt, and sides that are not multiples of the total stride.
@@ -270,15 +291,21 @@ class Backbone(nn.Module):
         if output_fmt != "NCHW":
             raise UserError(f"output_fmt must be NCHW, not {output_fmt!r}")
         check_input(x.shape[2], x.shape[3], self.size_divisor, self.group_name)
-        take, last = feature_take_indices(len(self.stages), indices)
-        stages = self.stages[: last + 1] if stop_early else self.stages
-        intermediates = []
+        first = self.stem_levels
+        take, last = feature_take_indices(first + len(self.stages), indices)
+        stages = self.stages[: max(last + 1 - first, 0)] if stop_early else self.stages
 
         def normed(x: Tensor) -> Tensor:
             return self.norm(x) if x.shape[-2] * x.shape[-1] == self.num_features else x
 
-        x = self.stem(x)
-        for i, stage in enumerate(stages):
+        intermediates = []
+        if first > 0:
+            maps = self.stem.maps(x)  # type: ignore[operator]
+            intermediates = [self.as_map(maps[i]) for i in take if i < first]
+            x = self.stem.pool(maps[-1])  # type: ignore[operator]
+        else:
+            x = self.stem(x)
+        for i, stage in enumerate(stages, first):
             x = checkpoint_seq(blocks(nn.Sequential(stage)), x) if self.grad_checkpointing else stage(x)
             if i in take:
                 intermediates.append(self.as_map(normed(x) if norm else x))
@@ -296,14 +323,18 @@ class Backbone(nn.Module):
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Removes the stages behind the last of `indices`, and optionally the norm and the head; returns the indices.
+        """Removes what is behind the last of the levels `indices`, and optionally the norm and the head; returns the indices.
 
-        The norm is also removed if it does not fit the width of the new last stage. The sides of images must then be multiples of
-        the stride of that stage only. `reset_classifier` cannot restore a removed head.
+        The norm is also removed if it does not fit the width of the new last level. The sides of images must then be multiples of
+        the stride of that level only. `reset_classifier` cannot restore a removed head.
         """
-        take, last = feature_take_indices(len(self.stages), indices)
-        self.stages = self.stages[: last + 1]
-        if prune_norm or self.feature_info[last]["num_chs"] != self.feature_info[-1]["num_chs"]:
+        first = self.stem_levels
+        take, last = feature_take_indices(first + len(self.stages), indices)
+        self.stages = self.stages[: max(last + 1 - first, 0)]
+        if last < first:
+            self.stem.prune(last + 1)  # type: ignore[operator]
+            self.stem_levels = last + 1
+        if prune_norm or last < first or self.feature_info[last]["num_chs"] != self.feature_info[-1]["num_chs"]:
             self.norm = nn.Identity()
         if prune_head:
             self.head, self.num_classes = NoHead(), 0
@@ -340,6 +371,13 @@ def stage_info(channels: Sequence[int], strides: Sequence[int]) -> list[dict[str
     """timm's `feature_info` for stages with these channels and total strides."""
     pairs = enumerate(zip(channels, strides, strict=True))
     return [dict(num_chs=channels, reduction=stride, module=f"stages.{i}") for i, (channels, stride) in pairs]
+
+
+def stem_info(stem: Stem, order: int) -> list[dict[str, Any]]:
+    """timm's `feature_info` for the maps of `stem`, of regular fields of a group of `order` elements."""
+    modules = [*(f"stem.norms.{i}" for i in range(len(stem.levels) - 1)), "stem.blocks"]
+    pairs = zip(stem.levels, modules, strict=True)
+    return [dict(num_chs=fields * order, reduction=stride, module=module) for (fields, stride), module in pairs]
 
 
 def height_and_width(img_size: int | Sequence[int]) -> tuple[int, int]:

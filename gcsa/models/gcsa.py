@@ -27,7 +27,7 @@ from gcsa._utils.options import Count, Range, Width
 from gcsa._utils.validation import check_divisor
 from gcsa.groups import Group, group as make_group
 from gcsa.layers import Block, ResidualBlock
-from gcsa.models.backbone import Backbone, ConvOptions, MlpRatio, Radius, Stride, WidthOrZero, stage_info
+from gcsa.models.backbone import Backbone, ConvOptions, MlpRatio, Radius, Stride, WidthOrZero, stage_info, stem_info
 from gcsa.models.registry import build, default_cfg, family_cfgs, merge
 
 SCALAR_FIELD_DEFAULTS: dict[str, Any] = dict(kernel_size=1, separable=False, kv_stride=1)
@@ -121,6 +121,10 @@ class GCSAOptions(AttentionOptions):
     def num_stages(self) -> int:
         return self.depth + (0 if self.scalar_fields else self.conv_depth)
 
+    @property
+    def stem_levels(self) -> int:
+        return len(self.stem_strides) if self.scalar_fields and self.conv_depth else 0
+
 
 class GCSA(Backbone):
     """Isotropic G-CSA transformer; `options` are those of `GCSAOptions`.
@@ -128,7 +132,8 @@ class GCSA(Backbone):
     With `scalar_fields`, the stem ends in a `GroupPooling`. Features are then (B, scalar_fields, H / s, W / s) and rotate with
     the image. The blocks have 1 x 1 convolutions, so they see positions only through `positions`, a `radius` or `conv_depth`;
     "spatial" and "group" attention are the same, and so are global_pool "avg" and "max". The blocks of `conv_depth` then
-    stand in the stem, in front of the pooling, and have neither dropout nor stochastic depth.
+    stand in the stem, in front of the pooling, and have neither dropout nor stochastic depth. The feature maps of such a network
+    begin with those of the stem, of regular fields: behind each convolution but the last, and behind these blocks.
 
     Raises:
         UserError: an impossible value; larger filters together with scalar_fields; in forward, an image whose sides are no
@@ -153,6 +158,8 @@ class GCSA(Backbone):
             o.make_block(o.width, o.num_heads, feature_group, drop_path=rate, **factory) for rate in rates[first:]
         ]
         info = stage_info([o.width * feature_group.order] * o.num_stages, [o.stride] * o.num_stages)
+        if o.stem_levels:
+            info = [*stem_info(stem, group.order), *info]
         super().__init__(o, stem, blocks, o.width, info, feature_group, **factory)
 
 

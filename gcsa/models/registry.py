@@ -88,7 +88,7 @@ def build(
     arguments = merged(kwargs)
     known = explain(MODEL_OPTIONS[name])
     options: Any = MODEL_OPTIONS[name](**{key: value for key, value in arguments.items() if key in known})
-    features = dict(out_indices=tuple(range(options.num_stages)), feature_cls="getter")
+    features = dict(out_indices=tuple(range(options.stem_levels + options.num_stages)), feature_cls="getter")
     try:
         model = build_model_with_cfg(
             model_cls, name, pretrained, feature_cfg=features, pretrained_filter_fn=checkpoint_filter_fn, **arguments
@@ -113,7 +113,7 @@ def strip_prefix(state: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
 def checkpoint_filter_fn(state: Mapping[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:
     """timm's filter: the state of `model` from a checkpoint of train.py, or from a text recogniser of which it is the encoder.
 
-    An encoder has no head, so the model keeps its own.
+    An encoder has no head, so the model keeps its own. `load_checkpoint` of timm takes it as `filter_fn`, for networks of timm too.
     """
     state = strip_prefix(state)
     encoder = {name.removeprefix("encoder."): part for name, part in state.items() if name.startswith("encoder.")}

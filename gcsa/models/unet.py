@@ -65,24 +65,19 @@ class Encoder(nn.Module):
         self.group, self.size_divisor = backbone.group, backbone.size_divisor
         self.stem: Any = backbone.stem
         self.stages: Any = backbone.stages
-        strides = [info["reduction"] for info in backbone.feature_info]
+        info = backbone.feature_info[backbone.stem_levels :]
+        strides = [stage["reduction"] for stage in info]
         sides = [stride * shortest_side(stage) for stride, stage in zip(strides, self.stages, strict=True)]
         self.min_size = -(-max(sides) // self.size_divisor) * self.size_divisor
         self._last = [i for i, stride in enumerate(strides) if stride not in strides[i + 1 :]]
         order = self.group.order if backbone.feature_kind == "regular" else 1
-        self.levels: list[Level] = []
-        stride = 1
-        for conv in list(backbone.stem.convs)[:-1]:
-            last = [layer for layer in conv.modules() if isinstance(layer, SteerableConv2d)][-1]
-            first = next(layer for layer in conv.modules() if isinstance(layer, SteerableConv2d))
-            stride *= first.stride
-            self.levels.append(Level(last.out_fields, stride))
-        self.levels += [Level(backbone.feature_info[i]["num_chs"] // order, strides[i]) for i in self._last]
+        self.levels = [Level(fields, stride) for fields, stride in self.stem.levels[:-1]]
+        self.levels += [Level(info[i]["num_chs"] // order, strides[i]) for i in self._last]
 
     def forward(self, x: Tensor) -> list[Tensor]:
         """Images (B, in_chans, H, W) to a map (B, H / s, W / s, N, C) for each of `levels`. Scalar fields are expanded along N."""
         maps = self.stem.maps(x)
-        x = maps.pop()
+        x = self.stem.pool(maps.pop())
         for i, stage in enumerate(self.stages):
             x = stage(x)
             if i in self._last:

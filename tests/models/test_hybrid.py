@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 import timm
 import torch
+from torch import Tensor, nn
 
 from gcsa.layers.blocks import Block, ResidualBlock
 from gcsa.models.backbone import Backbone
 from gcsa.models.folding import fold
-from gcsa.testing import assert_invariant, randomize
+from gcsa.testing import assert_equivariant, assert_invariant, randomize
 
 
 def network(**options: Any) -> Backbone:
@@ -47,6 +48,38 @@ def test_in_front_of_the_pooling(group: str) -> None:
     model.stem.blocks[0].conv1.tables[1] *= 1.5
     with pytest.raises(AssertionError, match="not equivariant"):
         assert_invariant(model, x, group)
+
+
+def test_feature_maps_of_each_resolution() -> None:
+    """Those of the stem are regular fields; the last one is scalar, and is the only one of the stages."""
+
+    def features(**options: Any) -> Any:
+        small: dict[str, Any] = dict(fields=2, stem_fields=(4, 3), scalar_fields=8, conv_depth=1)
+        return randomize(timm.create_model("gcsa_hybrid_small", features_only=True, **small, **options)).eval()
+
+    model, x = features(), torch.randn(1, 3, 48, 32)
+    info = model.feature_info
+    assert info.module_name() == ["stem.norms.0", "stem.norms.1", "stem.blocks", "stages.0"]
+    assert (info.channels(), info.reduction()) == ([4 * 8, 3 * 8, 2 * 8, 8], [2, 4, 8, 8])
+    maps = model(x)
+    assert [tuple(found.shape) for found in maps] == [
+        (1, channels, 48 // stride, 32 // stride)
+        for channels, stride in zip(info.channels(), info.reduction(), strict=True)
+    ]
+    for level, kind in enumerate(("regular", "regular", "regular", "image")):
+        one = features(out_indices=(level,))
+        one.load_state_dict(model.state_dict(), strict=False)
+        assert torch.equal(one(x)[0], maps[level])  # of a network cut behind this level
+        assert_equivariant(nn.Sequential(one, Only()), x, "d4", "image", kind, dtypes=[torch.float64])
+        assert one.model.size_divisor == info.reduction()[level]
+
+
+class Only(nn.Module):
+    """The tensor in a list of one."""
+
+    def forward(self, maps: list[Tensor]) -> Tensor:
+        (only,) = maps
+        return only
 
 
 @pytest.mark.parametrize("options", [{}, dict(scalar_fields=8)])

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
+import timm
 import torch
 from pytorch_lightning.callbacks import timer
+from timm.models import load_checkpoint
 
+from gcsa.models.registry import checkpoint_filter_fn
 from gcsa.tasks.classification.module import Classifier
 from gcsa.training import callbacks, run
 from gcsa.training.callbacks import EMA
@@ -80,6 +83,27 @@ def test_best_checkpoint_and_validation_hold_the_average(tmp_path: Path, recorde
     }
     assert statistics <= differ
     assert not counted & differ
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments"),
+    [
+        (("model=gcsa_tiny", "model.depth=1", "model.fields=4"), {}),
+        (TINY[:2], dict(filter_fn=checkpoint_filter_fn)),  # a network that is not of gcsa
+    ],
+)
+def test_timm_loads_the_average(
+    tmp_path: Path, recorder: Recorder, model: tuple[str, ...], arguments: dict[str, Any]
+) -> None:
+    train(composed(tmp_path, *model, *TINY[3:], "trainer.max_epochs=1", "callbacks.ema.decay=0.3"), tmp_path)
+    hyper = torch.load(tmp_path / "checkpoints/best.ckpt", weights_only=True)["hyper_parameters"]
+    options = dict(hyper["model"], num_classes=hyper["num_classes"], in_chans=hyper["in_chans"])
+    network = timm.create_model(options.pop("name"), **options)
+    load_checkpoint(network, str(tmp_path / "checkpoints/best.ckpt"), **arguments)
+    found = network.state_dict()
+    assert {f"model.{name}" for name in found} == recorder.validated.keys()
+    assert all(torch.equal(tensor, recorder.validated[f"model.{name}"]) for name, tensor in found.items())
+    assert not all(torch.equal(tensor, recorder.steps[-1][f"model.{name}"]) for name, tensor in found.items())
 
 
 def test_random_features_are_not_averaged(tmp_path: Path, recorder: Recorder) -> None:
