@@ -131,6 +131,21 @@ def test_features_only(name: str) -> None:
     assert [tuple(f.shape) for f in features] == expected
 
 
+@every_name
+def test_every_parameter_of_feature_maps_gets_a_gradient(name: str) -> None:
+    """Or distributed training stops at its second step."""
+    model = timm.create_model(name, features_only=True, **shallow(name))
+    sum(found.sum() for found in model(image(create(name)))).backward()
+    assert [n for n, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_a_pruned_pyramid_takes_multiples_of_its_own_stride() -> None:
+    model = create("gcsa_pyramid_tiny", features_only=True, out_indices=(0, 1))
+    assert [found.shape[-1] for found in model(torch.randn(1, 3, 40, 40))] == [10, 5]
+    with pytest.raises(ValueError, match="both sides must be multiples of 8"):
+        model(torch.randn(1, 3, 36, 40))
+
+
 @small_models
 def test_gradients_are_the_same_with_checkpointing(name: str) -> None:
     model = timm.create_model(name, num_classes=3)
@@ -375,8 +390,3 @@ def test_damaged_weights(safe: bool, tmp_path: Path) -> None:
     file.write_bytes(content[: len(content) // 2])
     with pytest.raises(Exception, match=r"(?i)incomplete|metadata|zip archive|corrupt"):
         create(f"local-dir:{tmp_path}", pretrained=True)
-
-
-def test_state_dict_is_the_same_in_train_and_eval() -> None:
-    model = timm.create_model("gcsa_tiny")
-    assert list(model.train().state_dict()) == list(model.eval().state_dict())
