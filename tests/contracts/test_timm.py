@@ -328,20 +328,6 @@ def test_random_features_are_in_the_checkpoint() -> None:
     assert torch.equal(other(x), model(x))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_linear_attention_in_mixed_precision(dtype: torch.dtype) -> None:
-    model = create("gcsa_linear_tiny").train()
-    with torch.no_grad():
-        for stage in model.stages:  # peaked attention
-            stage.attn.q.weight *= 100
-            stage.attn.k.weight *= 100
-    with torch.autocast("cpu", dtype=dtype):
-        out = model(image(model, 2))
-    assert out.isfinite().all()
-    out.float().square().sum().backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters())
-
-
 @pytest.mark.parametrize("ema_class", [ModelEmaV2, ModelEmaV3])
 def test_copies_and_averages(ema_class: type[nn.Module]) -> None:
     model = create("gcsa_tiny", group="d8")
@@ -379,14 +365,3 @@ def test_weights_of_another_architecture(other: dict[str, Any], named: str, tmp_
     torch.save(create("gcsa_tiny", **other).state_dict(), tmp_path / "other.pth")
     with pytest.raises((RuntimeError, ValueError), match=f"(?s){named}"):
         load_checkpoint(create("gcsa_tiny"), str(tmp_path / "other.pth"))
-
-
-@pytest.mark.parametrize("safe", [True, False])
-def test_damaged_weights(safe: bool, tmp_path: Path) -> None:
-    model = create("gcsa_tiny")
-    save_for_hf(model, tmp_path, safe_serialization=safe)
-    (file,) = (path for path in tmp_path.iterdir() if path.suffix != ".json")
-    content = file.read_bytes()
-    file.write_bytes(content[: len(content) // 2])
-    with pytest.raises(Exception, match=r"(?i)incomplete|metadata|zip archive|corrupt"):
-        create(f"local-dir:{tmp_path}", pretrained=True)

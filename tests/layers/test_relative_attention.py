@@ -97,13 +97,6 @@ def test_equivariant(group: str, encoding: str, radius: int | None) -> None:
     assert_equivariant(layer(group, encoding, radius, proj_drop=0.3), torch.randn(1, 4, 4, GROUPS[group], 4), group)
 
 
-@pytest.mark.parametrize("size", [(5, 5), (4, 7)])
-@pytest.mark.parametrize("radius", [None, 2])
-@pytest.mark.parametrize("encoding", ["corrected", "gevit"])
-def test_equivariant_on_other_sizes(encoding: str, radius: int | None, size: tuple[int, int]) -> None:
-    assert_equivariant(layer("d4", encoding, radius), torch.randn(1, *size, 8, 4), "d4")
-
-
 @pytest.mark.parametrize("radius", [0, 2])
 @pytest.mark.parametrize("group", GROUPS)
 def test_lifting_is_equivariant(group: str, radius: int) -> None:

@@ -116,7 +116,7 @@ PYRAMID = [
     (dict(num_heads=(1, 2, 4, 7)), "num_heads=7 does not divide fields=88"),
     (dict(radii=(3, 3, "most", "all")), "radii=.*most"),
     (dict(radii=(60, 3, "all", "all"), img_size=224), "radius 60 is larger than a map of 56 x 56 positions"),
-    (dict(output_stride=16), "output_stride=16 needs dilated stages"),
+    (dict(output_stride=16), r"output_stride=16 needs dilated stages, .* \(its last stage is at 32\): use a "),
 ]
 GCNN = [
     (dict(depth=0), "depth=0"),
