@@ -1,7 +1,11 @@
 """A complete small run: 3 epochs of 4 batches of digits, a tiny timm model with batch norm and dropout, on one thread."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
 import pytorch_lightning as pl
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
@@ -36,6 +40,21 @@ def composed(output_dir: Path, *overrides: str) -> DictConfig:
     return cfg
 
 
+@contextmanager
+def watched_by(callback: pl.Callback) -> Iterator[None]:
+    """Every run in the block has `callback` in front of the others."""
+    build = run.build_trainer
+
+    def watched(*args: Any) -> pl.Trainer:
+        trainer = build(*args)
+        trainer.callbacks.insert(0, callback)
+        return trainer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "build_trainer", watched)
+        yield
+
+
 class Interrupted(RuntimeError):
     """Stands in for a kill."""
 
@@ -49,6 +68,13 @@ class InterruptAt(pl.Callback):
     def on_train_batch_start(self, trainer: pl.Trainer, *_: object) -> None:
         if trainer.fit_loop.total_batch_idx == self.batch:
             raise Interrupted
+
+
+@contextmanager
+def killed_at(batch: int) -> Iterator[None]:
+    """The run in the block ends at the start of training batch `batch`, counted over epochs."""
+    with watched_by(InterruptAt(batch)), pytest.raises(Interrupted):
+        yield
 
 
 def train(cfg: DictConfig, output_dir: Path) -> float:

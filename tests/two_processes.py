@@ -7,15 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig
 
-from gcsa.training import run
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.runs import composed, train
+from tests.runs import composed, train, watched_by
 
 
 class Losses(pl.Callback):
@@ -30,15 +27,8 @@ class Losses(pl.Callback):
 
 def record(cfg: DictConfig, folder: Path) -> list[float]:
     """`run.train`, and the loss of every batch of this process."""
-    losses, build = Losses(), run.build_trainer
-
-    def recorded(*args: Any) -> pl.Trainer:
-        trainer = build(*args)
-        trainer.callbacks.insert(0, losses)
-        return trainer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "build_trainer", recorded)
+    losses = Losses()
+    with watched_by(losses):
         train(cfg, folder)
     return losses.values
 

@@ -104,7 +104,7 @@ def main() -> None:
     torch.manual_seed(SEED)
     random.seed(SEED)
     lines = short_lines()
-    recognizer = create_trocr(Charset.from_texts(text for _, text in lines).characters, dropout=0.0)
+    recognizer = create_trocr(Charset("").extended(text for _, text in lines).characters, dropout=0.0)
     start = time.perf_counter()
     losses = train(recognizer, lines)
     seconds = time.perf_counter() - start

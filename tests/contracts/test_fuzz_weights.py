@@ -114,12 +114,7 @@ def checkpoint_bytes(good: Path, room: Path, count: int) -> Iterator[Path]:
         yield room / "x.ckpt"
 
 
-def read_classifier(source: Path) -> None:
-    model = gcsa.load(source).network
-    assert all(p.isfinite().all() for p in model.parameters())
-
-
-def read_recognizer(source: Path) -> None:
+def read(source: Path) -> None:
     model = gcsa.load(source).network
     assert all(p.isfinite().all() for p in model.parameters())
 
@@ -135,14 +130,14 @@ def read_adapter(source: Path) -> None:
 
 
 TARGETS: dict[str, tuple[Callable[[Path], None], Callable[[Path, Path, int], Iterator[Path]]]] = {
-    "config.json of a classifier": (read_classifier, lambda *a: files("weights", "config.json", *a)),
-    "config.json of a recogniser": (read_recognizer, lambda *a: files("recognizer", "config.json", *a)),
+    "config.json of a classifier": (read, lambda *a: files("weights", "config.json", *a)),
+    "config.json of a recogniser": (read, lambda *a: files("recognizer", "config.json", *a)),
     "config.json of a segmenter": (read_segmenter, lambda *a: files("segmenter", "config.json", *a)),
-    "hyperparameters of a classifier": (read_classifier, lambda *a: hyperparameters("weights", HYPER, *a)),
-    "hyperparameters of a recogniser": (read_recognizer, lambda *a: hyperparameters("recognizer", TEXT_HYPER, *a)),
+    "hyperparameters of a classifier": (read, lambda *a: hyperparameters("weights", HYPER, *a)),
+    "hyperparameters of a recogniser": (read, lambda *a: hyperparameters("recognizer", TEXT_HYPER, *a)),
     "hyperparameters of a segmenter": (read_segmenter, lambda *a: hyperparameters("segmenter", DENSE_HYPER, *a)),
-    "bytes of a checkpoint": (read_classifier, checkpoint_bytes),
-    "safetensors": (read_classifier, lambda *a: files("weights", "model.safetensors", *a)),
+    "bytes of a checkpoint": (read, checkpoint_bytes),
+    "safetensors": (read, lambda *a: files("weights", "model.safetensors", *a)),
     "safetensors of a segmenter": (read_segmenter, lambda *a: files("segmenter", "model.safetensors", *a)),
     "adapter_config.json": (read_adapter, lambda *a: files("adapter", "adapter_config.json", *a)),
     "safetensors of an adapter": (read_adapter, lambda *a: files("adapter", "adapter_model.safetensors", *a)),
@@ -163,12 +158,12 @@ def deeply(sources: Iterator[Path]) -> Iterator[Path]:
 
 def fuzz(target: str, good: Path, room: Path, count: int) -> int:
     """How many of `count` variations were refused. Fails for an undocumented exception, a leak or a long message."""
-    read, variations = TARGETS[target]
+    read_target, variations = TARGETS[target]
     refused = 0
     for source in deeply(variations(good, room, count)):
         try:
             with sealed(room, readable=[good]):
-                read(source)
+                read_target(source)
         except (ValueError, FileNotFoundError) as error:
             if type(error) not in (UserError, FileNotFoundError) or "\n" in str(error) or len(str(error)) > 2000:
                 raise

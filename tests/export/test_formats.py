@@ -100,11 +100,6 @@ def test_a_full_disk_leaves_the_older_file(format: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_unknown_format() -> None:
-    with pytest.raises(ValueError, match="unknown format 'tflite': choose one of onnx"):
-        export(create("gcsa_tiny"), "m", "tflite", (1, 16, 16))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -113,6 +108,7 @@ def test_unknown_format() -> None:
         (dict(size=(3, 16, 16)), "GCSA takes no images of 3 x 16 x 16: "),
         (dict(file="missing/m"), "there is no folder .*missing to write m into: create it first"),
         (dict(file="."), "is a folder: name a file"),
+        (dict(format="tflite"), "unknown format 'tflite': choose one of onnx"),
         (dict(format="aoti"), "the name of an AOTInductor package must end in .pt2: m does not"),
     ],
 )
@@ -123,23 +119,22 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_outputs_are_refused(tmp_path: Path) -> None:
-    model = create("gcsa_tiny", features_only=True)
-    with pytest.raises(
-        ValueError, match="gives several outputs, and a file holds one: export the model without features_only"
+def test_models_that_do_not_fit(tmp_path: Path) -> None:
+    for model, size, message in (
+        (
+            create("gcsa_tiny", features_only=True),
+            (1, 16, 16),
+            "several outputs, .*: export the model without features_only",
+        ),
+        (recognizer(), (1, 16, 32), "8 pixels high, not 16"),
+        (
+            timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1),
+            (3, 32, 32),
+            "takes no images of 3 x 33 x 33, so any_size is not for it",
+        ),
     ):
-        export(model, tmp_path / "m", "folded", (1, 16, 16))
-
-
-def test_recognizer_of_another_height(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="8 pixels high, not 16"):
-        export(recognizer(), tmp_path / "m", "folded", (1, 16, 32))
-
-
-def test_one_size_is_not_any_size(tmp_path: Path) -> None:
-    model = timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1)
-    with pytest.raises(ValueError, match="takes no images of 3 x 33 x 33, so any_size is not for it"):
-        export(model, tmp_path / "m", "pt2", (3, 32, 32), any_size=True)
+        with pytest.raises(ValueError, match=message):
+            export(model, tmp_path / "m", "pt2", size, any_size=True)
 
 
 def test_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 import pytest
@@ -83,13 +85,19 @@ def test_a_card_comes_along_with_its_pictures_by_name_and_by_path(tmp_path: Path
         assert {path.name for path in folder.glob("*.png")} == {path.name for path in shipped.glob("*.png")}
 
 
+def own(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
+    """Weights without a card, whose config.json is changed."""
+    folder = Path(shutil.copytree(published("gcsa_tiny.rotmnist") or "", tmp_path / "own"))
+    (folder / "README.md").unlink()
+    config = json.loads((folder / "config.json").read_text())
+    change(config)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 def test_weights_of_ones_own_get_a_card_without_a_licence(tmp_path: Path) -> None:
-    own = shutil.copytree(published("gcsa_tiny.rotmnist") or "", tmp_path / "own")
-    (own / "README.md").unlink()
-    config = json.loads((own / "config.json").read_text())
-    config |= {"data": "my | digits", "results": {"test/accuracy": 0.98765, "turned": {"accuracy": 0.5}}}
-    (own / "config.json").write_text(json.dumps(config))
-    folder = write_hub(str(own), tmp_path / "out")
+    about = {"data": "my | digits", "results": {"test/accuracy": 0.98765, "turned": {"accuracy": 0.5}}}
+    folder = write_hub(str(own(tmp_path, lambda config: config.update(about))), tmp_path / "out")
     card = ModelCard.load(folder / "README.md")
     assert card.data.license is None
     assert "| test/accuracy | 0.9877 |" in card.text
@@ -115,12 +123,9 @@ def test_refused(arguments: list[str], message: str, tmp_path: Path, capsys: pyt
 
 
 def test_a_classifier_must_tell_how_images_are_normalised(tmp_path: Path) -> None:
-    own = shutil.copytree(published("gcsa_tiny.rotmnist") or "", tmp_path / "own")
-    config = json.loads((own / "config.json").read_text())
-    del config["pretrained_cfg"]["mean"]
-    (own / "config.json").write_text(json.dumps(config))
+    folder = own(tmp_path, lambda config: config["pretrained_cfg"].pop("mean"))
     with pytest.raises(ValueError, match=r"does not say how images are made ready.*mean"):
-        write_hub(str(own), tmp_path / "out")
+        write_hub(str(folder), tmp_path / "out")
 
 
 def test_what_is_there_stays_and_nothing_is_left_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,28 +16,21 @@ from tests.fuzzing import sealed
 GREY = np.arange(12 * 20, dtype=np.uint8).reshape(12, 20)  # from black to nearly white
 
 
-def png_header(width: int, height: int, depth: int = 8) -> bytes:
-    """The start of a PNG of any size, without pixels."""
-    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, depth, 0, 0, 0, 0)
-    data = b"IDAT" + zlib.compress(b"")
-    chunks = [
-        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in (header, data)
-    ]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+def chunk(kind: bytes, data: bytes = b"") -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png_header(width: int, height: int, depth: int = 8, colours: int = 0, pixels: bytes = b"") -> bytes:
+    """The start of a PNG of any size, without its end, and without pixels where none are given."""
+    header = struct.pack(">IIBBBBB", width, height, depth, colours, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(pixels))
 
 
 def save_png16(path: Path, values: np.ndarray) -> None:
     """A PNG of 16 bits in colour, which Pillow does not write; of 2 to 4 channels."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
     height, width, channels = values.shape
-    header = struct.pack(">IIBBBBB", width, height, 16, {2: 4, 3: 2, 4: 6}[channels], 0, 0, 0)
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    )
+    path.write_bytes(png_header(width, height, 16, {2: 4, 3: 2, 4: 6}[channels], rows) + chunk(b"IEND"))
 
 
 def pictures() -> dict[str, tuple[Image.Image, str]]:

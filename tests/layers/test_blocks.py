@@ -104,11 +104,6 @@ def test_stem_takes_every_size_that_its_stride_divides(stride: int) -> None:
         assert stem(torch.randn(1, 1, size, size)).shape[1:3] == (size // stride, size // stride)
 
 
-def test_downsample_refuses_odd_maps() -> None:
-    with pytest.raises(ValueError, match="4 or 6"):
-        Downsample(4, 6, group("c4"))(torch.randn(1, 5, 5, 4, 4))
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_model, save_model
-from timm.models._manipulate import reinit_non_persistent_buffers
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from gcsa.groups import group
@@ -289,16 +288,6 @@ def test_copies_give_the_same(tmp_path: Path) -> None:
         assert torch.equal(other(x), expected)
 
 
-def test_meta_device() -> None:
-    source = randomize(SteerableConv2d(3, 3, 3, "d4"))
-    layer = SteerableConv2d(3, 3, 3, "d4", device="meta")
-    assert layer(image(8, 5, 5).to("meta")).shape == (2, 5, 5, 8, 3)
-    layer.to_empty(device="cpu")
-    layer.load_state_dict(source.state_dict())
-    x = image(8, 5, 5)
-    assert torch.equal(layer(x), source(x))
-
-
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("assign", [True, False])
 def test_loading_fills_the_tables(assign: bool, strict: bool) -> None:
@@ -323,14 +312,6 @@ def test_a_wider_type_fills_the_tables(narrow: torch.dtype) -> None:
     layer, exact = (SteerableConv2d(3, 3, 3, "c8", dtype=torch.float64) for _ in range(2))
     layer.to(narrow).double()
     assert torch.equal(layer.tables, exact.tables)
-
-
-def test_timm_fills_the_tables() -> None:
-    layer = SteerableConv2d(3, 3, 3, "d4")
-    expected = layer.tables.clone()
-    layer.tables.fill_(float("nan"))
-    assert reinit_non_persistent_buffers(nn.Sequential(layer)) == ["0"]
-    assert torch.equal(layer.tables, expected)
 
 
 @pytest.mark.parametrize("wrong", [0.0, float("nan"), 1e9])
@@ -359,14 +340,6 @@ def test_precision_of_one_layer_leaves_others_alone() -> None:
     assert second(image(8, 4, 4)).dtype == torch.float32
     assert first(image(8, 4, 4).double()).dtype == torch.float64
     assert SteerableConv2d(3, 3, 3, "c8", dtype=torch.bfloat16)(image(8, 4, 4).bfloat16()).dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize("options", [dict(kernel_size=3), dict(kernel_size=4, stride=2), dict(kernel_size=1)])
-def test_export(options: dict[str, Any]) -> None:
-    layer = randomize(SteerableConv2d(3, 3, group="c8", **options)).eval()
-    x = image(8, 6, 6)
-    exported = torch.export.export(layer, (x,)).module()
-    assert torch.allclose(exported(x), layer(x), atol=1e-6)
 
 
 def test_gradients_reach_all_parameters() -> None:

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from escnn import gspaces, nn as enn
 
 from gcsa.groups import group
 from gcsa.layers.kernels import fingerprint, planar_tables
@@ -25,21 +24,6 @@ def test_functions_are_independent_and_of_unit_energy(kernel_size: int) -> None:
     tables = planar_tables(C8, kernel_size)
     assert np.allclose(np.square(tables).sum((2, 3)).mean(0), 1)
     assert np.linalg.matrix_rank(tables[0].reshape(len(tables[0]), -1), tol=1e-3) == tables.shape[1]
-
-
-@pytest.mark.parametrize("kernel_size", [3, 5, 7])
-def test_functions_are_escnns(kernel_size: int) -> None:
-    """Up to sign and scale, each function of the identity is one filter of escnn's own plain convolution."""
-    space = gspaces.trivialOnR2()
-    field = enn.FieldType(space, [space.trivial_repr])
-    conv = enn.R2Conv(field, field, kernel_size, bias=False, initialize=False)
-    unit_vectors = torch.eye(conv.weights.numel())
-    filters = torch.stack([conv.basisexpansion(e).flatten() for e in unit_vectors]).double()
-    tables = torch.from_numpy(planar_tables(group("c1"), kernel_size))[0].flatten(1)
-    cosines = torch.nn.functional.normalize(tables) @ torch.nn.functional.normalize(filters).T
-    assert tables.shape == filters.shape
-    assert torch.allclose(cosines.abs().amax(1), torch.ones(len(tables), dtype=torch.float64), atol=1e-6)
-    assert cosines.abs().argmax(1).unique().numel() == len(tables)
 
 
 def test_the_functions_are_turned_not_resampled() -> None:

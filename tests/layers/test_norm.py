@@ -2,13 +2,16 @@ import pytest
 import torch
 from torch import nn
 
-from gcsa.layers.norm import FieldBatchNorm, FieldNorm, make_norm
+from gcsa.layers.norm import NORMS, FieldBatchNorm, FieldDropout, FieldNorm, make_norm
 from gcsa.testing import assert_equivariant, randomize
 
 
-@pytest.mark.parametrize(("name", "order"), [("c8", 8), ("d4", 8)])
-def test_equivariant(name: str, order: int) -> None:
-    assert_equivariant(randomize(FieldNorm(6, order)), torch.randn(2, 4, 3, order, 6), name)
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize(("name", "order"), [("c4", 4), ("c8", 8), ("d4", 8)])
+def test_equivariant(name: str, order: int, kind: str) -> None:
+    norm = randomize(make_norm(kind, 6, order))
+    norm(3 * torch.randn(2, 5, 5, order, 6) + 1)  # running statistics that are not those it began with
+    assert_equivariant(norm, torch.randn(2, 4, 3, order, 6), name)
 
 
 def test_a_scale_for_each_element_is_found() -> None:
@@ -30,13 +33,6 @@ def test_keeps_which_element_answers_most() -> None:
     energy = FieldNorm(6, 8)(x).square().sum(-1).flatten()
     assert energy.argmax() == (x - x.mean()).square().sum(-1).flatten().argmax()
     assert energy.max() > 2 * energy.min()
-
-
-@pytest.mark.parametrize(("name", "order"), [("c4", 4), ("c8", 8), ("d4", 8)])
-def test_batch_norm_is_equivariant(name: str, order: int) -> None:
-    norm = randomize(FieldBatchNorm(6, order))
-    norm(3 * torch.randn(2, 5, 5, order, 6) + 1)  # running statistics that are not those it began with
-    assert_equivariant(norm, torch.randn(2, 4, 3, order, 6), name)
 
 
 def test_batch_statistics_for_each_element_are_found() -> None:
@@ -65,3 +61,34 @@ def test_batch_norm_can_be_synchronised() -> None:
 def test_unknown_norm() -> None:
     with pytest.raises(ValueError, match="norm=group must be one of layer, batch"):
         make_norm("group", 6, 8)
+
+
+def test_drops_whole_fields_of_a_sample() -> None:
+    x = torch.ones(64, 3, 4, 8, 10)
+    out = FieldDropout(0.25)(x)
+    first = out[:, :1, :1, :1]
+    assert torch.equal(out, first.expand_as(out))
+    assert first.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert (first == 0).float().mean() == pytest.approx(0.25, abs=0.08)
+    assert first.squeeze().unique(dim=0).shape[0] > 32  # each sample has its own draw
+
+
+@pytest.mark.parametrize("module", [FieldDropout(0.5).eval(), FieldDropout(0.0)])
+def test_identity_in_eval_mode_and_without_probability(module: FieldDropout) -> None:
+    x = torch.randn(2, 3, 3, 4, 5)
+    assert module(x) is x
+
+
+def test_every_draw_is_equivariant() -> None:
+    assert_equivariant(FieldDropout(0.5), torch.randn(2, 4, 4, 8, 6), "d4")
+
+
+def test_plain_dropout_is_not() -> None:
+    with pytest.raises(AssertionError, match="train mode"):
+        assert_equivariant(nn.Dropout(0.5), torch.randn(2, 4, 4, 8, 6), "d4")
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0, 2])
+def test_bad_probability(p: float) -> None:
+    with pytest.raises(ValueError, match=f"={p} must be a finite number of at least 0 and below 1"):
+        FieldDropout(p)

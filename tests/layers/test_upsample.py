@@ -108,13 +108,8 @@ def test_fusion_is_equivariant(name: str, skip_order: str) -> None:
     assert_equivariant(both, x, name)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: Upsample(0), "factor=0"),
-        (lambda: SteerableConvTranspose2d(2, 2, "c4", stride=1), "stride=1"),
-    ],
-)
-def test_refused(make, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_refused() -> None:
+    with pytest.raises(ValueError, match="factor=0"):
+        Upsample(0)
+    with pytest.raises(ValueError, match="stride=1"):
+        SteerableConvTranspose2d(2, 2, "c4", stride=1)

@@ -1,20 +1,13 @@
 """New classifiers and poolings, of all families: device, precision, maps without classes, and what is saved."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import timm
 import torch
 
 from gcsa.weights import save_classifier
-
-
-def shallow(name: str) -> dict[str, Any]:
-    """Fewer blocks, which are alike; the baselines are small."""
-    if not name.startswith(("gc", "gs", "z2")):
-        return {}
-    return dict(depths=(1, 1, 1, 1)) if "pyramid" in name else dict(depth=2)
+from tests.contracts.test_timm import shallow
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,6 @@ def create(name: str = "gsa_tiny", **kwargs: Any) -> GSA:
     return randomize(timm.create_model(name, **kwargs)).eval()
 
 
-def parameters(name: str, **kwargs: Any) -> int:
-    return sum(p.numel() for p in timm.create_model(name, device="meta", **kwargs).parameters())
-
-
 @pytest.mark.parametrize("options", [dict(encoding="gevit"), dict(radius=2), dict(stride=2, lift_radius=1, depth=1)])
 @pytest.mark.parametrize("group", ["c4", "d4"])
 def test_invariant(group: str, options: dict[str, Any]) -> None:
@@ -52,29 +48,9 @@ def test_z2sa_is_equivariant_to_shifts() -> None:
     assert relative_error(moved[..., inside, inside], still.roll((1, -1), (2, 3))[..., inside, inside]) < 1e-12
 
 
-def test_budgets() -> None:
-    assert 20e3 < parameters("gsa_tiny") <= 100e3
-    assert abs(parameters("z2sa_tiny") / parameters("gsa_tiny") - 1) < 0.2
-    for size in ("gsa_tiny", "gsa_small"):
-        counts = [parameters(size, group=group) for group in ("c4", "c8", "d4", "d8")]
-        assert max(counts) < 1.3 * min(counts)
-
-
 def test_as_wide_deep_and_fine_as_gcsa() -> None:
     for size in ("tiny", "small"):
         ours, theirs = (timm.create_model(f"{family}_{size}", group="c4", device="meta") for family in ("gsa", "gcsa"))
         assert len(ours.stages) == len(theirs.stages)
         assert ours.size_divisor == theirs.size_divisor
         assert abs(ours.num_features / theirs.num_features - 1) < 0.2
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("encoding", ["corrected", "gevit"])
-def test_autocast(encoding: str, dtype: torch.dtype) -> None:
-    model, x = create(encoding=encoding, num_classes=4).train(), torch.randn(2, 1, 28, 28)
-    expected = model(x)
-    with torch.autocast("cpu", dtype=dtype):
-        out = model(x)
-    assert relative_error(out.float(), expected) < 0.05
-    out.float().square().mean().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

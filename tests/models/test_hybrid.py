@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from gcsa.layers.blocks import Block, ResidualBlock
 from gcsa.models.backbone import Backbone
-from gcsa.models.folding import fold
 from gcsa.testing import assert_equivariant, assert_invariant, randomize
 
 
@@ -19,35 +18,24 @@ def network(**options: Any) -> Backbone:
     ).eval()
 
 
-@pytest.mark.parametrize("group", ["c4", "c8", "d4"])
-def test_invariant_but_with_a_broken_convolution(group: str) -> None:
-    """In train and eval mode, float64 and float32."""
-    model: Any = network(group=group, drop_path_rate=0.1)
+@pytest.mark.parametrize("scalar_fields", [0, 8])
+@pytest.mark.parametrize("group", ["c4", "d4"])
+def test_invariant_but_with_a_broken_convolution(group: str, scalar_fields: int) -> None:
+    """In front of the attention or, with scalar fields, of their pooling: in train and eval mode, float64 and float32."""
+    model: Any = network(group=group, scalar_fields=scalar_fields, drop_path_rate=0.1)
+    blocks = model.stem.blocks if scalar_fields else model.stages
+    assert [type(block) for block in blocks[:2]] == [ResidualBlock, ResidualBlock]
+    assert [type(block) for block in model.stages] == [*([] if scalar_fields else [ResidualBlock] * 2), Block]
     x = torch.randn(2, 1, 16, 16)
     assert_invariant(model, x, group)
-    model.stages[0].conv1.tables[1] *= 1.5
+    blocks[0].conv1.tables[1] *= 1.5
     with pytest.raises(AssertionError, match="not equivariant"):
         assert_invariant(model, x, group)
 
 
-def test_the_first_blocks_are_convolutional() -> None:
-    model = network()
-    assert [type(stage) for stage in model.stages] == [ResidualBlock, ResidualBlock, Block]
+def test_every_block_is_a_stage() -> None:
     assert [type(stage) for stage in network(conv_depth=0, depth=2).stages] == [Block] * 2
-    assert len(model.forward_intermediates(torch.randn(1, 1, 16, 16), intermediates_only=True)) == 3
-
-
-@pytest.mark.parametrize("group", ["c4", "c8", "d4"])
-def test_in_front_of_the_pooling(group: str) -> None:
-    """With scalar fields: in train and eval mode, float64 and float32."""
-    model: Any = network(group=group, scalar_fields=8, drop_path_rate=0.1)
-    assert [type(block) for block in model.stem.blocks] == [ResidualBlock, ResidualBlock]
-    assert [type(stage) for stage in model.stages] == [Block]
-    x = torch.randn(2, 1, 16, 16)
-    assert_invariant(model, x, group)
-    model.stem.blocks[0].conv1.tables[1] *= 1.5
-    with pytest.raises(AssertionError, match="not equivariant"):
-        assert_invariant(model, x, group)
+    assert len(network().forward_intermediates(torch.randn(1, 1, 16, 16), intermediates_only=True)) == 3
 
 
 def test_feature_maps_of_each_resolution() -> None:
@@ -80,22 +68,3 @@ class Only(nn.Module):
     def forward(self, maps: list[Tensor]) -> Tensor:
         (only,) = maps
         return only
-
-
-@pytest.mark.parametrize("options", [{}, dict(scalar_fields=8)])
-def test_folded(options: dict[str, Any]) -> None:
-    model, x = network(**options), torch.randn(2, 1, 16, 16)
-    assert torch.allclose(fold(model)(x), model(x), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (dict(depth=0), "depth=0"),
-        (dict(conv_depth=-1), "conv_depth=-1"),
-        (dict(conv_depth=1.0), "conv_depth=1.0"),
-    ],
-)
-def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        network(**arguments)

@@ -10,7 +10,6 @@ import torch
 from gcsa.adapters import lora_config
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.backbone import Backbone
-from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.testing import act, assert_equivariant, assert_invariant, randomize, relative_error
 
@@ -67,11 +66,6 @@ def test_features_are_scalar_maps() -> None:
     assert torch.allclose(model.forward_features(x.rot90(1, (2, 3))), features.rot90(1, (2, 3)), atol=1e-5)
 
 
-def test_folded() -> None:
-    model, x = network(positions=True), torch.randn(2, 3, 40, 48)
-    assert torch.allclose(fold(model)(x), model(x), atol=1e-6)
-
-
 def test_an_adapter_changes_it_and_keeps_it_invariant() -> None:
     model, x = network(), torch.randn(2, 3, 32, 32)
     before = model(x)
@@ -89,7 +83,6 @@ def test_an_adapter_changes_it_and_keeps_it_invariant() -> None:
         (dict(kv_stride=2), "kv_stride=2 is for regular fields: set kv_stride=1"),
         (dict(num_heads=5), "num_heads=5 does not divide scalar_fields=8"),
         (dict(scalar_fields=-1), "scalar_fields=-1"),
-        (dict(scalar_fields=8.0), "scalar_fields=8.0"),
     ],
 )
 def test_bad_arguments(size: str, arguments: dict[str, Any], named: str) -> None:

@@ -16,11 +16,10 @@ from gcsa import adapters
 from gcsa.evaluation.audit import invariance_error
 from gcsa.tasks.classification.module import Classifier
 from gcsa.testing import relative_error
-from gcsa.training import run
 from gcsa.training.adapt import adapt, count_parameters, save_and_merge
 from gcsa.training.optimizer import make_optimizer
 from gcsa.weights import read_adapter
-from tests.runs import TINY, InterruptAt, Interrupted, composed, train
+from tests.runs import TINY, composed, killed_at, train
 
 SMALL = (
     *(
@@ -102,19 +101,10 @@ def test_results_say_what_was_trained(base: Path, finished: Path) -> None:
     assert invariance_error(loaded.eval(), IMAGES) < 1e-5
 
 
-def test_resumes_bit_for_bit(base: Path, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build = run.build_trainer
-
-    def interrupted(*args: Any) -> Any:
-        trainer = build(*args)
-        trainer.callbacks.insert(0, InterruptAt(3))
-        return trainer
-
+def test_resumes_bit_for_bit(base: Path, finished: Path, tmp_path: Path) -> None:
     options = (base / "checkpoints/best.ckpt", "optimizer.lr=0.02", "checkpoint_every_n_steps=2")
-    monkeypatch.setattr(run, "build_trainer", interrupted)
-    with pytest.raises(Interrupted):
+    with killed_at(3):
         small(tmp_path, *options)
-    monkeypatch.setattr(run, "build_trainer", build)
     small(tmp_path, *options, "ckpt_path=last")
     first, second = (torch.load(f / "checkpoints/last.ckpt", weights_only=True) for f in (finished, tmp_path))
     assert first["global_step"] == second["global_step"] == 4

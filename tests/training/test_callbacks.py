@@ -1,10 +1,9 @@
 """Averaging, stopping on NaN, and checkpoints that a kill leaves whole."""
 
 import csv
-import errno
 import itertools
 import json
-import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +19,7 @@ from gcsa.models.registry import checkpoint_filter_fn
 from gcsa.tasks.classification.module import Classifier
 from gcsa.training import callbacks, run
 from gcsa.training.callbacks import EMA
-from gcsa.training.checkpoint_io import AtomicCheckpointIO
-from tests.runs import TINY, composed, train
-
-from .test_resume import fit_until
+from tests.runs import TINY, composed, killed_at, train, watched_by
 
 State = dict[str, torch.Tensor]
 
@@ -43,17 +39,10 @@ class Recorder(pl.Callback):
 
 
 @pytest.fixture
-def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    """In every run of the test, in front of the other callbacks."""
-    recorder, build = Recorder(), run.build_trainer
-
-    def recorded(*args: Any) -> pl.Trainer:
-        trainer = build(*args)
-        trainer.callbacks.insert(0, recorder)
-        return trainer
-
-    monkeypatch.setattr(run, "build_trainer", recorded)
-    return recorder
+def recorder() -> Iterator[Recorder]:
+    recorder = Recorder()
+    with watched_by(recorder):
+        yield recorder
 
 
 def averages(steps: list[State], decay: float) -> dict[str, torch.Tensor]:
@@ -140,30 +129,6 @@ def test_nan_loss_stops_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert all(torch.isfinite(tensor).all() for tensor in last["current_model_state"].values())
 
 
-def test_no_room_for_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "last.ckpt"
-    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
-
-    def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(
-        OSError, match=r"cannot write the checkpoint .*last\.ckpt \(No space left on device\), the earlier"
-    ):
-        AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
-    assert [file.name for file in tmp_path.iterdir()] == ["last.ckpt"]
-    assert torch.load(path, weights_only=True) == {"step": 1}
-
-
-def test_a_failed_write_keeps_the_old_checkpoint(tmp_path: Path) -> None:
-    path = tmp_path / "last.ckpt"
-    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
-    with pytest.raises(AttributeError):
-        AtomicCheckpointIO().save_checkpoint({"step": lambda: 2}, path)
-    assert torch.load(path, weights_only=True) == {"step": 1}
-
-
 def validated(folder: Path) -> list[int]:
     """The epochs with a validation, of all starts of a run."""
     paths = sorted(folder.glob("csv/version_*/metrics.csv"))
@@ -196,7 +161,8 @@ def test_an_epoch_that_max_steps_ends_is_validated(
 def test_the_last_epoch_is_validated_of_a_run_resumed_within_it(tmp_path: Path) -> None:
     """Killed at its third batch of four, where no hook tells that the epoch starts."""
     own = ("trainer.check_val_every_n_epoch=2", "checkpoint_every_n_steps=3", "logger=csv")
-    fit_until(10, tmp_path, *own)
+    with killed_at(10):
+        train(composed(tmp_path, *TINY, *own), tmp_path)
     assert validated(tmp_path) == [1]
     train(composed(tmp_path, *TINY, *own, "ckpt_path=last"), tmp_path)
     assert validated(tmp_path) == [1, 2]

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from gcsa.training import run
-from tests.runs import TINY, InterruptAt, Interrupted, composed, train
+from tests.runs import TINY, composed, killed_at, train
 
 ROOT = Path(__file__).parents[2]
 EVERY = 3
@@ -22,21 +21,6 @@ EVERY = 3
 
 def fit(folder: Path, *overrides: str) -> None:
     train(composed(folder, *TINY, *overrides), folder)
-
-
-def fit_until(batch: int, folder: Path, *overrides: str) -> None:
-    """`fit` that ends at training batch `batch`, counted over epochs, as if it had been killed."""
-    build = run.build_trainer
-
-    def interrupted(*args: Any) -> Any:
-        trainer = build(*args)
-        trainer.callbacks.insert(0, InterruptAt(batch))
-        return trainer
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "build_trainer", interrupted)
-        with pytest.raises(Interrupted):
-            fit(folder, *overrides)
 
 
 def differences(first: Any, second: Any, path: str = "") -> list[str]:
@@ -73,7 +57,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["from an epoch's end", "from mid-epoch", "in the first batch of an epoch"],
 )
 def test_resumes_bit_for_bit(whole: Path, tmp_path: Path, every: str, batch: int) -> None:
-    fit_until(batch, tmp_path, f"checkpoint_every_n_steps={every}")
+    with killed_at(batch):
+        fit(tmp_path, f"checkpoint_every_n_steps={every}")
     fit(tmp_path, f"checkpoint_every_n_steps={every}", "ckpt_path=last")
     for name in ("last", "best"):
         assert_same_state(whole / f"checkpoints/{name}.ckpt", tmp_path / f"checkpoints/{name}.ckpt")
@@ -115,7 +100,8 @@ def test_the_best_epoch_goes_along_to_another_folder(first: Path, tmp_path: Path
 
 def test_random_numbers_matter(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: where the seed of a step is lost, the same comparison finds other weights."""
-    fit_until(7, tmp_path, f"checkpoint_every_n_steps={EVERY}")
+    with killed_at(7):
+        fit(tmp_path, f"checkpoint_every_n_steps={EVERY}")
     monkeypatch.setattr("gcsa.training.callbacks.StepSeed.on_train_batch_start", lambda *_: None)
     fit(tmp_path, f"checkpoint_every_n_steps={EVERY}", "ckpt_path=last")
     with pytest.raises(AssertionError):

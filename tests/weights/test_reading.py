@@ -23,7 +23,7 @@ from gcsa.tasks.segmentation import SegmentationPredictor
 from gcsa.training.adapt import load_base
 
 TINY: dict[str, Any] = dict(depth=1, fields=4, group="c4")
-EXPLOITS: list[dict[str, Any]] = [
+FOREIGN: list[dict[str, Any]] = [
     {"pretrained": True, "pretrained_cfg": {"url": "http://localhost:9/evil.py"}, "cache_dir": "here"},
     {"pretrained": True},
     {"pretrained_cfg": {"file": "/etc/passwd"}},
@@ -34,6 +34,12 @@ EXPLOITS: list[dict[str, Any]] = [
     {"scriptable": True},
     {"device": "cuda"},
     {"dtype": "float16"},
+    {"__class__": "os.system"},
+]
+"""Options that a file asked for, which are none of a network; the first wrote a foreign file into the Python installation,
+which then ran it."""
+EXPLOITS: list[dict[str, Any]] = [
+    *FOREIGN,
     {"group": "c100000"},
     {"fields": 10**9},
     {"depth": 10**6},
@@ -44,9 +50,8 @@ EXPLOITS: list[dict[str, Any]] = [
     {"drop_path_rate": 2},
     {"drop_rate": float("nan")},
     {"img_size": [28, 28, 28]},
-    {"__class__": "os.system"},
 ]
-"""Options that a file asked for; the first wrote a foreign file into the Python installation, which then ran it."""
+"""With values that no network has."""
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +130,9 @@ def test_classifiers_that_ask_for_more(exploit: dict[str, Any], kind: str, reade
 
 
 @pytest.mark.parametrize("kind", ["folder", "ckpt"])
-@pytest.mark.parametrize("exploit", [*EXPLOITS, {"height": 10**9}, {"upsample": "2"}, {"hidden": -1}], ids=str)
+@pytest.mark.parametrize(
+    "exploit", [*FOREIGN, {"fields": 10**9}, {"height": 10**9}, {"upsample": "2"}, {"hidden": -1}], ids=str
+)
 def test_recognisers_that_ask_for_more(
     exploit: dict[str, Any], kind: str, recognizer: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,7 +155,9 @@ def test_recognisers_that_ask_for_more(
     assert sorted(recognizer.parent.rglob("*")) == before
 
 
-@pytest.mark.parametrize("exploit", [*EXPLOITS, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"pmin": "1"}], ids=str)
+@pytest.mark.parametrize(
+    "exploit", [*FOREIGN, {"fields": 10**9}, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"pmin": "1"}], ids=str
+)
 def test_segmenters_that_ask_for_more(exploit: dict[str, Any], tmp_path: Path) -> None:
     sizes: dict[str, Any] = dict(fields=[2], depths=[1], num_heads=[1], radii=[1], stem_fields=[2], rays=4)
     folder = SegmentationPredictor.create("gcsa_unet_tiny", **sizes).save_pretrained(tmp_path / "weights")
@@ -276,9 +285,8 @@ def test_another_kernel_basis(classifier: Path) -> None:
 
 def test_nothing_is_allocated_for_a_file_that_lies(classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these options is within its range; together they would ask for terabytes."""
-    changed(
-        classifier, lambda config: config["model_args"].update(fields=16384, depth=256, group="c64", head_fields=16384)
-    )
+    huge = dict(fields=16384, depth=8, group="c16", head_fields=16384)
+    changed(classifier, lambda config: config["model_args"].update(huge))
     seen: list[str] = []
     original = timm.create_model
 

@@ -68,19 +68,18 @@ def measure(
                 raise reading
         return readings
 
-    scores = text_scores([reading.text for reading in read(0, "upright")], texts)
-    rates: dict[str, float | list[float]] = {
-        "cer": scores.cer,
-        "cer_interval": list(scores.cer_interval),
-        "wer": scores.wer,
-        "wer_interval": list(scores.wer_interval),
-    }
+    def scores(readings: Sequence[Reading]) -> TextScores:
+        return text_scores([reading.text for reading in readings], texts)
+
+    upright = scores(read(0, "upright"))
+    rates: dict[str, float | list[float]] = {"cer": upright.cer, "cer_interval": list(upright.cer_interval)}
+    rates |= {"wer": upright.wer, "wer_interval": list(upright.wer_interval)}
     if predictor.orientation == "upright":
-        return rates | {"cer_upside_down": text_scores([r.text for r in read(180, "upright")], texts).cer}
+        return rates | {"cer_upside_down": scores(read(180, "upright")).cer}
     rotated = [read(degrees, "any") for degrees in (0, 90, 180, 270)]
     same = [len({reading.text for reading in line}) == 1 for line in zip(*rotated, strict=True)]
     return rates | {
-        "cer_any": text_scores([reading.text for reading in rotated[0]], texts).cer,
+        "cer_any": scores(rotated[0]).cer,
         "orientation_found": sum(reading.orientation == 0 for reading in rotated[0]) / len(lines),
         "same_when_rotated": sum(same) / len(lines),
     }

@@ -20,7 +20,6 @@ from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.pages.inputs import find_lines
 from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt
 from gcsa.tasks.recognition.reading import Reading, most_confident, page_orientation
-from tests.tasks.recognition.small import recognizer
 
 DEGREES = (0, 90, 180, 270)
 
@@ -87,17 +86,6 @@ def test_images_that_cannot_be_read(
     monkeypatch.setattr(predict, "has_kraken", lambda: False)
     with pytest.raises(ValueError, match=message):
         predictor.predict(image)
-
-
-def test_options_that_cannot_work(predictor: RecognitionPredictor, folder: Path) -> None:
-    for options, message in (
-        (dict(beams=0), "beams must be 1 or more, not 0"),
-        (dict(orientation="down"), "unknown orientation 'down'"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            predictor.predict(folder / "0.png", **options)
-    with pytest.raises(ValueError, match="group c1 does not read rotated lines"):
-        RecognitionPredictor(recognizer("crnn")).predict(folder / "0.png", "any")
 
 
 @pytest.fixture

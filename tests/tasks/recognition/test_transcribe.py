@@ -2,8 +2,6 @@
 
 import json
 import os
-import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -19,8 +17,9 @@ from gcsa.tasks.recognition import predict
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.testing import randomize
+from tests.images.test_reader import png_header
 from tests.tasks.recognition.small import recognizer
-from tests.tasks.recognition.test_page_xml import PAGE
+from tests.tasks.recognition.test_page_text import write_page
 
 ROOT = Path(__file__).parents[3]
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PcGts>&b;</PcGts>'
@@ -31,13 +30,7 @@ def texts(weights: Path, folder: Path, *options: object) -> list[str]:
 
 
 def test_lines_of_a_page(weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = Image.new("L", (200, 100), "white")
-    page.paste(Image.open(folder / "0.png"), (10, 50))
-    page.paste(Image.open(folder / "1.png"), (10, 5))
-    page.save(tmp_path / "1.png")
-    points = "10,50 105,50 105,89 10,89"
-    content = PAGE.format(version="2019-07-15", image="1.png", points=points)
-    (tmp_path / "1.xml").write_text(content.replace("10,50 190,50 190,90 10,90", "10,5 169,5 169,44 10,44"))
+    write_page(folder, tmp_path)
     (tmp_path / "mets.xml").write_text("<mets/>")
     assert main([str(weights), "--format", "json", str(tmp_path), str(folder / "1.png")]) == 0
     first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
@@ -48,18 +41,12 @@ def test_lines_of_a_page(weights: Path, folder: Path, tmp_path: Path, capsys: py
     assert 0 < third["confidence"] < 1
 
 
-def png(width: int, height: int) -> bytes:
-    """A PNG of any size, also none."""
-    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
-
-
 def test_what_cannot_be_read_is_listed_and_the_rest_read(
     weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty.png").write_bytes(b"")
     (tmp_path / "corrupt.png").write_bytes((folder / "0.png").read_bytes()[:60])
-    (tmp_path / "flat.png").write_bytes(png(100, 0))
+    (tmp_path / "flat.png").write_bytes(png_header(100, 0))
     Image.new("L", (100, 40), "white").save(tmp_path / "white.png")
     Image.effect_noise((20_000, 40), 90).save(tmp_path / "long.png")
     (tmp_path / "bomb.xml").write_text(BOMB)
@@ -91,13 +78,11 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
 def test_images_elsewhere_need_a_flag(
     weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = Image.new("L", (200, 100), "white")
-    page.paste(Image.open(folder / "0.png"), (10, 50))
-    page.save(tmp_path / "secret.png")
+    write_page(folder, tmp_path)
+    (tmp_path / "1.png").rename(tmp_path / "secret.png")
     (tmp_path / "export" / "page").mkdir(parents=True)
     path = tmp_path / "export" / "page" / "1.xml"
-    content = PAGE.format(version="2019-07-15", image=tmp_path / "secret.png", points="10,50 105,50 105,89 10,89")
-    path.write_text(content.replace("10,50 190,50 190,90 10,90", "10,50 105,50 105,89 10,89"))
+    path.write_text((tmp_path / "1.xml").read_text().replace("1.png", str(tmp_path / "secret.png")))
     assert main([str(weights), str(path)]) == 1
     assert "needs the image secret.png: put it beside the file" in capsys.readouterr().err
     assert main([str(weights), str(path), "--any-image"]) == 0

@@ -69,11 +69,6 @@ class Charset:
             if character != " " and normalize(character) != character:
                 raise UserError(f"the charset holds {describe(character)}, which no normalised text does: remove it")
 
-    @classmethod
-    def from_texts(cls, texts: Iterable[str]) -> "Charset":
-        """Every character of `texts`, sorted by code point."""
-        return cls("").extended(texts)
-
     @cached_property
     def _classes(self) -> dict[str, int]:
         return {character: i for i, character in enumerate(self.characters, 1)}
@@ -106,5 +101,6 @@ class Charset:
         return Counter({character: count for character, count in counts.items() if character not in self})
 
     def extended(self, texts: Iterable[str]) -> "Charset":
-        """This charset with the new characters of `texts` behind the old ones, which keep their classes."""
+        """This charset with the new characters of `texts` behind the old ones, which keep their classes, sorted by
+        code point."""
         return Charset(self.characters + "".join(sorted(self.unknown(texts))))

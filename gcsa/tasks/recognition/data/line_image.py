@@ -145,14 +145,18 @@ def check_width(h: int, w: int, height: int, name: str = "the line") -> None:
         )
 
 
+@lru_cache
 def widths_of(step: int) -> tuple[int, ...]:
     """The series of widths up to MAX_WIDTH: multiples of `step`, each at most 3 % or one step above the last."""
-    return _widths(step)
+    widths = [step]
+    while (longer := max(widths[-1] + step, int(widths[-1] * GROWTH) // step * step)) <= MAX_WIDTH:
+        widths.append(longer)
+    return tuple(widths)
 
 
 def nearest_width(width: float, step: int) -> int:
     """The member of `widths_of(step)` nearest to `width`."""
-    widths = _widths(step)
+    widths = widths_of(step)
     above = bisect_left(widths, width)
     return min(widths[max(0, above - 1) : above + 1], key=lambda member: abs(member - width))
 
@@ -186,14 +190,6 @@ def fit_line(line: Tensor, height: int, step: int = 8, upright: bool = False) ->
 def fit_bytes(line: Tensor, height: int, step: int, upright: bool) -> Tensor:
     """As `fit_line`, in uint8 from 0 to 255: how lines are stored, trained on and read."""
     return fit_line(line, height, step, upright).mul(255).round_().to(torch.uint8)
-
-
-@lru_cache
-def _widths(step: int) -> tuple[int, ...]:
-    widths = [step]
-    while (longer := max(widths[-1] + step, int(widths[-1] * GROWTH) // step * step)) <= MAX_WIDTH:
-        widths.append(longer)
-    return tuple(widths)
 
 
 def page_levels(path: Path) -> Array:

@@ -284,6 +284,6 @@ def test_targets_are_in_display_order() -> None:
     """With the brackets that are printed; one that the charset lacks is left out."""
     texts = ["\u05d0 (\u05d1", "\u05d0) \u05d1"]
     images = [torch.zeros(1, 40, 80, dtype=torch.uint8)] * 2
-    charset = Charset.from_texts(map(display_order, texts[:1]))
+    charset = Charset("").extended(map(display_order, texts[:1]))
     lines = LineSet(images, [Line(Path("1.png"), text) for text in texts], charset)
     assert [charset.decode(target) for target in lines.targets] == ["\u05d1) \u05d0", "\u05d1 \u05d0"]

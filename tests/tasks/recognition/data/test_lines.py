@@ -131,11 +131,6 @@ def test_one_image_under_two_names_has_one_split(tmp_path: Path) -> None:
         list_lines(tmp_path)
 
 
-def test_hidden_files_are_no_lines(tmp_path: Path) -> None:
-    write(tmp_path, "1", "2", "3", "._1")
-    assert len(list_lines(tmp_path)) == 3
-
-
 def test_texts_and_manifests_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "1", "2", "3")
     (tmp_path / "2.gt.txt").write_text("a" * 70_000)
