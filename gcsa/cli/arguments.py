@@ -13,6 +13,9 @@ from gcsa._utils.errors import UserError, one_line
 from gcsa.images.folders import SUFFIXES, list_images
 from gcsa.models.pose import symmetrize
 
+GROUPS = ("c2", "c4", "d1", "d2", "d4")
+"""Those that `gcsa.symmetry` takes."""
+
 
 def count(most: int) -> Callable[[str], int]:
     """What turns an argument into a whole number from 1 to `most`."""
@@ -59,8 +62,7 @@ def add_images(
 def add_symmetry(parser: argparse.ArgumentParser) -> None:
     """Adds --symmetry and --group."""
     parser.add_argument("--symmetry", choices=("averaged", "canonical"), help="make the network exact by gcsa.symmetry")
-    groups = ("c2", "c4", "d1", "d2", "d4")
-    parser.add_argument("--group", choices=groups, help="of --symmetry (default d4)")
+    parser.add_argument("--group", choices=GROUPS, help="of --symmetry (default d4)")
 
 
 def symmetrized(network: nn.Module, args: argparse.Namespace) -> nn.Module:

@@ -26,11 +26,12 @@ from rich.progress import Progress
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError, one_line, visible
 from gcsa._utils.program import program
-from gcsa.cli.arguments import add_hardware, count, device, find_images, share
+from gcsa.cli.arguments import GROUPS, add_hardware, count, device, find_images, share
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.folders import SUFFIXES
 from gcsa.images.windows import open_window_source
+from gcsa.integrations.networks import is_foreign, open_segmenter
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed
@@ -49,10 +50,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog=program("segment"),
         description="Finds objects in images.",
-        epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is segmented.",
+        epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is segmented. A file .pt or .pt2 "
+        "and a function run the code that they hold.",
     )
     parser.add_argument(
-        "model", metavar="WEIGHTS", help=".ckpt of train.py, folder of weights, or the name of published ones"
+        "model",
+        metavar="WEIGHTS",
+        help=".ckpt of train.py, folder of weights, or the name of published ones; or the segmenter of somebody else, a file .onnx, "
+        ".pt (TorchScript) or .pt2, or MODULE:FUNCTION",
     )
     parser.add_argument("inputs", nargs="+", metavar="IMAGES", help="images, and folders of them")
     parser.add_argument(
@@ -75,6 +80,15 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="PIXELS",
         help=f"side of the tiles of large images (default {TILE}): smaller tiles take less memory and more time",
     )
+    parser.add_argument(
+        "--kind",
+        choices=("classes", "instances"),
+        help="of the segmenter of somebody else: a logit for each class (default), or probability and distances as of StarDist",
+    )
+    parser.add_argument(
+        "--symmetry", choices=("canonical",), help="for weights without a group: read images in their canonical pose"
+    )
+    parser.add_argument("--group", choices=GROUPS, help="of --symmetry (default d4)")
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
@@ -132,8 +146,18 @@ def _check_folder(name: str, images: Sequence[Path], found: Sequence[Path], kind
 
 def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
     chosen = device(args.device)
-    predictor: Any = load(args.model, task="segmentation")
+    predictor: Any
+    if is_foreign(args.model):
+        predictor = SegmentationPredictor(open_segmenter(args.model, args.kind or "classes"))
+    elif args.kind is not None:
+        raise UserError(f"--kind is of the segmenters of others, and {args.model} says its own: leave it out")
+    else:
+        predictor = load(args.model, task="segmentation")
     check_installed()
+    if args.symmetry is not None:
+        predictor.make_exact(args.symmetry, args.group)
+    elif args.group is not None:
+        raise UserError(f"--group {args.group} is of --symmetry: add --symmetry canonical")
     if predictor.network.output == "classes":
         if args.prob_thresh is not None or args.nms_thresh is not None:
             raise UserError(
@@ -150,7 +174,8 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
         predictor.prob_thresh = args.prob_thresh
     if args.nms_thresh is not None:
         predictor.nms_thresh = args.nms_thresh
-    return predictor.to(chosen).fold()
+    predictor = predictor.to(chosen)
+    return predictor if is_foreign(args.model) else predictor.fold()
 
 
 def _segment(

@@ -1,4 +1,4 @@
-"""Networks of others for gcsa-audit: of timm, files of ONNX, TorchScript and torch.export, and functions."""
+"""Networks of others for the commands: of timm, files of ONNX, TorchScript and torch.export, and functions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class Subject:
 
 
 class OnnxNetwork(nn.Module):
-    """An ONNX file as a module. Raises MissingExtraError without onnxruntime, and UserError for another number of inputs."""
+    """An ONNX file as a module, with a tensor or a tuple of them. Raises MissingExtraError without onnxruntime, and UserError
+    for another number of inputs."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -51,9 +52,11 @@ class OnnxNetwork(nn.Module):
         if len(self.session.get_inputs()) != 1:
             raise UserError(f"{file} takes {len(self.session.get_inputs())} inputs: it must take one batch of images")
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
         (given,) = self.session.get_inputs()
-        return torch.from_numpy(np.asarray(self.session.run(None, {given.name: images.cpu().numpy()})[0]))
+        found = self.session.run(None, {given.name: images.cpu().numpy()})
+        outputs = tuple(torch.from_numpy(np.asarray(output)) for output in found)
+        return outputs if len(outputs) > 1 else outputs[0]
 
 
 class FunctionNetwork(nn.Module):
@@ -65,6 +68,67 @@ class FunctionNetwork(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.function(images)
+
+
+class ForeignSegmenter(nn.Module):
+    """A segmenter of somebody else, with the interface of `Segmenter`: images (B, 3, H, W) to maps (B, out_chans, H, W).
+
+    Args:
+        network: gives a map of images, of their height and width: for "classes", a logit for each class, class 0 being the
+            background, or one logit of the objects. For "instances", as StarDist's networks, the probability of an object and then
+            the distances to its border in pixels, as one map or as two.
+        name: of messages.
+        output: "classes" or "instances".
+
+    Raises:
+        UserError: a network that gives something else.
+    """
+
+    def __init__(self, network: nn.Module, name: str, output: str) -> None:
+        super().__init__()
+        self.network, self.name, self.output, self.in_chans = network, name, output, 3
+        self.size_divisor, self.min_size, self.margin = 32, 64, None
+        self.group = make_group("c1")
+        self.options: dict[str, Any] = {}
+        try:
+            with torch.inference_mode():
+                given = self._joined(torch.zeros(1, 3, 64, 96))
+        except Exception as error:  # of a stranger's network
+            raise UserError(f"{name} does not take an image of 3 channels: {one_line(error)}") from error
+        if given.shape[2:] != (64, 96) or (output == "instances" and given.shape[1] < 4):
+            wanted = "a probability and 3 distances or more" if output == "instances" else "a map"
+            raise UserError(
+                f"{name} gives {tuple(given.shape)} for an image of 64 x 96: {wanted} of that size is wanted"
+            )
+        self.rays = given.shape[1] - 1
+        self.num_classes = max(2, given.shape[1])
+        self.fixed = nn.Parameter(torch.zeros(()), requires_grad=False)  # says device and dtype, which a file does not
+
+    def _joined(self, images: Tensor) -> Tensor:
+        maps = self.network(images)
+        maps = torch.cat(maps, 1) if isinstance(maps, tuple | list) else maps
+        if not isinstance(maps, Tensor) or maps.ndim != 4:
+            raise UserError(f"it gives {getattr(maps, 'shape', type(maps).__name__)}, not a map (B, C, H, W)")
+        return maps
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps = self._joined(images)
+        if self.output == "instances":
+            return torch.cat([maps[:, :1].clamp(1e-6, 1 - 1e-6).logit(), maps[:, 1:]], 1)
+        return torch.cat([torch.zeros_like(maps), maps], 1) if maps.shape[1] == 1 else maps
+
+
+def is_foreign(source: str) -> bool:
+    """Whether `source` names a network that is not of gcsa."""
+    known = ("local-dir:", "hf-hub:")
+    of_python = ":" in source and not source.startswith(known) and not Path(source).exists()
+    return of_python or Path(source).suffix in SUFFIXES
+
+
+def open_segmenter(source: str, output: str = "classes") -> ForeignSegmenter:
+    """The segmenter of somebody else in a file .onnx, .pt, .pth, .ts or .pt2, or in MODULE:FUNCTION. Raises as `ForeignSegmenter`."""
+    network = _of_file(Path(source)) if Path(source).suffix in SUFFIXES else _of_function(source)
+    return ForeignSegmenter(network, source, output).eval()
 
 
 def open_subject(source: str, kind: str | None = None, size: int | None = None, adapter: str | None = None) -> Subject:
@@ -81,10 +145,7 @@ def open_subject(source: str, kind: str | None = None, size: int | None = None, 
         UserError, FileNotFoundError: a source that cannot be opened, or a kind that it cannot be.
     """
     suffix = Path(source).suffix
-    of_python = (
-        ":" in source and not source.startswith(("timm:", "local-dir:", "hf-hub:")) and not Path(source).exists()
-    )
-    if adapter is not None and (of_python or source.startswith("timm:") or suffix in SUFFIXES):
+    if adapter is not None and is_foreign(source):
         raise UserError(f"an adapter is for weights of gcsa, and {source} is none")
     if suffix == ".py":
         raise UserError(f"{source} is a file of Python: name a network in it, {Path(source).stem}:NAME")
@@ -92,7 +153,7 @@ def open_subject(source: str, kind: str | None = None, size: int | None = None, 
         return _of_timm(source.removeprefix("timm:"), kind or "embedding", size)
     if suffix in SUFFIXES:
         return Subject(kind or "classifier", _of_file(Path(source)), Prepare(size or 224, MEAN, STD))
-    if of_python:
+    if is_foreign(source):
         return Subject(kind or "classifier", _of_function(source), Prepare(size or 224, MEAN, STD))
     predictor = load_classifier(source, adapter).fold()
     if kind != "embedding" and not isinstance(predictor.target, Classes):

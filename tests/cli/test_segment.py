@@ -14,8 +14,10 @@ import tifffile
 import torch
 from PIL import Image
 
+from gcsa.groups import group
 from gcsa.images.reader import read_labels
 from gcsa.tasks.segmentation import SegmentationPredictor, Segmenter
+from gcsa.tasks.segmentation.pose import transform_array
 from gcsa.testing import randomize
 
 Run = Callable[..., tuple[int, str, str]]
@@ -191,3 +193,68 @@ def test_nobody_reads_on(
         code, _, err = run("segment", weights, images, "--output", tmp_path / "found")
     assert (code, err) == (0, "")
     assert len(list((tmp_path / "found").iterdir())) == 8
+
+
+class Places(torch.nn.Module):
+    """A segmenter that sees directions and places, with two logits; or a probability and eight distances."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = torch.nn.Conv2d(3, channels, 5, padding=2)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        maps = self.conv(images)
+        maps = maps + torch.linspace(0, 0.1, images.shape[3])
+        if maps.shape[1] > 2:
+            return torch.cat([maps[:, :1].sigmoid(), 3 + maps[:, 1:].sigmoid()], 1)
+        return maps
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, about its older formats
+@pytest.mark.parametrize("kind", ["classes", "instances"])
+@pytest.mark.parametrize("suffix", [".pt", ".onnx"])
+def test_the_segmenter_of_somebody_else(run: Run, images: Path, tmp_path: Path, kind: str, suffix: str) -> None:
+    """With --symmetry canonical, no pixel changes in any pose; without it, some do."""
+    network, x, source = Places(2 if kind == "classes" else 9), torch.rand(1, 3, 64, 96), tmp_path / f"net{suffix}"
+    if suffix == ".pt":
+        torch.jit.trace(network, x).save(source)
+    else:
+        pytest.importorskip("onnxruntime")
+        axes = {"images": {2: "height", 3: "width"}}
+        scripted = torch.jit.trace(network, x)
+        torch.onnx.export(scripted, (x,), source, input_names=["images"], dynamic_axes=axes, dynamo=False)
+    picture = np.asarray(Image.open(images / "a.png"))
+    d4, folder = group("d4"), tmp_path / "poses"
+    folder.mkdir()
+    for g in range(8):
+        Image.fromarray(np.ascontiguousarray(transform_array(picture, d4, g))).save(folder / f"{g}.png")
+    changed = {}
+    for name, options in {"alone": (), "exact": ("--symmetry", "canonical")}.items():
+        found = tmp_path / name
+        code, _, err = run("segment", source, folder, "--output", found, "--kind", kind, "--only", "labels", *options)
+        assert code == 0, err
+        labels = [transform_array(read_labels(found / f"{g}_labels.png"), d4, int(d4.inverse[g])) for g in range(8)]
+        assert 0 < (labels[0] > 0).mean() < 1
+        changed[name] = sum(int((other != labels[0]).sum()) for other in labels)
+    assert changed["exact"] == 0 < changed["alone"]
+
+
+def test_what_is_no_segmenter(
+    run: Run, weights: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("nets.py").write_text("def half(x):\n    return x[:, :, ::2, ::2]\ndef row(x):\n    return x.mean((2, 3))\n")
+    for arguments, words in (
+        (("nets:half",), "nets:half gives (1, 3, 32, 48) for an image of 64 x 96: a map of that size is wanted"),
+        (("nets:row",), "not a map (B, C, H, W)"),
+        (("nets:none",), "nets:none cannot be imported"),
+        ((weights, "--kind", "classes"), "says its own: leave it out"),
+        ((weights, "--symmetry", "canonical"), "gcsa_unet_tiny is exact under d4 already: leave out symmetry"),
+        ((weights, "--group", "d4"), "--group d4 is of --symmetry"),
+    ):
+        code, out, err = run("segment", *arguments, images, "--output", tmp_path / "found")
+        assert (code, out) == (2, ""), err
+        assert words in err
+        assert not (tmp_path / "found").exists()

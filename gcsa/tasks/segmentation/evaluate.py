@@ -33,8 +33,10 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     build_data: makes the data module from its `percentiles` and `label_validator`. Prints a table and returns JSON-ready values.
     Raises UserError for a configuration, weights or images that cannot be used.
     """
-    check_config(config, ("val", "test", "all"))
+    check_config(config, ("val", "test", "all"), options=("symmetry", "symmetry_group"))
     predictor: Any = load(config["model"], task="segmentation").to(chosen_device(config))
+    if config["symmetry"] is not None or config["symmetry_group"] is not None:
+        predictor.make_exact(config["symmetry"], config["symmetry_group"])
     network = predictor.network
     if network.output == "instances":
         check_installed()

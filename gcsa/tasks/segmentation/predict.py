@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options, Range, explain
 from gcsa.evaluation.evaluation_mode import evaluation_mode
+from gcsa.groups import Group, group as make_group
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.windows import ArrayImage, WindowedImage, open_window_source
@@ -35,9 +36,15 @@ class PredictorOptions(Options):
     pmax: Annotated[float, Range(0, 100), "percentile of an image that becomes 1"] = 99.8
     prob_thresh: Annotated[float, Range(0.001, 0.999), "probability from which a pixel can be a centre"] = 0.5
     nms_thresh: Annotated[float, Range(0, 1), "share of the smaller of two objects that both may cover"] = 0.4
+    symmetry: Annotated[
+        Literal["canonical"] | None, "canonical: a network without a group sees images in their canonical pose"
+    ] = None
+    symmetry_group: Annotated[Literal["c2", "c4", "d1", "d2", "d4"] | None, "of symmetry; null: d4"] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.symmetry is None and self.symmetry_group is not None:
+            raise UserError(f"symmetry_group={self.symmetry_group} is of symmetry: add symmetry=canonical")
         if self.pmin >= self.pmax:
             raise UserError(f"pmin={self.pmin} must be below pmax={self.pmax}")
 
@@ -78,7 +85,7 @@ class SegmentationPredictor(Predictor):
     """A `Segmenter` with the normalisation in front of it, and suppression and drawing of objects behind it.
 
     Args:
-        network: is set to eval mode.
+        network: a `Segmenter`, or a module with its interface; is set to eval mode.
         settings: those of `PredictorOptions`, which become attributes.
 
     Raises:
@@ -86,12 +93,26 @@ class SegmentationPredictor(Predictor):
     """
 
     kind = "segmentation"
-    network: Segmenter
+    network: Any
 
-    def __init__(self, network: Segmenter, **settings: float) -> None:
+    def __init__(self, network: Any, **settings: Any) -> None:
         o = PredictorOptions(**settings)
         super().__init__(network, self._scaled)
         self.pmin, self.pmax, self.prob_thresh, self.nms_thresh = o.pmin, o.pmax, o.prob_thresh, o.nms_thresh
+        self.make_exact(o.symmetry, o.symmetry_group)
+
+    def make_exact(self, symmetry: str | None, symmetry_group: str | None = None) -> None:
+        """Shows the network every image in its canonical pose under `symmetry_group`, by default d4: results then rotate with
+        the image, whatever the network. Raises UserError for a network with a group of its own, which does so already."""
+        o = PredictorOptions(symmetry=symmetry, symmetry_group=symmetry_group)  # type: ignore[arg-type]
+        if symmetry is not None and self.network.group.order > 1:
+            raise UserError(f"{self.network.name} is exact under {self.network.group} already: leave out symmetry")
+        self.symmetry, self.symmetry_group = o.symmetry, o.symmetry_group
+
+    @property
+    def group(self) -> Group:
+        """The group under which results are exact."""
+        return self.network.group if self.symmetry is None else make_group(self.symmetry_group or "d4")
 
     @classmethod
     def create(cls, name: str, **options: Any) -> SegmentationPredictor:
@@ -102,7 +123,8 @@ class SegmentationPredictor(Predictor):
     @property
     def options(self) -> dict[str, Any]:
         """All options but the name, as a file of weights holds them."""
-        return {**self.network.options, **{key: getattr(self, key) for key in explain(PredictorOptions)}}
+        settings = {key: getattr(self, key) for key in explain(PredictorOptions)}
+        return {**self.network.options, **{key: value for key, value in settings.items() if value is not None}}
 
     def save_pretrained(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
         """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`."""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+import gcsa
 from gcsa.groups import group
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import SegmentationPredictor
@@ -143,3 +144,22 @@ def test_tiny_images_in_tiles(shape: tuple[int, int]) -> None:
 def test_a_plain_network_is_read_in_the_pose_of_the_image() -> None:
     predictor = SegmentationPredictor.create("gcsa_unet_tiny", **TINY, group="c1")
     assert {predictor.predict_candidates(ArrayImage(np.rot90(picture(12, 17), k))).pose for k in range(4)} == {0}
+
+
+@pytest.mark.parametrize("output", ["instances", "classes"])
+def test_a_network_without_a_group_in_the_canonical_pose(output: str, tmp_path: Path) -> None:
+    """Its results rotate with the image, and its weights say so."""
+    options = dict(output=output, num_classes=3, group="c1", fields=[8, 16], stem_fields=[8], prob_thresh=0.3)
+    plain = untrained(torch.float32, **options)
+    exact = SegmentationPredictor(plain.network, symmetry="canonical", symmetry_group="d4", prob_thresh=0.3)
+    reopened: Any = gcsa.load(exact.save_pretrained(tmp_path / "weights"))
+    image, changed = picture(61, 50), 0
+    for g in range(D4.order):
+        turned = np.ascontiguousarray(transform_array(image, D4, g))
+        for predictor in (exact, reopened):
+            assert np.array_equal(predictor.predict(turned).labels, transform_array(exact.predict(image).labels, D4, g))
+        changed += int((plain.predict(turned).labels != transform_array(plain.predict(image).labels, D4, g)).sum())
+    assert changed > 0, "negative control"
+    assert (str(reopened.group), str(plain.group)) == ("d4", "c1")
+    with pytest.raises(ValueError, match="is exact under d4 already"):
+        untrained(symmetry="canonical")

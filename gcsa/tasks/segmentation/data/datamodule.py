@@ -191,12 +191,17 @@ class MasksDataModule(SplitDataModule):
         return Example(picture, np.zeros(picture.shape[:2], np.int32), path, percentiles_of(picture, *self.percentiles))
 
 
+def is_grey(picture: Array) -> bool:
+    """Whether all channels of a picture (H, W, C) are equal."""
+    return bool((picture == picture[..., :1]).all())
+
+
 def balanced(examples: Sequence[Example]) -> list[Example]:
     """`examples`, those of the rarer kind, coloured or grey, repeated so often that both kinds are about as many."""
     coloured: list[Example] = []
     grey: list[Example] = []
     for example in examples:
-        (grey if (example.picture == example.picture[..., :1]).all() else coloured).append(example)
+        (grey if is_grey(example.picture) else coloured).append(example)
     fewer, more = sorted((coloured, grey), key=len)
     return [*more, *fewer * (round(len(more) / len(fewer)) if fewer else 0)]
 
