@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -21,6 +23,7 @@ from rich.progress import MofNCompleteColumn, Progress
 from rich.table import Table
 from torch import Tensor, nn
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, write_json
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.program import program
@@ -30,7 +33,12 @@ from gcsa.cli.memory import keep_freed_memory
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.figures import colours, save
 from gcsa.evaluation.poses import Change, Turn, compare, exact_group, outputs, turns, verdict
-from gcsa.integrations.networks import KINDS, Subject, open_subject
+from gcsa.images.reader import read_picture
+from gcsa.integrations.networks import KINDS, Subject, is_foreign, open_segmenter, open_subject
+from gcsa.tasks import load
+from gcsa.tasks.recognition.turns import audit as reader_audit
+from gcsa.tasks.segmentation.predict import SegmentationPredictor
+from gcsa.tasks.segmentation.turns import audit as segmenter_audit
 from gcsa.training.results import git_commit, machine
 
 FIGURES = {
@@ -40,10 +48,14 @@ FIGURES = {
         "neighbours": "nearest images kept",
         "distance": "distance / between images",
     },
+    "segmenter": {"pixels": "pixels that change", "objects": "objects that change"},
+    "reader": {"texts": "texts that change", "characters": "characters that change"},
 }
 """The columns of the table, by kind."""
-CURVE = {"classifier": "answers", "embedding": "distance"}
+CURVE = {"classifier": "answers", "embedding": "distance", "segmenter": "pixels", "reader": "texts"}
 """What the figure shows."""
+WHOLE = {"segmentation": "segmenter", "recognition": "reader"}
+"""What the weights of a task are audited as, where that is not a row of numbers."""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -58,7 +70,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=NETWORKS,
     )
     parser.add_argument("--images", nargs="+", required=True, metavar="IMAGES", help="images, and folders of them")
-    parser.add_argument("--kind", choices=KINDS, help="default: embedding for timm:NAME, else classifier")
+    parser.add_argument(
+        "--kind", choices=KINDS, help="default: that of weights of gcsa, embedding for timm:NAME, else classifier"
+    )
     parser.add_argument("--size", type=count(4096), help="pixels a side; default: the network's, or 224")
     add_symmetry(parser)
     parser.add_argument("--angles", type=count(360), default=16, help="around the circle (default 16)")
@@ -94,22 +108,69 @@ def _batches(
             yield torch.stack(batch).to(where)
 
 
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], object]]:
+    """A bar on terminals only; yields what advances it."""
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("images", total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def _open_whole(args: argparse.Namespace) -> Any:
+    """The predictor of a segmenter or a reader, which sees whole pictures; None for other networks."""
+    asked = args.kind in WHOLE.values()
+    if args.source.startswith("timm:") or args.source.endswith(".py") or is_foreign(args.source):
+        if asked and (args.kind == "reader" or args.source.startswith("timm:")):
+            raise UserError(f"{args.source} cannot be audited as a {args.kind}: that is for weights of gcsa")
+        return SegmentationPredictor(open_segmenter(args.source)) if asked else None
+    predictor = load(args.source)
+    kind = WHOLE.get(predictor.kind)
+    if args.kind is not None and (asked or kind) and args.kind != kind:
+        raise UserError(f"{args.source} holds weights for {predictor.kind}: leave out --kind {args.kind}")
+    if kind is None:
+        return None
+    if args.size is not None:
+        raise UserError(f"--size is for classifiers and embeddings: a {kind} takes pictures of any size")
+    if args.symmetry is not None and (kind == "reader" or args.symmetry == "averaged"):
+        choose = "--symmetry canonical" if kind == "segmenter" else "transcribe.py --orientation any"
+        raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}")
+    symmetrized(torch.nn.Identity(), args)  # refuses a group alone
+    return predictor
+
+
+def _measure_whole(
+    predictor: Any, kind: str, images: Sequence[Path], args: argparse.Namespace
+) -> tuple[list[Change], list[str]]:
+    failed: list[str] = []
+
+    def pictures() -> Iterator[Array]:
+        for path in images:
+            try:
+                yield read_picture(path, predictor.network.in_chans if kind == "segmenter" else 3)
+            except (ValueError, OSError) as error:
+                failed.append(f"{path}: {one_line(error)}" if str(path) not in str(error) else str(error))
+
+    each = len(turns(args.angles)) + 1 if kind == "segmenter" else 4
+    with _progress(each * len(images)) as advance:
+        if kind == "segmenter":
+            found = segmenter_audit(predictor, pictures(), args.angles, advance)
+        else:
+            found = reader_audit(predictor, pictures(), advance)
+    if len(failed) == len(images):
+        raise UserError(f"none of the {len(images)} images could be read: {failed[0]}")
+    return found, failed
+
+
 def _measure(
     subject: Subject, network: nn.Module, images: Sequence[Path], args: argparse.Namespace, where: torch.device
 ) -> tuple[list[Change], list[str]]:
     failed: list[str] = []
-    console = Console(stderr=True)
-    total = len(images) * (len(turns(args.angles)) + 1)
-    with (
-        Progress(
-            *Progress.get_default_columns(), MofNCompleteColumn(), console=console, disable=not console.is_terminal
-        ) as bar,
-        evaluation_mode(network),
-    ):
-        task = bar.add_task("images", total=total)
+    with _progress(len(images) * (len(turns(args.angles)) + 1)) as advance, evaluation_mode(network):
         batches = _batches(subject, images, args.batch_size, failed, where)
         try:
-            found = outputs(network, batches, args.angles, lambda done: bar.advance(task, done))
+            found = outputs(network, batches, args.angles, advance)
         except (UserError, OSError):
             raise
         except Exception as error:  # of a stranger's network
@@ -134,11 +195,13 @@ def _measure(
 def _table(changes: Sequence[Change], kind: str, title: str) -> Table:
     screen = Table(title=title)
     screen.add_column("turn", no_wrap=True)
-    for words in ("relative change", *FIGURES[kind].values()):
+    is_whole = kind in WHOLE.values()
+    for words in ([] if is_whole else ["relative change"]) + [*FIGURES[kind].values()]:
         screen.add_column(words, justify="right", min_width=8)
     for change in changes:
         values = [getattr(change, key) for key in FIGURES[kind]]
-        cells = [f"{change.relative:.1e}", *("" if value is None else f"{value:.3f}" for value in values)]
+        cells = ["" if value is None else f"{value:.3f}" for value in values]
+        cells = cells if is_whole else [f"{change.relative:.1e}", *cells]
         screen.add_row(str(change.turn), *cells, end_section=change.turn.degrees == 270 and change.turn.is_exact)
     return screen
 
@@ -173,18 +236,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.output is not None:
             _check_output(Path(args.output), images)
         where = device(args.device)
-        subject = open_subject(args.source, args.kind, args.size)
-        networks: dict[str, nn.Module] = {"as it is": subject.network}
-        networks |= {args.symmetry or "as it is": symmetrized(subject.network, args)}
         systems = {}
-        for name, network in networks.items():
-            systems[name], failed = _measure(subject, network.to(where), images, args, where)
+        if predictor := _open_whole(args):
+            kind, size = WHOLE[predictor.kind], None
+            predictor.to(where)
+            systems["as it is"], failed = _measure_whole(predictor, kind, images, args)
+            if args.symmetry is not None:
+                predictor.make_exact(args.symmetry, args.group)
+                systems[args.symmetry], failed = _measure_whole(predictor, kind, images, args)
+        else:
+            subject = open_subject(args.source, args.kind, args.size)
+            kind, size = subject.kind, subject.prepare.size
+            networks: dict[str, nn.Module] = {"as it is": subject.network}
+            networks |= {args.symmetry or "as it is": symmetrized(subject.network, args)}
+            for name, network in networks.items():
+                systems[name], failed = _measure(subject, network.to(where), images, args, where)
         read = len(images) - len(failed)
-        title = f"{args.source}, {subject.kind}, {read} images of {subject.prepare.size} x {subject.prepare.size}"
+        title = f"{args.source}, {kind}, {read} images" + (f" of {size} x {size}" if size else "")
         console = Console()
         for name, changes in systems.items():
-            console.print(_table(changes, subject.kind, f"{title}, {name}"))
-        sentences = {name: verdict(changes, subject.kind) for name, changes in systems.items()}
+            console.print(_table(changes, kind, f"{title}, {name}"))
+        sentences = {name: verdict(changes, kind) for name, changes in systems.items()}
         for name, sentence in sentences.items():
             console.print(f"{name}: {sentence}", highlight=False, soft_wrap=True)
         if args.output is not None:
@@ -198,8 +270,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 }
                 for name, changes in systems.items()
             }
-            about = {"network": args.source, "kind": subject.kind, "images": read, "size": subject.prepare.size}
-            print(save(_figure(systems, subject.kind, title), folder / "audit.png"))
+            about = {"network": args.source, "kind": kind, "images": read, "size": size}
+            print(save(_figure(systems, kind, title), folder / "audit.png"))
             print(
                 write_json(
                     folder / "audit.json", about | {"systems": found, "commit": git_commit(), "machine": machine()}

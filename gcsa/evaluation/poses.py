@@ -22,6 +22,12 @@ EXACT = 1e-4
 """A relative change of the outputs below this is rounding."""
 NEIGHBOURS = 10
 """As many nearest images are compared, as in arXiv:2412.11938."""
+SHARES = {
+    "classifier": {"answers": "answers"},
+    "segmenter": {"pixels": "pixels", "objects": "objects"},
+    "reader": {"texts": "texts"},
+}
+"""The figures of the sentence, by kind, that are shares of something that changes."""
 GROUPS = ("d4", "c4", "d2", "c2", "d1")
 """Groups of exact elements, the largest first."""
 
@@ -48,12 +54,14 @@ class Change:
 
     Attributes:
         turn: the rotation and reflection.
-        relative: the norm of the change, relative to that of the outputs.
+        relative: the norm of the change, relative to that of the outputs; of label maps and texts, the share that changes.
         answers: the share of images with another most probable class; of classifiers.
         probability: the mean largest change of a class probability; of classifiers.
         cosine: the mean cosine distance to the features of the upright image; of embeddings.
         neighbours: the mean share of the nearest images that stay the nearest; of embeddings.
         distance: the mean Euclidean distance relative to the median distance between two images; of embeddings.
+        pixels, objects: the shares of them that change; of segmenters.
+        texts, characters: the shares of lines and of characters that change; of readers.
     """
 
     turn: Turn
@@ -63,6 +71,15 @@ class Change:
     cosine: float | None = None
     neighbours: float | None = None
     distance: float | None = None
+    pixels: float | None = None
+    objects: float | None = None
+    texts: float | None = None
+    characters: float | None = None
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether nothing but rounding changes: of label maps and texts, nothing at all."""
+        return self.relative <= (EXACT if self.pixels is None and self.texts is None else 0.0)
 
 
 def turns(steps: int) -> list[Turn]:
@@ -161,11 +178,11 @@ def neighbour_overlap(rows: Tensor, reference: Tensor, count: int = NEIGHBOURS) 
 
 def exact_group(changes: Sequence[Change]) -> Group:
     """The largest of `GROUPS`, or c1, by whose elements the outputs change by rounding only."""
-    by_turn = {change.turn: change.relative for change in changes} | {Turn(0.0): 0.0}
+    unchanged = {change.turn for change in changes if change.is_rounding} | {Turn(0.0)}
     for name in GROUPS:
         group = make_group(name)
         elements = [divmod(g, group.rotations) for g in range(group.order)]
-        if all(by_turn[Turn(360 * k / group.rotations, bool(flip))] <= EXACT for flip, k in elements):
+        if all(Turn(360 * k / group.rotations, bool(flip)) in unchanged for flip, k in elements):
             return group
     return make_group("c1")
 
@@ -193,8 +210,13 @@ def verdict(changes: Sequence[Change], kind: str) -> str:
 
 def _in_words(changes: Sequence[Change], kind: str) -> str:
     """The mean over `changes`."""
-    if kind == "classifier":
-        return f"{_mean([change.answers for change in changes]):.1%} of answers change".replace("%", " %")
+    if kind in SHARES:
+        words = [
+            f"{_mean(values):.1%} of {name}".replace("%", " %")
+            for key, name in SHARES[kind].items()
+            if None not in (values := [getattr(change, key) for change in changes])
+        ]
+        return f"{' and '.join(words)} change"
     shares = [change.neighbours for change in changes]
     if None in shares:
         return (

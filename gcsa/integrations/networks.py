@@ -24,7 +24,8 @@ from gcsa.tasks.classification.targets import Classes
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet, for files and functions, which do not say theirs."""
-KINDS = ("classifier", "embedding")
+KINDS = ("classifier", "embedding", "segmenter", "reader")
+"""What a network can be audited as."""
 SUFFIXES = (".onnx", ".pt", ".pth", ".ts", ".pt2")
 
 

@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch import nn
 
+from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.typeset import set_lines
+from gcsa.testing import randomize
 from tests.integrations.pictures import patches
 
 from .conftest import Run
@@ -90,7 +94,18 @@ def test_features(run: Run, images: Path) -> None:
         (["math:pi"], "math:pi is not a function"),
         (["math:sqrt"], "math:sqrt does not take these images"),
         (["torch:sum"], "gives () for 3 images: a row of numbers for each is wanted"),
-        (["gcsa_unet_tiny.nuclei"], "holds weights for segmentation"),
+        (
+            ["gcsa_unet_tiny.nuclei", "--kind", "embedding"],
+            "holds weights for segmentation: leave out --kind embedding",
+        ),
+        ([WEIGHTS, "--kind", "segmenter"], "holds weights for classification: leave out --kind segmenter"),
+        (["gcsa_unet_tiny.nuclei", "--size", "96"], "--size is for classifiers and embeddings"),
+        (
+            ["gcsa_unet_tiny.nuclei", "--symmetry", "averaged"],
+            "--symmetry averaged is not for a segmenter: use --symmetry",
+        ),
+        (["gcsa_ocr_tiny.print", "--symmetry", "canonical"], "use transcribe.py --orientation any"),
+        (["net.onnx", "--kind", "reader"], "net.onnx cannot be audited as a reader"),
         ([WEIGHTS, "--symmetry", "averaged", "--group", "c8"], "--group: invalid choice: 'c8'"),
         ([WEIGHTS, "--group", "c4"], "--group c4 is of --symmetry: add"),
         (["own_net.py"], "own_net.py is a file of Python: name a network in it, own_net:NAME"),
@@ -103,6 +118,37 @@ def test_what_is_refused(run: Run, images: Path, arguments: list[str], words: st
     assert words in err
     assert err.count("\n") == 1
     assert not Path("found").exists()
+
+
+def test_segmenters(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = run("audit", "gcsa_unet_tiny.nuclei", "--images", images, "--angles", 8, "--output", "found")
+    assert code == 0, err
+    assert "as it is: exact under d4 without any change; at angles between" in out
+    changes = json.loads(Path("found/audit.json").read_text())["systems"]["as it is"]["changes"]
+    assert [change["pixels"] for change in changes[:7]] == [0.0] * 7
+    assert all(change["pixels"] > 0 for change in changes[7:]), "the control: resampling changes some"
+
+    Path("own_map.py").write_text("def see(x):\n    return x[:, :2] - x.cumsum(3)[:, :2] / 50\n")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    options = ("--kind", "segmenter", "--symmetry", "canonical", "--group", "c4", "--angles", 4)
+    code, out, err = run("audit", "own_map:see", "--images", images, *options)
+    assert code == 0, err
+    assert "as it is: not exact for any rotation or reflection" in out
+    assert "canonical: exact under c4 without any change" in out
+
+
+def test_readers(run: Run, tmp_path: Path) -> None:
+    font = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
+    (tmp_path / "lines").mkdir()
+    for i, (_, image) in enumerate(set_lines(["une ligne", "deux mots"], [font], seed=0)):
+        image.save(tmp_path / f"lines/{i}.png")
+    code, out, err = run("audit", "gcsa_ocr_tiny.print", "--images", tmp_path / "lines")
+    assert code == 0, err
+    assert "as it is: exact under c4 without any change" in out
+    recognizer = randomize(CTCRecognizer("abcdef", hidden=8, group="c1", fields=4, depth=1, num_heads=1))
+    recognizer.save_pretrained(tmp_path / "plain")
+    code, out, err = run("audit", tmp_path / "plain", "--images", tmp_path / "lines")
+    assert (code, "not exact" in out, "of texts change" in out) == (0, True, True), err
 
 
 def test_the_figure_is_never_among_the_images(run: Run, images: Path) -> None:

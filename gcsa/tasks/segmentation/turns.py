@@ -1,0 +1,76 @@
+"""The audit of a segmenter: how its label maps change when images rotate and reflect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torchvision.transforms import InterpolationMode, functional
+
+from gcsa._utils.arrays import Array
+from gcsa.evaluation.poses import Change, Turn, disc, turns
+from gcsa.groups import group
+from gcsa.tasks.segmentation.metrics import changes
+from gcsa.tasks.segmentation.pose import transform_array
+
+
+def audit(
+    predictor: Any, pictures: Iterable[Array], steps: int, advance: Callable[[int], object] = lambda count: None
+) -> list[Change]:
+    """The changes of the label maps of pictures (H, W, C) at each of `turns(steps)` but the identity, over all pictures together.
+
+    Between the exact poses it compares the discs of the largest square in the middle. `advance` is called with the number of
+    images that were segmented.
+    """
+    others = turns(steps)[1:]
+    counts = {turn: np.zeros(4, np.int64) for turn in others}
+    for picture in pictures:
+        square = middle(picture)
+        upright, inner = predictor.predict(picture), predictor.predict(in_disc(square)).labels
+        advance(2)
+        for turn in others:
+            reference = upright.labels if turn.is_exact else inner
+            found = seen_back(predictor, picture if turn.is_exact else square, turn)
+            if upright.objects is None:  # classes, whose numbers have a meaning
+                differ = int((found != reference).sum())
+                counts[turn] += (differ, reference.size, 0, 0)
+            else:
+                pixels, objects = changes(reference, found)
+                total = sum(len(np.unique(part[part > 0])) for part in (reference, found))
+                counts[turn] += (pixels, reference.size, objects, total)
+            advance(1)
+    return [
+        Change(turn, pixels / of, pixels=pixels / of, objects=objects / all_objects if all_objects else None)
+        for turn, (pixels, of, objects, all_objects) in counts.items()
+    ]
+
+
+def middle(picture: Array) -> Array:
+    """The largest square in the middle of a picture (H, W, C)."""
+    height, width = picture.shape[:2]
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    return picture[top : top + side, left : left + side]
+
+
+def in_disc(square: Array) -> Array:
+    """A square (S, S, C), 0 outside of the inscribed disc."""
+    return np.asarray(square * (disc(torch.ones(1, 1, *square.shape[:2]))[0, 0].numpy() > 0)[..., None], square.dtype)
+
+
+def seen_back(predictor: Any, picture: Array, turn: Turn) -> Array:
+    """The label map of the turned picture, turned back."""
+    if turn.is_exact:
+        d4 = group("d4")
+        g = round(turn.degrees / 90) % 4 + 4 * turn.reflected
+        labels = predictor.predict(np.ascontiguousarray(transform_array(picture, d4, g))).labels
+        return transform_array(labels, d4, int(d4.inverse[g]))
+    planes = torch.from_numpy(picture.astype(np.float64)).permute(2, 0, 1)
+    rotated = functional.rotate(planes, turn.degrees, InterpolationMode.BILINEAR).permute(1, 2, 0).numpy()
+    if picture.dtype.kind == "u":
+        rotated = rotated.round()
+    labels = predictor.predict(in_disc(rotated.astype(picture.dtype))).labels
+    back = functional.rotate(torch.from_numpy(labels)[None].double(), -turn.degrees, InterpolationMode.NEAREST)[0]
+    return back.numpy().astype(labels.dtype)
