@@ -33,15 +33,16 @@ SEGMENTED = (256, 256)
 """Pixels of the images of a segmenter by default: a crop of its training."""
 
 
-def open_model(source: str, group: str | None = None) -> nn.Module:
-    """The model that `source` names: a .ckpt of train.py, a folder of weights of either kind, or a name in timm, which
-    gives random weights and takes another `group`. Raises FileNotFoundError and ValueError, naming the source."""
+def open_model(source: str, group: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
+    """The model that `source` names, and what a file of it should say: a .ckpt of train.py, a folder of weights of any kind, or
+    a name in timm, which gives random weights and takes another `group`. Raises FileNotFoundError and ValueError, naming the source."""
     path = Path(source.removeprefix("local-dir:"))
     if not source.startswith("local-dir:") and path.suffix != ".ckpt" and not path.is_dir():
-        return create_model(source, group=group)
+        return create_model(source, group=group), {}
     if group is not None:
         raise UserError(f"--group {group} is for a name in timm: {source} has a group already")
-    return load(source).exported()
+    predictor = load(source)
+    return predictor.exported(), predictor.describe()
 
 
 def default_size(model: Any) -> tuple[int, int, int]:
@@ -99,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         file = Path(args.output)
         check_file(file, args.format)
-        model = open_model(str(published(args.model) or args.model), args.group)
+        model, about = open_model(str(published(args.model) or args.model), args.group)
         if args.format == KRAKEN:
             if not isinstance(model, CTCRecognizer):
                 raise UserError(f"--format kraken is for recognisers of text lines, and {args.model} is none")
@@ -111,6 +112,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.manual_seed(0)
         shape = (channels, height, width)
         images = None if args.images is None else read_images(args.images, model, shape)
-        error = export(model, file, args.format, shape, args.any_size, images)
+        error = export(model, file, args.format, shape, args.any_size, images, about)
         print(f"{file} ({args.format}, {file.stat().st_size / 1e6:.1f} MB) differs from the model by {error:.1e}")
     return 0

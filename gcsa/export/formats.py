@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,16 @@ def _write_onnx(folded: nn.Module, image: Tensor, any_size: bool, file: Path, na
         onnx.save(content, file)
 
 
+def _annotate_onnx(file: Path, about: Mapping[str, Any]) -> None:
+    """Writes `about` into the metadata of an ONNX file, each value as JSON."""
+    import onnx
+
+    content = onnx.load(file)
+    for key, value in about.items():
+        content.metadata_props.add(key=key, value=json.dumps(value, ensure_ascii=False))
+    onnx.save(content, file)
+
+
 def _run_onnx(file: Path) -> Run:
     import onnxruntime
 
@@ -198,6 +209,7 @@ def export(
     size: tuple[int, int, int],
     any_size: bool = False,
     images: Tensor | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> float:
     """Writes `model` into `file`, which appears whole and checked or not at all; returns the `parity_error`.
 
@@ -210,6 +222,7 @@ def export(
         any_size: also all heights and widths that the strides divide; "folded" and "torchscript" always take those.
         images: (M, C, H, W), on which the file is compared with the model; noise by default. "onnx-int8" needs 16 or more
             such as it is to see, as the model takes them, for they tell how large the numbers in its maps become.
+        about: what an ONNX file says in its metadata, each value as JSON.
 
     Raises ValueError for an unknown format, a file that cannot be written, images that the model does not take or too few,
     an unmerged adapter, a model that the format cannot express and a parity error above 1e-4 (onnx-bf16 0.05, onnx-int8
@@ -242,6 +255,8 @@ def export(
     with replacing(file) as part:
         try:
             error = parity_error(model, FORMATS[format](model, traced, any_size, part), others)
+            if about and format.startswith("onnx"):
+                _annotate_onnx(part, about)
         except (ImportError, OSError):
             raise
         except Exception as failure:

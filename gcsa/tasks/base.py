@@ -49,6 +49,10 @@ class Predictor(ABC):
         self.network = fold(self.network)
         return self
 
+    def describe(self) -> dict[str, Any]:
+        """What a program needs that runs the network without gcsa, JSON-ready; it stands in the metadata of ONNX files."""
+        return {"task": self.kind, "group": str(self.group)}
+
     def exported(self) -> nn.Module:
         """The network as a file of its own has it, which runs without gcsa."""
         return self.network

@@ -6,13 +6,14 @@ import stat
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 from safetensors import safe_open
 
 import gcsa
 from gcsa.cli.export import main
 from gcsa.tasks.recognition.predict import empty_recognizer
-from gcsa.weights import check_weights, fill
+from gcsa.weights import check_weights, fill, save_classifier
 
 from ..export.small import recognizer
 
@@ -51,6 +52,23 @@ def test_published_weights_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     assert main(["gcsa_tiny.rotmnist", "--format", "folded", "--output", "m.pt"]) == 0
     assert os.listdir() == ["m.pt"]
+
+
+def test_an_onnx_file_says_what_a_program_needs(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    lines = recognizer().save_pretrained(tmp_path / "lines")
+    small = timm.create_model("gcsa_tiny", in_chans=1, num_classes=2, group="c4", fields=4, depth=1)
+    about = {"input_size": (1, 28, 28), "mean": (0.5,), "std": (0.2,), "label_names": ["ä", "b"]}
+    digits = save_classifier(small, tmp_path / "digits", **about)
+    wanted = {
+        digits: {"task": "classification", "group": "c4", "names": ["ä", "b"], "size": 28, "mean": [0.5], "std": [0.2]},
+        lines: {"task": "recognition", "characters": gcsa.load(lines).network.charset.characters, "height": 8},
+    }
+    for folder, entries in wanted.items():
+        file = tmp_path / f"{folder.name}.onnx"
+        assert main([str(folder), "--format", "onnx", "--output", str(file)]) == 0
+        found = {entry.key: json.loads(entry.value) for entry in onnx.load(file).metadata_props}
+        assert entries.items() <= found.items()
 
 
 def test_a_segmenter_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

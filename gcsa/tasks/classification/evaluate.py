@@ -289,7 +289,6 @@ def model_and_data(
     # Of images of any shape, the weights also say how they become squares.
     pad = {"pad": prepare.pad} if "pad" in options else {}
     data = create_datamodule(**{**options, "mean": prepare.mean, "std": prepare.std, **pad})
-    data.target = data.target if data.target.kind != predictor.target.kind else predictor.target  # with its scale
     if data.image_size != prepare.size:
         raise UserError(
             f"{source} was trained on images of {prepare.size} x {prepare.size} and data={data.name} has {data.image_size} "
@@ -300,6 +299,7 @@ def model_and_data(
             f"{source} was trained for target={predictor.target.kind} and data={data.name} has target={data.target.kind}: set "
             f"data.target={predictor.target.kind}"
         )
+    data.target = predictor.target  # with its scale
     if names != tuple(data.class_names):
         raise UserError(
             f"{source} has the {len(names)} classes {_listed(names)} and data={data.name} the {len(data.class_names)} "

@@ -142,6 +142,11 @@ class ClassificationPredictor(Predictor):
                 rows.append(network(batch.to(device)).float().cpu())
         return torch.cat(rows) if _is_several(images) else rows[0][0]
 
+    def describe(self) -> dict[str, Any]:
+        prepare = self.preprocess
+        values = {"names": self.class_names, "target": self.target.kind, "size": prepare.size}
+        return super().describe() | values | {"mean": prepare.mean, "std": prepare.std}
+
     def exported(self) -> nn.Module:
         """Of numbers, a copy of the network that gives them in the units of their columns."""
         if not isinstance(self.target, Numbers):

@@ -120,6 +120,9 @@ class RecognitionPredictor(Predictor):
         """How lines are read by default: in "any" orientation where the group has rotations by 90 degrees, else "upright"."""
         return "any" if self.group.rotations % 4 == 0 else "upright"
 
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"characters": self.network.charset.characters, "height": self.network.height}
+
     def _ink(self, image: Any, upright: bool = False) -> Tensor:
         """Ink from 0 to 1 of a line, as of `predict` or a `Line`: (1, height, W), or (1, W, height) of one that stands.
 

@@ -132,6 +132,10 @@ class SegmentationPredictor(Predictor):
         tensors, notes = network.state_dict(), dict(about or {})
         return write(Weights(source, self.kind, network.name, self.options, tensors, about=notes), folder)
 
+    def describe(self) -> dict[str, Any]:
+        settings = {key: getattr(self, key) for key in ("pmin", "pmax", "prob_thresh", "nms_thresh")}
+        return super().describe() | {"output": self.network.output} | settings
+
     def limits(self, image: WindowedImage) -> tuple[float, float]:
         """The values of an image that become 0 and 1."""
         return image.percentiles(self.pmin, self.pmax)

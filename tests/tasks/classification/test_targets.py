@@ -85,7 +85,7 @@ def test_predictions_are_in_the_users_terms(trained: tuple[str, Path], table: Pa
         values = [score * s + m for score, m, s in zip(scores.tolist(), mean, std, strict=True)]
         assert [*answer.values.values()] == pytest.approx(values, rel=1e-5)
         assert 1000 < answer.values["ink"] < 1600
-        exported = open_model(str(folder / "weights"))(predictor.preprocess(image)[None])[0]
+        exported = open_model(str(folder / "weights"))[0](predictor.preprocess(image)[None])[0]
         assert exported.tolist() == pytest.approx(values, rel=1e-4)
     checkpoint = gcsa.load(next((folder / "checkpoints").glob("best*.ckpt")))
     assert checkpoint.predict([image]) == [answer]
