@@ -1,6 +1,6 @@
 """A segmenter on images of another size, stain and kind than it was trained on.
 
-    python -m benchmarks.dense.scales gcsa_unet_tiny.nuclei --split val --write docs/results/off_grid/nuclei_published.json
+    python -m benchmarks.dense.scales gcsa_unet_tiny.nuclei --split val --write docs/results/scales/gcsa_unet_tiny.nuclei.json
 
 Average precision at an IoU of 0.5 on the nuclei, each image at 0.35 to 2 times its size, all and by colour; on negatives of the images; and
 the objects that are found in photographs and textures of scikit-image, none of which shows nuclei.

@@ -54,6 +54,16 @@ CARDS = {
         limits=LINES + "The transcription is diplomatic: long s, and a sign for a hyphen at the line's end.",
         adapt=ADAPT_LINES.replace("experiment=ocr_adapter", "experiment=ocr_adapter adapter.base=gcsa_ocr_tiny.fr17"),
     ),
+    "gcsa_ocr_tiny.french": Card(
+        run="learning/ocr_french/seed0/gcsa_ocr_tiny",
+        does="Reads lines and pages of French print of the 17th and 18th century, in any of the four orientations.",
+        data="The lines of `gcsa_ocr_tiny.fr17` (Gabay et al. 2020; CC-BY 4.0) and those of 17 books of Gallicorpora (CC0), both split by "
+        "book; it went on from `gcsa_ocr_tiny.print`. The figures are of the test lines of Gallicorpora.",
+        limits=LINES
+        + "Use `gcsa_ocr_tiny.print` for the 19th century. The transcription is diplomatic: long s, and a sign for a hyphen at the "
+        "line's end. The published adapters are for `gcsa_ocr_tiny.print`.",
+        adapt=ADAPT_LINES.replace("experiment=ocr_adapter", "experiment=ocr_adapter adapter.base=gcsa_ocr_tiny.french"),
+    ),
     "gcsa_ocr_tiny.print": Card(
         run="ocr_print/gcsa_ocr_tiny",
         does="Reads lines and pages of French print of the 17th to the 19th century, in any of the four orientations.",

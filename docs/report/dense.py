@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from report.results import Run, budget_cells, load_runs, load_timings, table, thousands
+from report.results import ROOT, Run, budget_cells, load_runs, load_timings, table, thousands
 from report.training import load_seeds
 
 SHARES = {"": "all", "_30": "30 %", "_10": "10 %"}
@@ -89,3 +90,18 @@ def mosaic() -> str:
             f"{len(places)} crossings of tiles, {pixels} pixels and {objects} objects differ from a window of that place alone."
         )
     return "\n\n".join(sentences)
+
+
+def scales() -> str:
+    """AP50 of each published segmenter on the validation images at other sizes, by colour, and objects where there are none."""
+    rows = []
+    for path in sorted((ROOT / "docs/results/scales").glob("*.json")):
+        content = json.loads(path.read_text())
+        found = content["objects without nuclei"]
+        for kind in ("all", "grey", "coloured"):
+            cells = [f"{100 * scores[kind]:.1f}" for scores in content["ap50"].values()]
+            empty = f"{sum(found.values())} in {len(found)}" if kind == "all" else ""
+            rows.append([f"`{path.stem}`", kind, *cells, empty, content["commit"][:8] if kind == "all" else ""])
+        names = [f"{name} x" if name[0].isdigit() else name for name in content["ap50"]]
+    header = ["network", "images", *names, "objects in photographs and textures", "commit"]
+    return table(header, rows)

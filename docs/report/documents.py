@@ -22,7 +22,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/audit.md": (equivariance.audits,),
     "docs/measured/learning_systems.md": (training.training, training.learning, training.few_labels, training.trials),
     "docs/measured/performers.md": (training.systems, training.shares, training.performers, training.shifts),
-    "docs/measured/nuclei.md": (dense.nuclei, dense.networks, dense.mosaic),
+    "docs/measured/nuclei.md": (dense.nuclei, dense.scales, dense.networks, dense.mosaic),
     "docs/measured/text.md": (
         text.text,
         text.adapters,
@@ -30,6 +30,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.adapter_step,
         text.transcription,
         text.rotated_lines,
+        text.test_lines,
         text.pages,
         text.trocr,
     ),

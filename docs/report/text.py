@@ -186,3 +186,16 @@ def pages() -> str:
         f"`{results['weights']}` on the page: {found}, {same}, in {seconds} s ({machine_title(results['machine'])}; commit "
         f"{results['commit'][:8]}).\n\nCharacter error rates in %:\n\n{table(header, rows)}"
     )
+
+
+def test_lines() -> str:
+    """Published recognisers on the test lines of two sets of French print."""
+    content = json.loads((ROOT / "docs/results/ocr/test_lines.json").read_text())
+    rows = []
+    for row in content["rows"]:
+        low, high = row["cer_interval"]
+        cells = [f"{100 * row['cer']:.2f} ({100 * low:.1f} to {100 * high:.1f})", f"{100 * row['wer']:.1f}"]
+        cells += [f"{100 * row['cer_any']:.2f}", f"{row['orientation_found']:.1%}"]
+        rows.append([f"`{row['model']}`", row["script"], f"{row['lines']:,}", *cells])
+    header = ["network", "test lines of", "lines", "CER % (95 %), upright", "WER %", "CER %, orientation unknown"]
+    return table([*header, "orientation found"], rows) + f"\n\nCommit {content['commit'][:8]}."
