@@ -176,14 +176,6 @@ def test_nothing_is_kept_of_validation_images_that_were_trained_on(root: Path) -
         assert json.loads(run.result.read_text())["curve"] == kept
 
 
-def test_an_unknown_list_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["queue", "pcam_trails"])
-    with pytest.raises(SystemExit) as exit_:
-        queue.main()
-    assert exit_.value.code == 2
-    assert "'pcam_trails'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("group", ["c4", "c1"])
 def test_the_test_set_is_read_once(group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)

@@ -136,11 +136,10 @@ def validated(folder: Path) -> list[int]:
     return [int(row["epoch"]) for row in rows if row.get("val/loss")]
 
 
-@pytest.mark.parametrize(("interval", "epochs"), [(2, [1, 2]), (9, [2])])
-def test_the_last_epoch_is_validated(tmp_path: Path, interval: int, epochs: list[int]) -> None:
-    own = (f"trainer.check_val_every_n_epoch={interval}", "data.limit_train=32", "logger=csv")
+def test_the_last_epoch_is_validated(tmp_path: Path) -> None:
+    own = ("trainer.check_val_every_n_epoch=2", "data.limit_train=32", "logger=csv")
     train(composed(tmp_path, *TINY, *own), tmp_path)
-    assert validated(tmp_path) == epochs
+    assert validated(tmp_path) == [1, 2]
 
 
 @pytest.mark.parametrize(("steps", "interval", "epochs"), [(3, 2, [0]), (4, 2, [0]), (7, 1, [0, 1])])

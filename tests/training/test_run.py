@@ -125,7 +125,7 @@ def test_export_replaces_whole_or_not_at_all(tmp_path: Path) -> None:
     assert timm.create_model(f"local-dir:{folder}", pretrained=True).num_classes == 3
 
 
-@pytest.mark.parametrize("name", ["gcsa_tiny", "linformer_tiny", "alexnet_small", "resnet18"])
+@pytest.mark.parametrize("name", ["gcsa_tiny", "linformer_tiny", "alexnet_small", "test_efficientnet"])
 def test_weights_of_either_number_of_channels(name: str, tmp_path: Path) -> None:
     size = dict(img_size=32) if name.endswith("former_tiny") else {}
     for in_chans in (1, 3):
@@ -135,7 +135,7 @@ def test_weights_of_either_number_of_channels(name: str, tmp_path: Path) -> None
 
 
 def test_the_imagenet_preset_runs(tmp_path: Path) -> None:
-    """Two steps of two images on one CPU."""
+    """Two steps of two images on one CPU, and one block a stage."""
     for split in ("train", "val", "test"):
         for name, shade in (("cat", 80), ("dog", 160)):
             folder = tmp_path / "images" / split / name
@@ -144,7 +144,7 @@ def test_the_imagenet_preset_runs(tmp_path: Path) -> None:
                 Image.new("RGB", (50, 40), (shade, 40 * i, 0)).save(folder / f"{i}.png")
     small = ["data.image_size=64", "data.batch_size=2", "data.num_workers=0", *TINY[-4:], "trainer.max_epochs=1"]
     cpu = ["trainer.accelerator=cpu", "trainer.devices=1", "trainer.strategy=auto", "trainer.precision=32-true"]
-    preset = ["experiment=imagenet_pyramid_small", f"data.path={tmp_path / 'images'}"]
+    preset = ["experiment=imagenet_pyramid_small", "model.depths=[1,1,1,1]", f"data.path={tmp_path / 'images'}"]
     train(composed(tmp_path, *preset, *small, *cpu), tmp_path)
     results = json.loads((tmp_path / "results.json").read_text())
     assert (results["model"], results["best_step"]) == ("gcsa_pyramid_small", 2)
