@@ -94,7 +94,9 @@ def test_lifting_layer_is_its_definition(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("encoding", ["corrected", "gevit"])
 @pytest.mark.parametrize("group", GROUPS)
 def test_equivariant(group: str, encoding: str, radius: int | None) -> None:
-    assert_equivariant(layer(group, encoding, radius, proj_drop=0.3), torch.randn(1, 4, 4, GROUPS[group], 4), group)
+    assert_equivariant(
+        layer(group, encoding, radius, proj_drop=0.3, attn_drop=0.3), torch.randn(1, 4, 4, GROUPS[group], 4), group
+    )
 
 
 @pytest.mark.parametrize("size", [(5, 5), (4, 7)])
@@ -216,6 +218,7 @@ def test_large_logits(size: float) -> None:
         (dict(num_heads=1.5), r"num_heads=1\.5"),
         (dict(radius=1.5), "radius=1.5 must be"),
         (dict(group="x4"), "unknown group 'x4'"),
+        (dict(attn_drop=1.0), "attn_drop=1.0 must be a finite number of at least 0 and below 1"),
         (dict(proj_drop=1.0), "=1.0 must be a finite number of at least 0 and below 1"),
     ],
 )

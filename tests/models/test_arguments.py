@@ -118,6 +118,8 @@ TINY = [
     (dict(drop_rate=float("nan")), "drop_rate=nan"),
     (dict(drop_path_rate="0.1"), r"drop_path_rate=0\.1"),
     (dict(proj_drop_rate=1.5), r"proj_drop_rate=1\.5"),
+    (dict(attn_drop_rate=1), "attn_drop_rate=1 .*below 1"),
+    (dict(attention="linear", attn_drop_rate=0.1), "attn_drop_rate=0.1 has no effect with attention=linear"),
     (dict(layer_scale=-1e-4), "layer_scale=-0.0001"),
     (dict(mlp_ratio=0), "mlp_ratio=0"),
     (dict(mlp_ratio=0.01), r"mlp_ratio=0\.01 of 12 fields leaves none: use 0\.09 or more"),

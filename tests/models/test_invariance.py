@@ -111,11 +111,12 @@ def test_logits_depend_on_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny"]
+    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny", "gsa_tiny"]
 )
 def test_regularised(name: str) -> None:
     thinner = THIN["gcsa_pyramid"] if "pyramid" in name else {}
-    model = create(name, **thinner, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
+    dropped = {} if name in ("gcsa_linear_tiny", "gcnn_tiny") else dict(attn_drop_rate=0.2)
+    model = create(name, **thinner, **dropped, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
     assert_invariant(model, image(model, 2), model.group)
 
 
