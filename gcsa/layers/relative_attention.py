@@ -275,7 +275,9 @@ class RelativeSelfAttention(ComputedBuffers):
             nn.init.trunc_normal_(linear.weight, std=std)
 
     def init_non_persistent_buffers(self) -> None:
-        """Fills the one-hot numbers of the elements r."""
+        """Fills the one-hot numbers of the elements r; not on the meta device, as in `SteerableConv2d`."""
+        if self.relative.is_meta:
+            return
         one_hot = np.eye(self.group.order)[relative_elements(self.group, self.encoding)]
         with torch.no_grad():
             self.relative.copy_(torch.from_numpy(one_hot))
