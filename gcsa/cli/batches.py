@@ -16,14 +16,18 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
 from gcsa.images.reader import image_size
 
+MOST_NUMBERS = 1 << 28
+"""Of a batch: a gigabyte of float32. The file of weights, not the user, says how large an image of a batch is."""
+
 
 def answer_all(
     network: nn.Module, preprocess: Prepare, images: Sequence[Path], batch_size: int
 ) -> tuple[list[Array], list[str], list[str]]:
-    """What `network` gives (n, D) for batches of the images that can be read, the names of these, and a sentence for each other
-    image. How many had another size than the network's is said on stderr. The bar is shown on a terminal only."""
+    """What `network` gives (n, D) for batches of the images that can be read, of at most `batch_size` images and `MOST_NUMBERS`
+    numbers, the names of the images, and a sentence for each other image. How many had another size than the network's is said on stderr. The bar is shown on a terminal only."""
     rows, names, failed, resized = [], [], [], 0
     console = Console(stderr=True)
+    batch_size = max(1, min(batch_size, MOST_NUMBERS // (len(preprocess.mean) * preprocess.size**2)))
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with (
         Progress(*columns, console=console, disable=not console.is_terminal) as progress,

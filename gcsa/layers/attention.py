@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_divisor, check_int
+from gcsa._utils.validation import check_divisor, check_int, check_rate
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.conv import FieldConv2d, SteerableConv2d, check_exact
 from gcsa.layers.favor import LinearAttention
-from gcsa.layers.layout import from_tokens, to_tokens
+from gcsa.layers.layout import from_tokens, pixel_coordinates, to_tokens
 from gcsa.layers.norm import FieldDropout
 from gcsa.layers.qkv import QueryKeyValue
 from gcsa.layers.windows import (
@@ -36,13 +36,27 @@ from gcsa.layers.windows import (
     block_mask,
     check_radius,
     check_window_size,
+    dropout_factors,
     window_partition,
     window_reverse,
 )
 
 
-def softmax_attention(q: Tensor, k: Tensor, v: Tensor, dim: int, mask: Tensor | None = None) -> Tensor:
-    """`scaled_dot_product_attention` of (B, heads, T, D), of which `dim` numbers are not padding.
+def dot_product_attention(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, factors: Tensor | None
+) -> Tensor:
+    """`scaled_dot_product_attention`, with all weights in memory where `factors` multiply them: the fused kernels draw their own."""
+    if factors is None:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    logits = (q * scale) @ k.transpose(-2, -1)
+    return ((logits if mask is None else logits + mask).softmax(-1) * factors) @ v
+
+
+def softmax_attention(
+    q: Tensor, k: Tensor, v: Tensor, dim: int, mask: Tensor | None = None, factors: Tensor | None = None
+) -> Tensor:
+    """`scaled_dot_product_attention` of (B, heads, T, D), of which `dim` numbers are not padding, with its weights times
+    `factors`.
 
     Training under autocast on a CPU runs it in float32: the backward pass in bfloat16 is up to six times as slow (ADR 29).
     """
@@ -51,36 +65,53 @@ def softmax_attention(q: Tensor, k: Tensor, v: Tensor, dim: int, mask: Tensor | 
         if torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
             wide = torch.promote_types(q.dtype, torch.float32)
             q, k, v, mask = q.to(wide), k.to(wide), v.to(wide), None if mask is None else mask.to(wide)
+            factors = None if factors is None else factors.to(wide)
             with torch.autocast("cpu", enabled=False):
-                return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+                return dot_product_attention(q, k, v, scale, mask, factors)
+    return dot_product_attention(q, k, v, scale, mask, factors)
+
+
+def for_tokens(x: Tensor, tokens: int) -> Tensor:
+    """Numbers of pairs of positions, (..., Q, J), for each pair of their tokens, (..., Q * T, J * T)."""
+    return x.repeat_interleave(tokens, -2).repeat_interleave(tokens, -1)
 
 
 @torch.fx.wrap
 @register_notrace_function
-def attend_everywhere(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def attend_everywhere(q: Tensor, k: Tensor, v: Tensor, drop: float = 0.0, circular: bool = False) -> Tensor:
     """Softmax attention of every token to every token, on tensors from `to_tokens`.
 
-    Heads are padded to a multiple of 8 numbers, which the fused kernels of GPUs need, and to at least 16, because the kernel of
+    Of its weights `drop` are dropped (`dropout_factors`), by distances round the map if `circular` is true. Heads are padded to a multiple of 8 numbers, which the fused kernels of GPUs need, and to at least 16, because the kernel of
     CPUs is slower with 8 (ADR 13).
     """
     shape, dim = q.shape, q.shape[-1]
+    factors: Tensor | None = None
+    if drop > 0:
+        b, heads, height, width, tokens, _ = shape
+        queries, keys = pixel_coordinates(height, width, q), pixel_coordinates(k.shape[2], k.shape[3], q)
+        offsets = (keys * (height // k.shape[2])).flatten(0, 1) - queries.flatten(0, 1)[:, None]
+        if circular:
+            offsets = torch.minimum(offsets.abs(), offsets.new_tensor([width, height]) - offsets.abs())
+        factors = dropout_factors(offsets, max(height, width), b * heads, drop, q).unflatten(0, (b, heads))
+        factors = for_tokens(factors, tokens)
     q, k, v = q.flatten(2, 4), k.flatten(2, 4), v.flatten(2, 4)
     more = max(dim + -dim % 8, 16) - dim
     if more == 0:
-        return softmax_attention(q, k, v, dim).reshape(shape)
+        return softmax_attention(q, k, v, dim, None, factors).reshape(shape)
     q, k, v = (F.pad(x, (0, more)) for x in (q, k, v))
-    out = softmax_attention(q, k, v, dim)
+    out = softmax_attention(q, k, v, dim, None, factors)
     return out[:, :, :, :dim].reshape(shape)
 
 
 @torch.fx.wrap
 @register_notrace_function
-def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool) -> Tensor:
+def attend_nearby(
+    q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circular: bool, drop: float = 0.0
+) -> Tensor:
     """Softmax attention to the tokens at most `radius` positions away (square or disc), on tensors from `to_tokens`.
 
     It runs in windows of queries (`windows.py`), so memory grows linearly with the map. Positions outside the map are masked,
-    or wrap round if `circular` is true.
+    or wrap round if `circular` is true. Of the weights `drop` are dropped (`dropout_factors`).
 
     Raises UserError for a radius larger than the map or, if `circular` is true, half of it.
     """
@@ -99,7 +130,12 @@ def attend_nearby(q: Tensor, k: Tensor, v: Tensor, radius: int, shape: str, circ
     # The kernel needs rows of a multiple of 8 numbers in memory; without this padding, torch copies them.
     bias = F.pad(bias, (0, -bias.shape[2] % 8))[..., None].expand(-1, -1, -1, tokens).flatten(2)
     bias = bias[:, None, :, None].expand(-1, -1, -1, tokens, -1).flatten(2, 3)[..., : k.shape[2]]
-    out = softmax_attention(q, k, v, dim, bias)
+    factors: Tensor | None = None
+    if drop > 0:
+        keys = pixel_coordinates(window + 2 * radius, window + 2 * radius, q).flatten(0, 1)
+        offsets = keys - pixel_coordinates(window, window, q).flatten(0, 1)[:, None]
+        factors = for_tokens(dropout_factors(offsets, window + radius, b * heads, drop, q), tokens)
+    out = softmax_attention(q, k, v, dim, bias, factors)
     out = out.transpose(0, 1).unflatten(2, (-1, tokens)).unflatten(0, (b, heads))
     return window_reverse(out[..., :dim] if more > 0 else out, window, window, height, width, dim=2)
 
@@ -135,14 +171,16 @@ class GroupAttention(nn.Module):
         radius: of the neighbourhood in positions; "all" for all positions.
         shape: of the neighbourhood, "square" or "disc".
         circular: whether maps wrap round.
+        attn_drop: probability of dropping a weight in training, with one draw for each head and distance (`dropout_factors`). The
+            weights are then in memory, as with any attention that is not fused.
 
     Raises:
-        ValueError: another radius or shape; in forward, a map smaller than the radius.
+        ValueError: another radius, shape or probability; in forward, a map smaller than the radius.
     """
 
     fused_attn: torch.jit.Final[bool]
     fibre = False
-    options = ("radius", "shape")  # arguments of this attention only
+    options = ("radius", "shape", "attn_drop")  # arguments of this attention only
 
     def __init__(
         self,
@@ -152,8 +190,10 @@ class GroupAttention(nn.Module):
         radius: int | str | None = "all",
         shape: str = "square",
         circular: bool = False,
+        attn_drop: float = 0.0,
     ) -> None:
         super().__init__()
+        check_rate("attn_drop", attn_drop)
         if shape not in SHAPES:
             raise UserError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}")
         self.order, self.num_heads, self.radius, self.shape, self.circular = (
@@ -163,6 +203,7 @@ class GroupAttention(nn.Module):
             shape,
             circular,
         )
+        self.attn_drop = float(attn_drop)
         self.whole_fibre = self.fibre
         self.fused_attn = use_fused_attn(experimental=True)
 
@@ -175,13 +216,14 @@ class GroupAttention(nn.Module):
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q, k, v (B, H, W, N, C) to (B, H, W, N, C)."""
         q, k, v = (to_tokens(x, self.num_heads, self.whole_fibre) for x in (q, k, v))
+        drop = self.attn_drop if self.training else 0.0
         if self.radius is None:
-            out = attend_everywhere(q, k, v)
-        elif self.fused_attn and q.is_cuda:
+            out = attend_everywhere(q, k, v, drop, self.circular)
+        elif self.fused_attn and q.is_cuda and drop == 0.0:
             check_window_size(self.radius, q.shape[2], q.shape[3], self.circular)
             out = attend_nearby_fused(q, k, v, self.radius, self.shape, self.circular)
         else:
-            out = attend_nearby(q, k, v, self.radius, self.shape, self.circular)
+            out = attend_nearby(q, k, v, self.radius, self.shape, self.circular, drop)
         return from_tokens(out, self.order)
 
 
@@ -213,7 +255,7 @@ class GroupConvSelfAttention(QueryKeyValue):
         padding_mode: "zeros" or "circular".
         basis: of the k x k filters, as in `SteerableConv2d`.
         proj_drop: probability of dropping a whole output field.
-        attention_kwargs: further arguments of the attention, such as `radius`, `shape` or `num_random_features`.
+        attention_kwargs: further arguments of the attention, such as `radius`, `shape`, `attn_drop` or `num_random_features`.
 
     Raises:
         ValueError: an unknown attention, num_heads that does not divide the fields, an even kernel, an argument of another
@@ -255,7 +297,7 @@ class GroupConvSelfAttention(QueryKeyValue):
         conv = dict(padding_mode=padding_mode, basis=basis, **factory)
         super().__init__(fields, kernel_size, group, kv_stride, separable, **conv)
         self.group = make_group(group)
-        if padding_mode == "circular" and radius is not None:
+        if padding_mode == "circular" and kind is not LinearAttention:
             attention_kwargs["circular"] = True
         self.attend = kind(self.group.order, fields, num_heads, **attention_kwargs)
         self.attend.to(**factory)

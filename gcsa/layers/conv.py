@@ -21,7 +21,14 @@ from gcsa.groups import Group, group as make_group
 from gcsa.layers.buffers import ComputedBuffers
 from gcsa.layers.conv_plans import ConvShapes, Plan, choose_plan
 from gcsa.layers.irreps import expanded_weight, fourier_matrix, grouped_filter, irrep_pairs
-from gcsa.layers.kernels import check_basis, fingerprint, fingerprint_of, planar_tables, steering_matrices
+from gcsa.layers.kernels import (
+    check_basis,
+    count_functions,
+    fingerprint,
+    fingerprint_of,
+    planar_tables,
+    steering_matrices,
+)
 from gcsa.layers.layout import from_nchw, to_nchw
 
 LARGEST_KERNEL = 32  # the planar tables of larger ones take minutes and hundreds of megabytes
@@ -263,7 +270,7 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         self.group, self.basis, self.depthwise = h, basis, depthwise
         self.in_fields, self.out_fields = in_fields, out_fields
         self.in_features, self.out_features = in_features, out_features
-        functions = planar_tables(h, kernel_size, basis).shape[1]
+        functions = count_functions(kernel_size, basis)
         self.shapes = ConvShapes(
             h.order,
             kernel_size,
@@ -299,7 +306,10 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         self.reset_parameters()
 
     def init_non_persistent_buffers(self) -> None:
-        """Fills the tables, and the change of basis where there is one."""
+        """Fills the tables, and the change of basis where there is one; not on the meta device, where weights are compared with
+        a network before anything is computed."""
+        if self.tables.is_meta:
+            return
         with torch.no_grad():
             self.tables.copy_(torch.from_numpy(planar_tables(self.group, self.kernel_size, self.basis)))
             self.index.copy_(input_order(self.group, self.weight.shape[2]))
@@ -348,12 +358,15 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         return filter, F.pad(math.sqrt(self.order) * self.bias, (0, (self.order - 1) * self.out_fields))
 
     def get_extra_state(self) -> Tensor:
-        """The fingerprint of the basis in the tables. Every state dict contains it."""
+        """The fingerprint of the basis in the tables, or a tensor as empty as they are. Every state dict contains it."""
+        if self.tables.is_meta:
+            return torch.empty((), dtype=torch.int64, device="meta")
         return torch.tensor(fingerprint_of(self.tables, self.group, self.kernel_size, self.basis))
 
     def set_extra_state(self, state: Tensor) -> None:
         """Raises UserError for the fingerprint of another basis."""
-        if not isinstance(state, Tensor):  # a placeholder of torch.distributed, which loads sharded weights one by one
+        # torch.distributed, which loads sharded weights one by one, gives a placeholder.
+        if not isinstance(state, Tensor) or state.is_meta:
             return
         expected = torch.tensor(fingerprint(self.group, self.kernel_size, self.basis))
         # Averaging or casting a whole state dict makes it a rounded float.

@@ -53,6 +53,13 @@ def max_frequency(radius: float, kernel_size: int) -> float:
     return 2 * radius - (1 if radius and radius % 2 == 0 else 0)
 
 
+def count_functions(kernel_size: int, basis: str) -> int:
+    """The number J of planar functions, without the functions."""
+    if basis == "full":
+        return kernel_size**2
+    return sum(1 + 2 * math.floor(max_frequency(radius, kernel_size)) for radius in rings(kernel_size)[0])
+
+
 def rotated_functions(rotations: int, kernel_size: int) -> NDArray[np.float64]:
     """b_j(g^-1 x) on the k x k grid for each of so many rotations g: shape (rotations, J, k, k).
 
@@ -165,8 +172,8 @@ def steering_matrices(group: Group, kernel_size: int, basis: str) -> NDArray[np.
     samples = tables.reshape(*tables.shape[:2], -1).swapaxes(1, 2)  # (|H|, k * k, J)
     count = tables.shape[1]
     functions = samples.reshape(-1, count)
-    turned = [samples[group.cayley[:, h]].reshape(-1, count) for h in range(group.order)]
-    return np.stack([np.linalg.lstsq(functions, each, rcond=None)[0].T for each in turned])
+    inverse = np.linalg.pinv(functions, rcond=max(functions.shape) * np.finfo(float).eps)
+    return np.stack([(inverse @ samples[group.cayley[:, h]].reshape(-1, count)).T for h in range(group.order)])
 
 
 @cache
@@ -177,12 +184,10 @@ def fingerprint(group: Group, kernel_size: int, basis: str = "band") -> int:
 
 def fingerprint_of(tables: Tensor, group: Group, kernel_size: int, basis: str = "band") -> int:
     """`fingerprint` for a layer's own tables (|H|, J, k, k): the same number where they hold `planar_tables`, up to the
-    rounding of any floating-point type, and another where they hold anything else. Those of the meta device hold
-    nothing, and count as filled."""
-    if not tables.is_meta:
-        held = tables.detach().cpu().double().numpy()
-        if not np.allclose(held, _tables(group, kernel_size, basis), rtol=1e-2, atol=1e-2):
-            return _digest(held.tobytes())
+    rounding of any floating-point type, and another where they hold anything else."""
+    held = tables.detach().cpu().double().numpy()
+    if not np.allclose(held, _tables(group, kernel_size, basis), rtol=1e-2, atol=1e-2):
+        return _digest(held.tobytes())
     return fingerprint(group, kernel_size, basis)
 
 

@@ -31,12 +31,19 @@ from timm.layers import register_notrace_function
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_divisor, check_int
+from gcsa._utils.validation import check_divisor, check_int, check_rate
 from gcsa.groups import Group, group as make_group
 from gcsa.layers.buffers import ComputedBuffers
 from gcsa.layers.layout import pixel_coordinates
 from gcsa.layers.norm import FieldDropout
-from gcsa.layers.windows import attention_bias, check_radius, check_window_size, window_partition, window_reverse
+from gcsa.layers.windows import (
+    attention_bias,
+    check_radius,
+    check_window_size,
+    dropout_factors,
+    window_partition,
+    window_reverse,
+)
 
 ENCODINGS = ("original", "corrected", "gevit")
 
@@ -77,20 +84,21 @@ def spatial_logits(u: Tensor, q_phases: Tensor, k_phases: Tensor) -> Tensor:
     return torch.einsum("...qhgm,hjm->...qhgj", queries, keys)
 
 
-def weighted_sum(weights: Tensor, v: Tensor) -> Tensor:
-    """weights (..., Q, h, h^, J) and v (..., h^, J, D) to (..., Q, h, D)."""
+def weighted_sum(weights: Tensor, v: Tensor, factors: Tensor | None) -> Tensor:
+    """weights (..., Q, h, h^, J), times `factors` that expand to them, and v (..., h^, J, D) to (..., Q, h, D)."""
+    weights = weights if factors is None else weights * factors
     out = weights.flatten(-2).flatten(-3, -2) @ v.flatten(-3, -2)
     return out.unflatten(-2, weights.shape[-4:-2])
 
 
-def attend(content: Tensor, spatial: Tensor, v: Tensor) -> Tensor:
-    """Softmax over (h^, j) of content (..., Q, h, h~, h^, J) + spatial (..., Q, h, h~, J), applied to v
+def attend(content: Tensor, spatial: Tensor, v: Tensor, factors: Tensor | None) -> Tensor:
+    """Softmax over (h^, j) of content (..., Q, h, h~, h^, J) + spatial (..., Q, h, h~, J), times `factors`, applied to v
     (..., h^, J, D) and summed over h~: (..., Q, h, D)."""
     logits = content + spatial.unsqueeze(-2)
-    return weighted_sum(logits.flatten(-2).softmax(-1).sum(-2).unflatten(-1, logits.shape[-2:]), v)
+    return weighted_sum(logits.flatten(-2).softmax(-1).sum(-2).unflatten(-1, logits.shape[-2:]), v, factors)
 
 
-def attend_in_two_steps(content: Tensor, spatial: Tensor, v: Tensor) -> Tensor:
+def attend_in_two_steps(content: Tensor, spatial: Tensor, v: Tensor, factors: Tensor | None) -> Tensor:
     """`attend` for content (..., Q, 1, h~, h^, J) that does not depend on h, at 1 / N of the cost.
 
     The softmax over (h^, j) is the product of two: over h^, which is the same for every h, and over j of spatial + logsumexp
@@ -100,7 +108,7 @@ def attend_in_two_steps(content: Tensor, spatial: Tensor, v: Tensor) -> Tensor:
     total = content.select(-4, 0).select(-2, 0) - inner.select(-2, 0)  # the logsumexp
     outer = (spatial + total.unsqueeze(-3)).softmax(-1)
     weights = torch.einsum("...hgj,...gnj->...hnj", outer, inner.exp())
-    return weighted_sum(weights, v)
+    return weighted_sum(weights, v, factors)
 
 
 @torch.fx.wrap
@@ -115,8 +123,10 @@ def relative_attention(
     group_encoding: Tensor,
     radius: int,
     window: int = 2,
+    drop: float = 0.0,
 ) -> Tensor:
-    """G-SA of q, k, v (B, H, W, N, heads, D) within `radius` rows and columns; a negative radius is everywhere.
+    """G-SA of q, k, v (B, H, W, N, heads, D) within `radius` rows and columns; a negative radius is everywhere. Of the weights
+    `drop` are dropped (`dropout_factors`).
 
     `amplitudes` (heads, D, M) of M waves with the wave vectors `waves` (N, M, 2), rotated by each h, and `phases` (M);
     `group_encoding` (heads, h, h~, h^, D) is phi_k rho_h(r). An axis has length 1 if r does not depend on it, which identifies
@@ -146,8 +156,13 @@ def relative_attention(
     spatial = spatial_logits(u, wave_phases(q_grid, waves), wave_phases(k_grid, waves) + phases)
     if not everywhere:
         spatial = spatial + attention_bias(height, width, window, radius, q)[:, :, None, None]
+    factors: Tensor | None = None
+    if drop > 0:
+        reach = max(rows, columns) + border
+        factors = dropout_factors(k_grid - q_grid[:, None], reach, q.shape[0] * q.shape[1], drop, q)
+        factors = factors.unflatten(0, (q.shape[0], q.shape[1]))[:, :, None, :, None, None]
     one_for_all = content.shape[4] == 1  # the content does not depend on h
-    out = attend_in_two_steps(content, spatial, v) if one_for_all else attend(content, spatial, v)
+    out = attend_in_two_steps(content, spatial, v, factors) if one_for_all else attend(content, spatial, v, factors)
     return window_reverse(out.permute(0, 2, 3, 4, 1, 5), rows, columns, height, width)
 
 
@@ -207,9 +222,10 @@ class RelativeSelfAttention(ComputedBuffers):
         radius: of the square neighbourhood in positions; "all": all positions.
         waves: hidden numbers of the spatial encoding.
         proj_drop: probability of dropping a whole output field.
+        attn_drop: probability of dropping a weight in training, as in `GroupAttention`.
 
     Raises:
-        ValueError: an unknown encoding, num_heads that does not divide the fields, a negative radius, no waves; in forward, a
+        ValueError: an unknown encoding, a probability outside [0, 1), num_heads that does not divide the fields, a negative radius, no waves; in forward, a
             map smaller than the radius.
     """
 
@@ -224,17 +240,19 @@ class RelativeSelfAttention(ComputedBuffers):
         radius: int | str | None = "all",
         waves: int = 16,
         proj_drop: float = 0.0,
+        attn_drop: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         check_divisor("num_heads", num_heads, "fields", fields)
+        check_rate("attn_drop", attn_drop)
         near = check_radius(radius)
         self.group, self.num_heads = make_group(group), num_heads
         self.radius = -1 if near is None else near
         self.scale = (fields // num_heads) ** -0.5
-        self.encoding = encoding
+        self.encoding, self.attn_drop = encoding, float(attn_drop)
         self.spatial = SpatialEncoding(fields, waves, self.group, factory)
         self.table = nn.Parameter(torch.empty(self.group.order, fields, **factory))
         # One-hot numbers instead of indices, because weight averaging (EMA) averages buffers and truncates integers.
@@ -257,7 +275,9 @@ class RelativeSelfAttention(ComputedBuffers):
             nn.init.trunc_normal_(linear.weight, std=std)
 
     def init_non_persistent_buffers(self) -> None:
-        """Fills the one-hot numbers of the elements r."""
+        """Fills the one-hot numbers of the elements r; not on the meta device, as in `SteerableConv2d`."""
+        if self.relative.is_meta:
+            return
         one_hot = np.eye(self.group.order)[relative_elements(self.group, self.encoding)]
         with torch.no_grad():
             self.relative.copy_(torch.from_numpy(one_hot))
@@ -283,6 +303,7 @@ class RelativeSelfAttention(ComputedBuffers):
             phases,
             self.k(table).unflatten(-1, heads).permute(3, 0, 1, 2, 4),
             self.radius,
+            drop=self.attn_drop if self.training else 0.0,
         )
         return self.proj_drop(self.out(out.flatten(4)))
 

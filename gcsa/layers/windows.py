@@ -102,6 +102,18 @@ def attention_bias(
     return torch.where(seen, 0.0, -1e4).to(like.dtype)
 
 
+def dropout_factors(offsets: Tensor, reach: int, samples: int, p: float, like: Tensor) -> Tensor:
+    """Factors (samples, Q, J) of attention weights, 0 with probability p and else 1 / (1 - p), for the `offsets` (Q, J, 2) of
+    keys from queries, at most `reach` positions along an axis.
+
+    There is one draw for each sample and each distance of a key from a query. Shifts, rotations and reflections keep these
+    distances, so each draw is equivariant. One draw for each weight would be equivariant only on average.
+    """
+    # The offset of a strided key is a multiple of a half.
+    squared = (4 * offsets.square().sum(-1)).long()
+    return F.dropout(like.new_ones([samples, 8 * reach * reach + 1]), p)[:, squared]
+
+
 def block_mask(
     height: int, width: int, tokens: int, radius: int, shape: str, circular: bool, device: torch.device
 ) -> BlockMask:

@@ -79,6 +79,7 @@ WidthOrZero = Annotated[int, Range(0, 16384)]
 MlpRatio = Annotated[float, Range(0.01, 64)]
 Stride = Annotated[int, Range(1, 64)]
 ImageSize = Side | tuple[Side, Side]
+ATTN_DROP = "dropout of attention weights, one draw for each head and distance of two positions"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,11 +23,21 @@ import torch
 from timm.models import register_model
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.options import Count, Range, Width
+from gcsa._utils.options import Count, Range, Rate, Width
 from gcsa._utils.validation import check_divisor
 from gcsa.groups import Group, group as make_group
 from gcsa.layers import Block, ResidualBlock
-from gcsa.models.backbone import Backbone, ConvOptions, MlpRatio, Radius, Stride, WidthOrZero, stage_info, stem_info
+from gcsa.models.backbone import (
+    ATTN_DROP,
+    Backbone,
+    ConvOptions,
+    MlpRatio,
+    Radius,
+    Stride,
+    WidthOrZero,
+    stage_info,
+    stem_info,
+)
 from gcsa.models.registry import build, default_cfg, family_cfgs, merge
 
 SCALAR_FIELD_DEFAULTS: dict[str, Any] = dict(kernel_size=1, separable=False, kv_stride=1)
@@ -51,13 +61,14 @@ class AttentionOptions(ConvOptions):
     separable: Annotated[bool, "true: depthwise, then 1 x 1, convolutions of queries, keys and values"] = False
     kv_stride: Annotated[Stride, "stride of keys and values"] = 1
     mlp_ratio: Annotated[MlpRatio, "hidden fields of the MLP, as a multiple of the fields"] = 4.0
+    attn_drop_rate: Annotated[Rate, ATTN_DROP] = 0.0
     layer_scale: Annotated[
         Annotated[float, Range(0, 10)], "initial value of a learned factor on each branch; 0: no factor"
     ] = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        unused = ("radius", "shape") if self.attention == "linear" else ("num_random_features",)
+        unused = ("radius", "shape", "attn_drop_rate") if self.attention == "linear" else ("num_random_features",)
         for key in unused:
             if getattr(self, key) != getattr(AttentionOptions, key):
                 raise UserError(
@@ -73,6 +84,7 @@ class AttentionOptions(ConvOptions):
     ) -> Block:
         """A block on `fields` fields. `radius` replaces the option if it is not None; `options` are further arguments of `Block`."""
         own: dict[str, Any] = dict(radius=self.radius if radius is None else radius, shape=self.shape)
+        own |= dict(attn_drop=self.attn_drop_rate)
         if self.attention == "linear":
             own = dict(num_random_features=self.num_random_features)
         own |= dict(attention=self.attention, separable=self.separable, kv_stride=self.kv_stride)

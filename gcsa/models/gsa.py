@@ -17,12 +17,12 @@ from timm.layers import DropPath
 from timm.models import register_model
 from torch import Tensor, nn
 
-from gcsa._utils.options import Count, Range, Width
+from gcsa._utils.options import Count, Range, Rate, Width
 from gcsa.groups import Group, group as make_group
 from gcsa.layers import FieldMlp, FieldNorm, LiftingSelfAttention, RelativeSelfAttention, from_nchw, to_nchw
 from gcsa.layers.blocks import mlp_width
 from gcsa.layers.windows import check_window_size
-from gcsa.models.backbone import Backbone, BackboneOptions, MlpRatio, Radius, Stride, stage_info
+from gcsa.models.backbone import ATTN_DROP, Backbone, BackboneOptions, MlpRatio, Radius, Stride, stage_info
 from gcsa.models.registry import build, default_cfg, family_cfgs, merge
 
 
@@ -98,6 +98,7 @@ class GSAOptions(BackboneOptions):
     stride: Annotated[Stride, "pixels a side that the stem averages to one position"] = 4
     waves: Annotated[Annotated[int, Range(1, 1024)], "hidden numbers of the spatial encodings"] = 16
     mlp_ratio: Annotated[MlpRatio, "hidden fields of the MLP, as a multiple of the fields"] = 2.0
+    attn_drop_rate: Annotated[Rate, ATTN_DROP] = 0.0
 
     @property
     def num_stages(self) -> int:
@@ -120,6 +121,7 @@ class GSA(Backbone):
         group = make_group(o.group)
         stem = LiftingStem(o.in_chans, o.fields, o.lift_heads, group, o.lift_radius, o.stride, o.waves, factory)
         attention: dict[str, Any] = dict(encoding=o.encoding, radius=o.radius, waves=o.waves)
+        attention |= dict(attn_drop=o.attn_drop_rate)
         blocks: list[nn.Module] = [
             RelativeBlock(o.fields, o.num_heads, group, o.mlp_ratio, rate, o.proj_drop_rate, factory, **attention)
             for rate in o.drop_path_rates(o.depth)

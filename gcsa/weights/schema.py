@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.published import ADAPTER_CONFIG, list_models, list_weights, published
-from gcsa._utils.validation import is_int, is_number
+from gcsa._utils.validation import MAX_SIDE, is_int, is_number
 from gcsa.images.prepare import PADS
 from gcsa.models.create import NAME
 from gcsa.weights.files import (
@@ -176,6 +176,11 @@ def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
         if not isinstance(value, list | tuple) or not check(value):
             raise UserError(f"its {key} is {_shown(value)}")
         checked[key] = tuple(value)
+    _, height, width = checked.get("input_size", (1, 1, 1))
+    if height * width > MAX_SIDE**2:  # no tensor says so: a convolutional network takes images of any size
+        raise UserError(
+            f"its input_size of {height} x {width} pixels is too large: at most {MAX_SIDE} x {MAX_SIDE}, 16 megapixels"
+        )
     if (pad := values.get("pad")) is not None:
         if pad not in PADS:
             raise UserError(f"its pad is {_shown(pad)}: it must be one of {', '.join(map(str, PADS))}")

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from torch import Tensor, nn
 
+from gcsa.cli import batches
+from gcsa.images.prepare import Prepare
 from gcsa.tasks import load
 from tests.integrations.pictures import patches, poses
 
@@ -42,6 +45,23 @@ def test_a_row_for_every_image(run: Run, images: Path, tmp_path: Path) -> None:
     with open("b.csv", newline="") as file:
         averaged = [float(row["tumour"]) for row in csv.DictReader(file)]
     assert averaged == pytest.approx([float(row["tumour"]) for row in rows], abs=1e-5)
+
+
+def test_the_numbers_of_a_batch_are_bounded(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+
+    class Counting(nn.Flatten):
+        def forward(self, x: Tensor) -> Tensor:
+            sizes.append(len(x))
+            return super().forward(x)
+
+    prepare, paths = Prepare(8, (0.5,) * 3, (0.5,) * 3), sorted(images.iterdir())
+    for most, expected in ((10 * 3 * 8 * 8, [9]), (4 * 3 * 8 * 8, [4, 4, 1]), (1, [1] * 9)):
+        monkeypatch.setattr(batches, "MOST_NUMBERS", most)
+        rows, names, failed = batches.answer_all(Counting(), prepare, paths, 16)
+        assert (sizes, len(names), failed) == (expected, 9, [])
+        assert sum(map(len, rows)) == 9
+        sizes.clear()
 
 
 def test_what_cannot_be_read_is_listed(run: Run, images: Path) -> None:

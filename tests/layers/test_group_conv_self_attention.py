@@ -2,8 +2,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from gcsa.layers.attention import GroupConvSelfAttention
+from gcsa.layers.windows import dropout_factors
 from gcsa.testing import assert_equivariant, randomize
 
 GROUPS = {"c4": 4, "c6": 6, "c8": 8, "d1": 2, "d4": 8}
@@ -16,6 +19,10 @@ MODES: list[dict[str, Any]] = [
     dict(attention="spatial", separable=True, kernel_size=5),
     dict(attention="spatial", kv_stride=3, separable=True),
     dict(attention="spatial", kernel_size=1),
+    dict(attention="group", radius=1, attn_drop=0.4),
+    dict(attention="group", radius=2, padding_mode="circular", attn_drop=0.4),
+    dict(attention="spatial", padding_mode="circular", attn_drop=0.4),
+    dict(attention="spatial", kv_stride=2, attn_drop=0.4),
     dict(attention="linear", num_random_features=16),
     dict(attention="linear", num_random_features=16, padding_mode="circular", proj_drop=0.5),
 ]
@@ -38,6 +45,47 @@ def test_one_broken_table_is_found(options: dict[str, Any]) -> None:
         value.tables[1, 0] += torch.rand_like(value.tables[1, 0])
     with pytest.raises(AssertionError, match="not equivariant"):
         assert_equivariant(layer, torch.randn(2, 6, 6, 4, 4), "c4")
+
+
+DROPPING = [options for options in MODES if "attn_drop" in options]
+
+
+@pytest.mark.parametrize("options", DROPPING)
+def test_one_draw_for_each_head_and_distance_is_equivariant_and_one_for_each_weight_is_not(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, x = randomize(GroupConvSelfAttention(4, 2, "c4", **options)), torch.randn(2, 6, 10, 4, 4)
+    assert_equivariant(layer, x, "c4")
+    if "padding_mode" in options:
+        torch.manual_seed(0)
+        still = layer(x)
+        torch.manual_seed(0)
+        assert torch.allclose(layer(x.roll((1, 2), (1, 2))), still.roll((1, 2), (1, 2)), atol=1e-5)
+
+    def independent(offsets: Tensor, reach: int, samples: int, p: float, like: Tensor) -> Tensor:
+        return F.dropout(like.new_ones(samples, *offsets.shape[:2]), p)
+
+    monkeypatch.setattr("gcsa.layers.attention.dropout_factors", independent)
+    with pytest.raises(AssertionError, match=r"not equivariant.*train mode"):
+        assert_equivariant(layer, x, "c4")
+
+
+@pytest.mark.parametrize("options", DROPPING)
+def test_dropped_weights(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a draw of zero the layer is that without dropout; a share of the draws is zero, and their mean is one."""
+    layer, x = GroupConvSelfAttention(4, 2, "c4", **options).double(), torch.randn(2, 6, 6, 4, 4, dtype=torch.float64)
+    drawn: list[Tensor] = []
+
+    def recorded(*arguments: Any) -> Tensor:
+        drawn.append(dropout_factors(*arguments))
+        return torch.ones_like(drawn[-1])
+
+    monkeypatch.setattr("gcsa.layers.attention.dropout_factors", recorded)
+    with torch.no_grad():
+        assert torch.allclose(layer(x), layer.eval()(x), atol=1e-12)
+    (factors,) = drawn
+    assert factors.unique().tolist() == pytest.approx([0, 1 / 0.6])
+    assert len(factors.flatten(1).unique(dim=0)) == 4  # each head of each image has its own draws
 
 
 def test_kernel_decides_what_the_queries_see() -> None:
@@ -72,8 +120,13 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
         (dict(num_heads=2.0), r"num_heads=2\.0"),
         (dict(kernel_size=99), "kernel_size=99"),
         (dict(radius=1, attention="linear"), "'linear' does not take 'radius': it takes num_random_features$"),
-        (dict(num_random_features=8), "'spatial' does not take 'num_random_features': it takes radius, shape$"),
+        (
+            dict(num_random_features=8),
+            "'spatial' does not take 'num_random_features': it takes radius, shape, attn_drop$",
+        ),
         (dict(shape="ring", radius=1), "square or disc"),
+        (dict(attn_drop=1.0), "attn_drop=1.0 must be a finite number of at least 0 and below 1"),
+        (dict(attn_drop=0.1, attention="linear"), "'linear' does not take 'attn_drop'"),
         (dict(proj_drop=1.0), "=1.0 must be a finite number of at least 0 and below 1"),
         (dict(padding_mode="reflect"), "padding_mode=reflect"),
     ],

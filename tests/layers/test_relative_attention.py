@@ -94,7 +94,9 @@ def test_lifting_layer_is_its_definition(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("encoding", ["corrected", "gevit"])
 @pytest.mark.parametrize("group", GROUPS)
 def test_equivariant(group: str, encoding: str, radius: int | None) -> None:
-    assert_equivariant(layer(group, encoding, radius, proj_drop=0.3), torch.randn(1, 4, 4, GROUPS[group], 4), group)
+    assert_equivariant(
+        layer(group, encoding, radius, proj_drop=0.3, attn_drop=0.3), torch.randn(1, 4, 4, GROUPS[group], 4), group
+    )
 
 
 @pytest.mark.parametrize("radius", [0, 2])
@@ -205,6 +207,7 @@ def test_large_logits(size: float) -> None:
         (dict(num_heads=3), r"num_heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
         (dict(num_heads=0), "num_heads=0"),
         (dict(waves=0), "waves=0"),
+        (dict(attn_drop=1.0), "attn_drop=1.0 must be a finite number of at least 0 and below 1"),
         (dict(proj_drop=1.0), "=1.0 must be a finite number of at least 0 and below 1"),
         (dict(in_chans=0), "in_chans=0"),
         (dict(in_chans=1, radius=-2), "radius=-2 must be"),

@@ -103,6 +103,8 @@ TINY = [
     (dict(padding_mode="same"), "padding_mode=same must be one of zeros, circular"),
     (dict(stem_strides=(2, 0)), r"stem_strides=\(2, 0\)"),
     (dict(drop_rate=1), "drop_rate=1 .*below 1"),
+    (dict(attn_drop_rate=1), "attn_drop_rate=1 .*below 1"),
+    (dict(attention="linear", attn_drop_rate=0.1), "attn_drop_rate=0.1 has no effect with attention=linear"),
     (dict(layer_scale=-1e-4), "layer_scale=-0.0001"),
     (dict(mlp_ratio=0.01), r"mlp_ratio=0\.01 of 12 fields leaves none: use 0\.09 or more"),
     (dict(radius=100, img_size=28), "radius 100 is larger than a map of 7 x 7 positions: use at most 6, or 'all'"),

@@ -100,10 +100,11 @@ def test_logits_depend_on_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny"]
+    "name", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small", "gcsa_linear_tiny", "gcnn_tiny", "gsa_tiny"]
 )
 def test_regularised(name: str) -> None:
-    model = thin(name, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
+    dropped = {} if name in ("gcsa_linear_tiny", "gcnn_tiny") else dict(attn_drop_rate=0.2)
+    model = thin(name, **dropped, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
     assert_invariant(model, image(model, 2), model.group)
 
 

@@ -189,6 +189,17 @@ def test_architectures_are_of_a_closed_list(encoder: Any, words: str, classifier
             gcsa.load(changed(folder, lambda config: config.update(architecture=encoder)))
 
 
+def test_a_large_group_costs_nothing_until_the_tensors_fit_it(
+    classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """3.7 GB and more than a minute, were its kernels computed first."""
+    changed(classifier, lambda config: config["model_args"].update(group="d64", kernel_size=15))
+    for name in ("planar_tables", "steering_matrices", "fingerprint", "fingerprint_of"):
+        monkeypatch.setattr(f"gcsa.layers.conv.{name}", pytest.fail)
+    with pytest.raises(ValueError, match="holds another architecture"):
+        gcsa.load(classifier)
+
+
 def test_an_encoder_of_timm_fetches_nothing(recognizer: Path) -> None:
     changed(recognizer, lambda config: config.update(architecture="resnet18", model_args={"height": 64, "hidden": 8}))
     with pytest.raises(ValueError, match="holds another architecture"):
@@ -215,6 +226,21 @@ def test_normalisation_is_checked(cfg: dict[str, Any], classifier: Path) -> None
 
     with pytest.raises(ValueError, match=r"cannot be read|is damaged"):
         checkpoints.read(changed(classifier, change))
+
+
+def test_a_large_input_is_refused(classifier: Path) -> None:
+    for size, fits in (
+        ([1, 4096, 4096], True),
+        ([1, 40, 8192], True),
+        ([1, 4096, 4100], False),
+        ([1, 8192, 8192], False),
+    ):
+        changed(classifier, lambda config, size=size: config["pretrained_cfg"].update(input_size=size))
+        if fits:
+            assert checkpoints.read(classifier).preprocessing["input_size"] == tuple(size)
+        else:
+            with pytest.raises(ValueError, match=f"{size[1]} x {size[2]} pixels is too large: at most 4096 x 4096"):
+                checkpoints.read(classifier)
 
 
 @pytest.mark.parametrize(
