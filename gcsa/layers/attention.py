@@ -91,7 +91,8 @@ def attend_everywhere(q: Tensor, k: Tensor, v: Tensor, drop: float = 0.0, circul
         queries, keys = pixel_coordinates(height, width, q), pixel_coordinates(k.shape[2], k.shape[3], q)
         offsets = (keys * (height // k.shape[2])).flatten(0, 1) - queries.flatten(0, 1)[:, None]
         if circular:
-            offsets = torch.minimum(offsets.abs(), offsets.new_tensor([width, height]) - offsets.abs())
+            sides = torch.tensor([width, height], dtype=offsets.dtype, device=offsets.device)
+            offsets = torch.minimum(offsets.abs(), sides - offsets.abs())
         factors = dropout_factors(offsets, max(height, width), b * heads, drop, q).unflatten(0, (b, heads))
         factors = for_tokens(factors, tokens)
     q, k, v = q.flatten(2, 4), k.flatten(2, 4), v.flatten(2, 4)

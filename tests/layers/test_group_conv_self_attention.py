@@ -88,6 +88,16 @@ def test_dropped_weights(options: dict[str, Any], monkeypatch: pytest.MonkeyPatc
     assert len(factors.flatten(1).unique(dim=0)) == 4  # each head of each image has its own draws
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+@pytest.mark.parametrize("options", DROPPING)
+def test_torchscript_drops_the_same_weights(options: dict[str, Any]) -> None:
+    layer, x = GroupConvSelfAttention(4, 2, "c4", **options), torch.randn(2, 6, 6, 4, 4)
+    torch.manual_seed(0)
+    expected = layer(x)
+    torch.manual_seed(0)
+    assert torch.allclose(torch.jit.script(layer)(x), expected, atol=1e-6)
+
+
 def test_kernel_decides_what_the_queries_see() -> None:
     """With a 1 x 1 kernel and no neighbour, a position depends on itself alone; with 3 x 3, on its neighbours."""
     for kernel_size, reach in ((1, 1), (3, 9)):
