@@ -172,14 +172,18 @@ def test_validation_images(name: str, data_name: str, folder: str, least: float)
 
 @pytest.mark.slow  # reads some dozen lines in four orientations each: most of a minute
 @pytest.mark.parametrize(
-    ("adapter", "script", "most"),
-    [(None, "fr17_roman_print", 0.05), ("gcsa_ocr_tiny.print.la09", "la09_12_caroline_manuscript", 0.28)],
+    ("name", "script", "most"),
+    [
+        (BASE, "fr17_roman_print", 0.05),
+        ("gcsa_ocr_tiny.french", "fr17_18_gallicorpora", 0.05),
+        ("gcsa_ocr_tiny.print.la09", "la09_12_caroline_manuscript", 0.28),
+    ],
 )
-def test_validation_lines(adapter: str | None, script: str, most: float) -> None:
+def test_validation_lines(name: str, script: str, most: float) -> None:
     if not (DATA / "ocr_lines" / script).is_dir():
         pytest.skip(f"needs ocr_lines/{script} under GCSA_DATA")
     lines = list_lines(DATA / "ocr_lines" / script, ["val"])[::8]
-    measured = measure(gcsa.load(BASE, adapter), lines)
+    measured = measure(gcsa.load(name), lines)
     assert measured["cer"] < most
     assert measured["same_when_rotated"] == 1.0
     assert measured["orientation_found"] > 0.9

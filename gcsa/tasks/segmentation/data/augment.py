@@ -15,6 +15,8 @@ from gcsa.tasks.classification.data.augment import RandomAffine, gaussian_blur
 from gcsa.tasks.classification.data.colour import stained
 
 MAX_FACTOR = 1000.0
+SPECK = 10
+"""Pixels: smaller ones have no shape left to learn from."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +119,15 @@ class DenseAugment:
 
 def resized(image: Tensor, labels: Tensor, side: int) -> tuple[Tensor, Tensor]:
     """An image (C, S, S) and labels (S, S) with `side` pixels a side: the image smoothed where it shrinks, each label that of the
-    nearest pixel."""
+    nearest pixel. Objects that shrink to less than `SPECK` pixels become background."""
     if side == len(labels):
         return image, labels
     smooth = F.interpolate(image[None], size=(side, side), mode="bilinear", antialias=True)[0]
     # In 64 bits, which hold every label exactly.
     nearest = F.interpolate(labels[None, None].double(), size=(side, side), mode="nearest-exact")[0, 0]
+    if side < len(labels):
+        numbers, places, counts = nearest.unique(return_inverse=True, return_counts=True)
+        nearest = torch.where(counts < SPECK, 0.0, numbers)[places]
     return smooth, nearest.to(labels.dtype)
 
 

@@ -46,7 +46,7 @@ class Crops(Dataset[Batch]):
     is of picture i // per_image. A picture smaller than the crop is filled up by reflection, its labels likewise. Labels
     are cut out with `context` pixels more on each side, augmented and made targets of with it, so that an object that the
     crop cuts has its whole shape there; beyond the picture there are no labels, and the image is 0. To be magnified by the
-    `scale` of `augment`, the crop is cut smaller or larger by that factor.
+    `scale` of `augment`, the crop is cut smaller or larger by that factor, but never larger than the picture for it.
 
     Args:
         targets: from labels int32 (crop + 2 * context, the same) to float32 (T, the same two).
@@ -77,9 +77,10 @@ class Crops(Dataset[Batch]):
 
     def item(self, row: int, generator: torch.Generator) -> Batch:
         """One image float32 (C, crop, crop) and its targets float32 (T, crop, crop)."""
-        factor = self.augment.magnification(generator)
+        example = self.examples[row // self.per_image]
+        factor = max(self.augment.magnification(generator), min(1.0, self.crop / min(example.labels.shape)))
         side, context = (max(1, round(length / factor)) for length in (self.crop, self.context))
-        window = cut(self.examples[row // self.per_image], side, context if self.context else 0, generator)
+        window = cut(example, side, context if self.context else 0, generator)
         image, labels = self.augment(*resized(*window, self.crop + 2 * self.context), generator)
         targets = self.targets(labels.numpy())
         inside = slice(self.context, self.context + self.crop)

@@ -92,6 +92,14 @@ def test_resampling_goes_the_way_it_says() -> None:
     assert (rotated(*wide, np.pi / 4)[1]).sum() == pytest.approx(80, rel=0.1), "not sheared"
 
 
+def test_specks_become_background() -> None:
+    image, labels = blobs()
+    labels[0, 0:9] = 77
+    labels[44:48, 0:4] = 78
+    assert set(resized(image, labels, 24)[1].unique().tolist()) == set(range(10))
+    assert set(resized(image, labels, 96)[1].unique().tolist()) == {*range(10), 77, 78}
+
+
 @pytest.mark.parametrize("side", [24, 48, 72, 96])
 def test_image_and_labels_are_resized_alike(side: int) -> None:
     image, labels = blobs()

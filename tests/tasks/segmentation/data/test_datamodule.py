@@ -159,10 +159,11 @@ def test_small_pictures_are_filled_up_by_reflection(tmp_path: Path) -> None:
     assert filled(values, 3) is values
 
 
-def test_scale_cuts_larger_and_smaller_windows(folder: Path) -> None:
-    """The targets, labels themselves, show more objects the smaller the factor."""
+def test_scale_cuts_larger_and_smaller_windows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The targets, labels themselves, show more objects the smaller the factor, until the window is the picture."""
+    monkeypatch.setattr("gcsa.tasks.segmentation.data.augment.SPECK", 1)
     counts = []
-    for factor in (0.5, 1.0, 2.0):
+    for factor in (0.1, 0.6, 1.0, 2.0):
         data = module(folder, crops_per_image=20, augment={"scale": [factor, factor]})
         data.setup("fit")
         images, targets = (torch.cat(part) for part in zip(*batches(data), strict=True))
@@ -170,7 +171,8 @@ def test_scale_cuts_larger_and_smaller_windows(folder: Path) -> None:
         counts.append(sum(len(target.unique()) for target in targets))
         agree, behind = (((images > 0.02) == (other > 0)).float().mean() for other in (targets, targets.flip(-1)))
         assert agree > behind + 0.1, "image and labels are of one place"
-    assert counts[0] > 1.5 * counts[1] > 2 * counts[2]
+    assert counts[0] == pytest.approx(counts[1], rel=0.05), "24 / 40 is the smallest factor of these pictures"
+    assert counts[1] > 1.5 * counts[2] > 2 * counts[3]
 
 
 def test_balance_and_background(tmp_path: Path) -> None:
