@@ -34,7 +34,7 @@ Output = Literal["scores", "map", "vectors", "rays"] | Callable[[Tensor, Group, 
 KINDS: dict[str, Kind] = {"scores": "invariant", "map": "image", "vectors": "vector", "rays": "rays"}
 """The outputs of a network, and the kinds of `gcsa.testing` by which they transform."""
 OF_THE_NETWORK = {
-    *("num_features", "head_hidden_size", "num_classes", "in_chans", "pretrained_cfg", "default_cfg"),
+    *("num_features", "head_hidden_size", "num_classes", "in_chans", "size_divisor", "pretrained_cfg", "default_cfg"),
     *("get_classifier", "reset_classifier"),
 }
 """timm's attributes that a wrapper has from its network."""
@@ -167,6 +167,7 @@ class Symmetrized(nn.Module, ABC):
         total: Tensor | None = None
         for part, pose in zip(parts, poses, strict=True):
             back = self._act(part, int(self.group.inverse[pose.element]))
+            back = back if back.is_floating_point() or back.is_complex() else back.to(torch.get_default_dtype())
             if pose.rows is None:
                 total = back * pose.weight if total is None else total + back * pose.weight
                 continue
@@ -228,8 +229,10 @@ class Canonical(Symmetrized):
     def _exported(self, x: Tensor) -> Any:
         """`forward` as one graph for every image, in one pass. Of poses that tie, it takes the one that is largest along a fixed
         pattern: with an image that is symmetric itself, these poses show the same picture, and give the same scores."""
-        if self.top > 1 or x.shape[2] != x.shape[3]:
-            raise UserError(f"Canonical is exported with top=1 and square images, not {x.shape[2]} x {x.shape[3]}")
+        if self.top > 1:
+            raise UserError(f"Canonical is exported with top=1, not {self.top}")
+        if x.shape[2] != x.shape[3]:
+            raise UserError(f"Canonical is exported for square images, not {x.shape[2]} x {x.shape[3]}")
         elements = range(self.group.order)
         shown = torch.stack([self.group.act_on_grid(x, k) for k in elements], 1)
         pattern = torch.arange(shown[0, 0].numel(), device=x.device).double().square().mul(0.5).sin().to(x.dtype)
@@ -256,7 +259,9 @@ class Canonical(Symmetrized):
                 f"{self.group.order} poses"
             )
         last = scores.detach().sort(1, descending=True).values[:, self.top - 1 : self.top]
-        kept = scores.detach() >= last - TIE
+        # Scores of a network have its rounding, which grows with them.
+        rounding = torch.finfo(scores.dtype).eps ** 0.5 * scores.detach().abs().amax(1, keepdim=True)
+        kept = scores.detach() >= last - rounding.clamp_min(TIE)
         if self.top == 1:
             return kept / kept.sum(1, keepdim=True)
         return scores.masked_fill(~kept, float("-inf")).softmax(1)
@@ -266,11 +271,14 @@ class Canonical(Symmetrized):
 
         x: images (B, C, H, W). loss: of an output of the network, brought back, the loss (B,) of each image.
         """
-        training = self.network.training
-        with torch.no_grad():
-            losses = []
-            for k in range(self.group.order):
-                y = self.network.eval()(self.group.act_on_grid(x, k))
-                losses.append(loss(tree_map(lambda part, k=k: self._act(part, int(self.group.inverse[k])), y)))
-        self.network.train(training)
+        in_training, losses = [module for module in self.network.modules() if module.training], []
+        self.network.eval()
+        try:
+            with torch.no_grad():
+                for k in range(self.group.order):
+                    y = self.network(self.group.act_on_grid(x, k))
+                    losses.append(loss(tree_map(lambda part, k=k: self._act(part, int(self.group.inverse[k])), y)))
+        finally:
+            for module in in_training:
+                module.training = True
         return F.cross_entropy(self.chooser(x, self.group), torch.stack(losses, 1).argmin(1))

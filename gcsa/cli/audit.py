@@ -34,7 +34,7 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.figures import colours, save
 from gcsa.evaluation.poses import Change, Turn, compare, exact_group, outputs, turns, verdict
 from gcsa.images.reader import read_picture
-from gcsa.integrations.networks import KINDS, Subject, is_foreign, open_segmenter, open_subject
+from gcsa.integrations.networks import KINDS, OUTPUTS, Subject, is_foreign, open_segmenter, open_subject
 from gcsa.tasks import load
 from gcsa.tasks.recognition.turns import audit as reader_audit
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
@@ -74,6 +74,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--kind", choices=KINDS, help="default: that of weights of gcsa, embedding for timm:NAME, else classifier"
     )
     parser.add_argument("--size", type=count(4096), help="pixels a side; default: the network's, or 224")
+    parser.add_argument("--outputs", choices=OUTPUTS, help="of a segmenter of others (default classes)")
     add_symmetry(parser)
     parser.add_argument("--angles", type=count(360), default=16, help="around the circle (default 16)")
     parser.add_argument("--limit", type=count(1_000_000), help="the first images only")
@@ -120,15 +121,18 @@ def _progress(total: int) -> Iterator[Callable[[int], object]]:
 
 def _open_whole(args: argparse.Namespace) -> Any:
     """The predictor of a segmenter or a reader, which sees whole pictures; None for other networks."""
-    asked = args.kind in WHOLE.values()
+    asked, predictor = args.kind in WHOLE.values(), None
     if args.source.startswith("timm:") or args.source.endswith(".py") or is_foreign(args.source):
+        kind = args.kind if asked else None
         if asked and (args.kind == "reader" or args.source.startswith("timm:")):
             raise UserError(f"{args.source} cannot be audited as a {args.kind}: that is for weights of gcsa")
-        return SegmentationPredictor(open_segmenter(args.source)) if asked else None
-    predictor = load(args.source)
-    kind = WHOLE.get(predictor.kind)
-    if args.kind is not None and (asked or kind) and args.kind != kind:
-        raise UserError(f"{args.source} holds weights for {predictor.kind}: leave out --kind {args.kind}")
+    else:
+        predictor = load(args.source)
+        kind = WHOLE.get(predictor.kind)
+        if args.kind is not None and (asked or kind) and args.kind != kind:
+            raise UserError(f"{args.source} holds weights for {predictor.kind}: leave out --kind {args.kind}")
+    if args.outputs is not None and (kind != "segmenter" or predictor is not None):
+        raise UserError(f"--outputs {args.outputs} is for segmenters of others: leave it out, or add --kind segmenter")
     if kind is None:
         return None
     if args.size is not None:
@@ -137,6 +141,10 @@ def _open_whole(args: argparse.Namespace) -> Any:
         choose = "--symmetry canonical" if kind == "segmenter" else "transcribe.py --orientation any"
         raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}")
     symmetrized(torch.nn.Identity(), args)  # refuses a group alone
+    if predictor is None:
+        return SegmentationPredictor(open_segmenter(args.source, args.outputs))
+    if args.symmetry is not None and predictor.group.order > 1:
+        raise UserError(f"{args.source} is exact under {predictor.group} already: leave out --symmetry")
     return predictor
 
 
@@ -155,7 +163,9 @@ def _measure_whole(
     each = len(turns(args.angles)) + 1 if kind == "segmenter" else 4
     with _progress(each * len(images)) as advance:
         if kind == "segmenter":
-            found = segmenter_audit(predictor, pictures(), args.angles, advance)
+            found, is_empty = segmenter_audit(predictor, pictures(), args.angles, advance)
+            if is_empty and len(failed) < len(images):
+                print("no label map holds anything but background, so it says little that they stay", file=sys.stderr)
         else:
             found = reader_audit(predictor, pictures(), advance)
     if len(failed) == len(images):
@@ -182,6 +192,8 @@ def _measure(
         raise UserError(f"none of the {len(images)} images could be read: {failed[0]}")
     if subject.kind == "classifier" and rows.shape[1] < 2:
         raise UserError(f"{args.source} gives one number for an image: take --kind embedding")
+    if subject.kind == "embedding" and len(rows) < 2:
+        raise UserError("features are compared with those of other images: give two images or more")
     if any(not values.isfinite().all() for values in found.values()):
         raise UserError(f"{args.source} gives NaN or infinite outputs")
     if subject.kind == "classifier" and len(found[Turn(0.0)].argmax(1).unique()) == 1:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -26,12 +27,13 @@ from rich.progress import Progress
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError, one_line, visible
 from gcsa._utils.program import program
+from gcsa._utils.validation import check_float
 from gcsa.cli.arguments import GROUPS, add_hardware, count, device, find_images, share
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.folders import SUFFIXES
 from gcsa.images.windows import open_window_source
-from gcsa.integrations.networks import is_foreign, open_segmenter
+from gcsa.integrations.networks import OUTPUTS, is_foreign, open_segmenter
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed
@@ -41,8 +43,6 @@ from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, write
 UNREADABLE = (ValueError, OSError)
 OUT_OF_MEMORY = "DefaultCPUAllocator"
 """Is in the RuntimeError of torch."""
-
-
 NOTHING = "lower --prob-thresh, or see on the weights' card which images and sizes of objects they are for"
 
 
@@ -80,10 +80,16 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="PIXELS",
         help=f"side of the tiles of large images (default {TILE}): smaller tiles take less memory and more time",
     )
+    sizes = parser.add_mutually_exclusive_group()
+    sizes.add_argument("--scale", type=factor, default=1.0, help="magnify images by this factor for the network")
+    sizes.add_argument(
+        "--diameter", type=factor, metavar="PIXELS", help="of the objects: finds the factor from the weights"
+    )
     parser.add_argument(
-        "--kind",
-        choices=("classes", "instances"),
-        help="of the segmenter of somebody else: a logit for each class (default), or probability and distances as of StarDist",
+        "--outputs",
+        choices=OUTPUTS,
+        help="of the segmenter of somebody else: a logit for each class (default), one probability, or probability and distances as "
+        "of StarDist",
     )
     parser.add_argument(
         "--symmetry", choices=("canonical",), help="for weights without a group: read images in their canonical pose"
@@ -91,6 +97,17 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--group", choices=GROUPS, help="of --symmetry (default d4)")
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
+
+
+def factor(text: str) -> float:
+    """An argument as a positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
 
 
 def _kinds(text: str) -> list[str]:
@@ -148,9 +165,9 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
     chosen = device(args.device)
     predictor: Any
     if is_foreign(args.model):
-        predictor = SegmentationPredictor(open_segmenter(args.model, args.kind or "classes"))
-    elif args.kind is not None:
-        raise UserError(f"--kind is of the segmenters of others, and {args.model} says its own: leave it out")
+        predictor = SegmentationPredictor(open_segmenter(args.model, args.outputs))
+    elif args.outputs is not None:
+        raise UserError(f"--outputs is for segmenters of others, and {args.model} says its own: leave it out")
     else:
         predictor = load(args.model, task="segmentation")
     check_installed()
@@ -170,6 +187,9 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
         raise UserError(
             f"--tile {args.tile} is less than the {margin} pixels that are read around a tile: use {margin} or more"
         )
+    if args.diameter is not None:
+        args.scale = predictor.scale_for(args.diameter)
+    check_float("--scale", args.scale, 0.01, 100)
     if args.prob_thresh is not None:
         predictor.prob_thresh = args.prob_thresh
     if args.nms_thresh is not None:
@@ -193,7 +213,7 @@ def _segment(
             try:
                 with open_window_source(path, predictor.network.in_chans) as image:
                     advance = partial(progress.advance, task)
-                    result = predictor.predict(image, tile=args.tile, progress=advance)
+                    result = predictor.predict(image, scale=args.scale, tile=args.tile, progress=advance)
                     write(result, image, predictor.limits(image), folder / path.stem, args.only)
             except UNREADABLE as error:
                 message = one_line(error, limit=None)

@@ -50,6 +50,38 @@ class ArrayImage:
         return percentile_values(counts(self, self.picture.dtype), low, high)
 
 
+class ScaledImage:
+    """An image magnified by about `factor`, to whole sides: interpolated linearly, and smoothed where it shrinks (a triangle filter, as
+    Pillow's). It is resampled a window at a time, in float32."""
+
+    def __init__(self, image: WindowedImage, factor: float) -> None:
+        self.image = image
+        height, width = (max(1, round(side * factor)) for side in image.shape)
+        self.shape = (height, width)
+
+    def window(self, top: int, left: int, bottom: int, right: int) -> Array:
+        (first, last, rows), (start, end, columns) = (
+            _taps(low, high, side, new)
+            for low, high, side, new in zip((top, left), (bottom, right), self.image.shape, self.shape, strict=True)
+        )
+        pixels = self.image.window(first, start, last, end).astype(np.float64)
+        resampled = np.einsum("ir,rwc->iwc", rows, pixels)
+        return np.einsum("jw,iwc->ijc", columns, resampled).astype(np.float32)
+
+    def percentiles(self, low: float, high: float) -> tuple[float, float]:
+        return self.image.percentiles(low, high)
+
+
+def _taps(low: int, high: int, side: int, new: int) -> tuple[int, int, Array]:
+    """The first and last + 1 of the pixels of a side that the pixels `low` to `high` of the `new` side are made of, and their weights
+    (high - low, last - first)."""
+    centres = (np.arange(low, high) + 0.5) * side / new - 0.5
+    reach = max(1.0, side / new)
+    first, last = max(0, math.floor(centres[0] - reach)), min(side, math.ceil(centres[-1] + reach) + 1)
+    weights = np.maximum(0, 1 - abs(np.arange(first, last) - centres[:, None]) / reach)
+    return first, last, weights / weights.sum(1, keepdims=True)
+
+
 class TiffImage:
     """The picture of a TIFF file of up to 16 bits, of which a window reads only its own pixels where they are not compressed, and
     else decodes only the tiles or strips that it needs. Values are those of `gcsa.images.reader.read_picture`.

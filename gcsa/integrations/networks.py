@@ -26,6 +26,9 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet, for files and functions, which do not say theirs."""
 KINDS = ("classifier", "embedding", "segmenter", "reader")
 """What a network can be audited as."""
+OUTPUTS = ("classes", "probability", "instances")
+"""What the maps of a segmenter of others are: a logit for each class, class 0 being the background, or one logit of the objects; one
+probability of the objects; or as of StarDist's networks, the probability of an object and the distances to its border in pixels."""
 SUFFIXES = (".onnx", ".pt", ".pth", ".ts", ".pt2")
 
 
@@ -75,48 +78,67 @@ class ForeignSegmenter(nn.Module):
     """A segmenter of somebody else, with the interface of `Segmenter`: images (B, 3, H, W) to maps (B, out_chans, H, W).
 
     Args:
-        network: gives a map of images, of their height and width: for "classes", a logit for each class, class 0 being the
-            background, or one logit of the objects. For "instances", as StarDist's networks, the probability of an object and then
-            the distances to its border in pixels, as one map or as two.
+        network: gives a map of images, of their height and width, as `outputs` says.
         name: of messages.
-        output: "classes" or "instances".
+        outputs: one of `OUTPUTS`.
 
     Raises:
-        UserError: a network that gives something else.
+        UserError: a network that gives something else, here or for an image.
     """
 
-    def __init__(self, network: nn.Module, name: str, output: str) -> None:
+    def __init__(self, network: nn.Module, name: str, outputs: str) -> None:
         super().__init__()
-        self.network, self.name, self.output, self.in_chans = network, name, output, 3
+        self.network, self.name, self.outputs, self.in_chans = network, name, outputs, 3
+        self.output = "instances" if outputs == "instances" else "classes"
         self.size_divisor, self.min_size, self.margin = 32, 64, None
         self.group = make_group("c1")
         self.options: dict[str, Any] = {}
-        try:
-            with torch.inference_mode():
-                given = self._joined(torch.zeros(1, 3, 64, 96))
-        except Exception as error:  # of a stranger's network
-            raise UserError(f"{name} does not take an image of 3 channels: {one_line(error)}") from error
-        if given.shape[2:] != (64, 96) or (output == "instances" and given.shape[1] < 4):
-            wanted = "a probability and 3 distances or more" if output == "instances" else "a map"
-            raise UserError(
-                f"{name} gives {tuple(given.shape)} for an image of 64 x 96: {wanted} of that size is wanted"
-            )
-        self.rays = given.shape[1] - 1
-        self.num_classes = max(2, given.shape[1])
+        with torch.inference_mode():
+            channels = self._maps(torch.zeros(1, 3, 64, 96)).shape[1]
+        if outputs == "instances" and channels < 4:
+            raise UserError(f"{name} gives {channels} channels: a probability and 3 distances or more are wanted")
+        if outputs == "probability" and channels != 1:
+            raise UserError(f"{name} gives {channels} channels: one probability is wanted")
+        self.rays, self.num_classes = channels - 1, max(2, channels)
         self.fixed = nn.Parameter(torch.zeros(()), requires_grad=False)  # says device and dtype, which a file does not
 
-    def _joined(self, images: Tensor) -> Tensor:
-        maps = self.network(images)
-        maps = torch.cat(maps, 1) if isinstance(maps, tuple | list) else maps
-        if not isinstance(maps, Tensor) or maps.ndim != 4:
-            raise UserError(f"it gives {getattr(maps, 'shape', type(maps).__name__)}, not a map (B, C, H, W)")
+    def _maps(self, images: Tensor) -> Tensor:
+        """The output for images, all parts in one. Raises UserError for one that is no map of their size, or not finite."""
+        shape = " x ".join(map(str, images.shape[1:]))
+        try:
+            maps = self.network(images)
+            maps = torch.cat(maps, 1) if isinstance(maps, tuple | list) else maps
+        except Exception as error:  # of a stranger's network
+            raise UserError(f"{self.name} does not take an image of {shape}: {one_line(error)}") from error
+        given = tuple(maps.shape) if isinstance(maps, Tensor) else type(maps).__name__
+        if not isinstance(maps, Tensor) or maps.ndim != 4 or maps.shape[2:] != images.shape[2:]:
+            raise UserError(
+                f"{self.name} gives {given} for an image of {shape}: a map (B, C, H, W) of its size is wanted"
+            )
+        if not maps.isfinite().all():
+            raise UserError(f"{self.name} gives NaN or infinite values for an image of {shape}")
         return maps
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = self._joined(images)
-        if self.output == "instances":
-            return torch.cat([maps[:, :1].clamp(1e-6, 1 - 1e-6).logit(), maps[:, 1:]], 1)
-        return torch.cat([torch.zeros_like(maps), maps], 1) if maps.shape[1] == 1 else maps
+        maps = self._maps(images)
+        first = maps[:, :1]
+        is_share = bool(((first >= -1e-3) & (first <= 1 + 1e-3)).all())
+        if self.outputs == "classes":
+            if maps.shape[1] > 1:
+                return maps
+            if is_share:
+                raise UserError(
+                    f"{self.name} gives one value from 0 to 1 for each pixel, as a probability is: name --outputs probability"
+                )
+            return torch.cat([torch.zeros_like(maps), maps], 1)
+        if not is_share:
+            raise UserError(
+                f"{self.name} gives values beyond 0 to 1 in the first channel, which is to be a probability"
+            )
+        logits = first.clamp(1e-6, 1 - 1e-6).logit()
+        return torch.cat(
+            [logits, maps[:, 1:]] if self.outputs == "instances" else [torch.zeros_like(logits), logits], 1
+        )
 
 
 def is_foreign(source: str) -> bool:
@@ -126,10 +148,10 @@ def is_foreign(source: str) -> bool:
     return of_python or Path(source).suffix in SUFFIXES
 
 
-def open_segmenter(source: str, output: str = "classes") -> ForeignSegmenter:
+def open_segmenter(source: str, outputs: str | None = None) -> ForeignSegmenter:
     """The segmenter of somebody else in a file .onnx, .pt, .pth, .ts or .pt2, or in MODULE:FUNCTION. Raises as `ForeignSegmenter`."""
     network = _of_file(Path(source)) if Path(source).suffix in SUFFIXES else _of_function(source)
-    return ForeignSegmenter(network, source, output).eval()
+    return ForeignSegmenter(network, source, outputs or "classes").eval()
 
 
 def open_subject(source: str, kind: str | None = None, size: int | None = None, adapter: str | None = None) -> Subject:

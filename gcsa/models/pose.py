@@ -24,7 +24,8 @@ class LearnedPose(nn.Module):
     """A chooser for `Canonical`: a small G-CSA network whose regular output is a score for each pose (Kaba et al. 2022, arXiv:2211.06489).
 
     Images (B, C, H, W) and the group give scores (B, |H|), with s_k(g x) = s_{k g}(x) for every exact element g. It sees the image
-    averaged to 48 x 48 pixels. It has below 30 thousand parameters, and learns by `Canonical.pose_loss`.
+    averaged to 48 x 48 pixels. It has below 30 thousand parameters, and learns by `Canonical.pose_loss`. It computes in the
+    precision of its weights, whatever autocast says: keep them in float32, for in 16 bits rounding would choose the pose.
 
     Args:
         in_chans: channels of an image.
@@ -45,8 +46,9 @@ class LearnedPose(nn.Module):
     def forward(self, x: Tensor, group: Group) -> Tensor:
         if str(group) != str(self.group):
             raise UserError(f"the chooser is for {self.group}, not for {group}: make it for the wrapper's group")
-        maps = self.network.forward_features(F.adaptive_avg_pool2d(x, SIDE))
-        scores = self.scores(maps.mean((2, 3)).unflatten(1, (self.group.order, -1))).squeeze(2)
+        with torch.autocast(x.device.type, enabled=False):
+            maps = self.network.forward_features(F.adaptive_avg_pool2d(x.to(self.scores.weight.dtype), SIDE))
+            scores = self.scores(maps.mean((2, 3)).unflatten(1, (self.group.order, -1))).squeeze(2)
         return scores[:, torch.as_tensor(self.group.inverse, device=x.device)]
 
 

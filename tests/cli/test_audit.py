@@ -106,6 +106,10 @@ def test_features(run: Run, images: Path) -> None:
         ),
         (["gcsa_ocr_tiny.print", "--symmetry", "canonical"], "use transcribe.py --orientation any"),
         (["net.onnx", "--kind", "reader"], "net.onnx cannot be audited as a reader"),
+        (["net.onnx", "--kind", "segmenter", "--group", "c4"], "--group c4 is of --symmetry"),
+        (["net.onnx", "--kind", "segmenter", "--symmetry", "averaged"], "--symmetry averaged is not for a segmenter"),
+        (["net.onnx", "--outputs", "instances"], "add --kind segmenter"),
+        ([WEIGHTS, "--kind", "embedding", "--limit", "1"], "give two images or more"),
         ([WEIGHTS, "--symmetry", "averaged", "--group", "c8"], "--group: invalid choice: 'c8'"),
         ([WEIGHTS, "--group", "c4"], "--group c4 is of --symmetry: add"),
         (["own_net.py"], "own_net.py is a file of Python: name a network in it, own_net:NAME"),
@@ -135,6 +139,13 @@ def test_segmenters(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert code == 0, err
     assert "as it is: not exact for any rotation or reflection" in out
     assert "canonical: exact under c4 without any change" in out
+
+
+def test_nothing_found_says_little(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("own_none.py").write_text("def see(x):\n    return x[:, :2] * 0\n")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    code, _, err = run("audit", "own_none:see", "--kind", "segmenter", "--images", images, "--angles", 4)
+    assert (code, "holds anything but background" in err) == (0, True), err
 
 
 def test_readers(run: Run, tmp_path: Path) -> None:

@@ -232,7 +232,9 @@ def test_the_segmenter_of_somebody_else(run: Run, images: Path, tmp_path: Path, 
     changed = {}
     for name, options in {"alone": (), "exact": ("--symmetry", "canonical")}.items():
         found = tmp_path / name
-        code, _, err = run("segment", source, folder, "--output", found, "--kind", kind, "--only", "labels", *options)
+        code, _, err = run(
+            "segment", source, folder, "--output", found, "--outputs", kind, "--only", "labels", *options
+        )
         assert code == 0, err
         labels = [transform_array(read_labels(found / f"{g}_labels.png"), d4, int(d4.inverse[g])) for g in range(8)]
         assert 0 < (labels[0] > 0).mean() < 1
@@ -245,12 +247,24 @@ def test_what_is_no_segmenter(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    Path("nets.py").write_text("def half(x):\n    return x[:, :, ::2, ::2]\ndef row(x):\n    return x.mean((2, 3))\n")
+    Path("nets.py").write_text(
+        "def half(x):\n    return x[:, :, ::2, ::2]\ndef row(x):\n    return x.mean((2, 3))\ndef nan(x):\n    return x / 0\n"
+        "def two(x):\n    return x[:, :2]\n"
+    )
     for arguments, words in (
-        (("nets:half",), "nets:half gives (1, 3, 32, 48) for an image of 64 x 96: a map of that size is wanted"),
-        (("nets:row",), "not a map (B, C, H, W)"),
+        (
+            ("nets:half",),
+            "nets:half gives (1, 3, 32, 48) for an image of 3 x 64 x 96: a map (B, C, H, W) of its size is wanted",
+        ),
+        (("nets:row",), "nets:row gives (1, 3) for an image"),
         (("nets:none",), "nets:none cannot be imported"),
-        ((weights, "--kind", "classes"), "says its own: leave it out"),
+        (("nets:nan",), "gives NaN or infinite values"),
+        (("nets:two", "--outputs", "instances"), "a probability and 3 distances or more are wanted"),
+        (("nets:two", "--outputs", "probability"), "one probability is wanted"),
+        ((weights, "--diameter", "0"), "0 is not a positive number"),
+        ((weights, "--diameter", "10"), "do not say how large their training objects were"),
+        ((weights, "--scale", "1000"), "--scale=1000"),
+        ((weights, "--outputs", "classes"), "says its own: leave it out"),
         ((weights, "--symmetry", "canonical"), "gcsa_unet_tiny is exact under d4 already: leave out symmetry"),
         ((weights, "--group", "d4"), "--group d4 is of --symmetry"),
     ):
@@ -258,3 +272,42 @@ def test_what_is_no_segmenter(
         assert (code, out) == (2, ""), err
         assert words in err
         assert not (tmp_path / "found").exists()
+
+
+def test_what_a_network_gives_is_looked_at_for_each_image(
+    run: Run, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Probabilities taken for logits make every pixel an object, and a map of another size is shifted: both without a word."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("shares.py").write_text(
+        "def share(x):\n    return (x[:, :1] - 0.5).sigmoid()\n"
+        "def logits(x):\n    return x[:, :1].repeat(1, 9, 1, 1) - 5\n"
+        "def larger(x):\n    return x if x.shape[2:] == (64, 96) else x.repeat(1, 1, 2, 2)\n"
+        "def fails(x):\n    assert x.shape[2:] == (64, 96)\n    return x\n"
+    )
+    for arguments, words in (
+        (("shares:share",), "name --outputs probability"),
+        (("shares:logits", "--outputs", "instances"), "values beyond 0 to 1 in the first channel"),
+        (("shares:larger",), "a map (B, C, H, W) of its size is wanted"),
+        (("shares:fails",), "does not take an image of"),
+    ):
+        code, _, err = run("segment", *arguments, images / "a.png", "--output", tmp_path / "found")
+        assert code == 1, err
+        assert words in err
+    code, out, err = run("segment", "shares:share", images, "--outputs", "probability", "--output", tmp_path / "found")
+    assert code == 0, err
+    labels = read_labels(tmp_path / "found/a_labels.png")
+    assert 0.2 < (labels > 0).mean() < 0.8
+
+
+def test_the_size_of_objects(run: Run, images: Path, made: SegmentationPredictor, tmp_path: Path) -> None:
+    weights = SegmentationPredictor(made.network, diameter=20.0).save_pretrained(tmp_path / "weights")
+    for option in (("--scale", 2), ("--diameter", 10)):
+        code, _, err = run(
+            "segment", weights, images / "a.png", "--output", tmp_path / option[0], *option, "--only", "labels"
+        )
+        assert code == 0, err
+        found = read_labels(tmp_path / option[0] / "a_labels.png")
+        expected = SegmentationPredictor(made.network).predict(images / "a.png", scale=2.0).labels
+        assert np.array_equal(found > 0, expected > 0)

@@ -24,6 +24,8 @@ def audit(
             texts[k].append(predictor.predict(np.ascontiguousarray(np.rot90(picture, k))).text)
             advance(1)
     upright, *others = texts
+    if not upright:
+        return []
     return [_change(90.0 * k, upright, turned) for k, turned in enumerate(others, 1)]
 
 

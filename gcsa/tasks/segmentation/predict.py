@@ -15,11 +15,12 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options, Range, explain
+from gcsa._utils.validation import check_float
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.groups import Group, group as make_group
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
-from gcsa.images.windows import ArrayImage, WindowedImage, open_window_source
+from gcsa.images.windows import ArrayImage, ScaledImage, WindowedImage, open_window_source
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, canonical_pose, transform_array, transform_objects
@@ -36,6 +37,9 @@ class PredictorOptions(Options):
     pmax: Annotated[float, Range(0, 100), "percentile of an image that becomes 1"] = 99.8
     prob_thresh: Annotated[float, Range(0.001, 0.999), "probability from which a pixel can be a centre"] = 0.5
     nms_thresh: Annotated[float, Range(0, 1), "share of the smaller of two objects that both may cover"] = 0.4
+    diameter: Annotated[
+        Annotated[float, Range(1, 10_000)] | None, "median diameter in pixels of the objects that it was trained on"
+    ] = None
     symmetry: Annotated[
         Literal["canonical"] | None, "canonical: a network without a group sees images in their canonical pose"
     ] = None
@@ -99,6 +103,7 @@ class SegmentationPredictor(Predictor):
         o = PredictorOptions(**settings)
         super().__init__(network, self._scaled)
         self.pmin, self.pmax, self.prob_thresh, self.nms_thresh = o.pmin, o.pmax, o.prob_thresh, o.nms_thresh
+        self.diameter = o.diameter
         self.make_exact(o.symmetry, o.symmetry_group)
 
     def make_exact(self, symmetry: str | None, symmetry_group: str | None = None) -> None:
@@ -146,8 +151,21 @@ class SegmentationPredictor(Predictor):
             picture = source.window(0, 0, *source.shape)
             return torch.from_numpy(normalize(picture, *self.limits(source)))
 
+    def scale_for(self, diameter: float) -> float:
+        """The factor that brings objects of this diameter in pixels to that of the training objects. Raises UserError for weights
+        that do not say theirs."""
+        check_float("diameter", diameter, above=0)
+        if self.diameter is None:
+            raise UserError("these weights do not say how large their training objects were: give a scale instead")
+        return self.diameter / diameter
+
     def predict(
-        self, images: Any, *, tile: int | None = None, progress: Callable[[float], object] = lambda fraction: None
+        self,
+        images: Any,
+        *,
+        scale: float = 1.0,
+        tile: int | None = None,
+        progress: Callable[[float], object] = lambda fraction: None,
     ) -> Any:
         """The `Segmentation` of an image, or a list of them for a list of images.
 
@@ -155,18 +173,20 @@ class SegmentationPredictor(Predictor):
 
         Args:
             images: as in `Predictor.predict`, or a `gcsa.images.windows.WindowedImage`.
+            scale: the network sees the image magnified by this factor; results are of the image as it is.
             tile: side of the tiles of large images, in pixels; None chooses.
             progress: called with the fraction completed by each tile.
 
         Raises:
-            UserError: an image that cannot be read or has other channels, or a tile that does not fit the network.
+            UserError: an image that cannot be read or has other channels, a scale that is not between 1/100 and 100, or a tile
+                that does not fit the network.
             MissingExtraError: instances without StarDist.
             OSError: a file that cannot be opened.
         """
         if isinstance(images, list | tuple):
-            return [self.predict(image, tile=tile, progress=progress) for image in images]
+            return [self.predict(image, scale=scale, tile=tile, progress=progress) for image in images]
         with open_image(images, self.network.in_chans) as image:
-            return self.finish(self.predict_candidates(image, tile=tile, progress=progress))
+            return self.finish(self.predict_candidates(image, scale=scale, tile=tile, progress=progress))
 
     @torch.inference_mode()
     def predict_candidates(
@@ -174,19 +194,25 @@ class SegmentationPredictor(Predictor):
         image: WindowedImage,
         *,
         prob_thresh: float | None = None,
+        scale: float = 1.0,
         tile: int | None = None,
         progress: Callable[[float], object] = lambda fraction: None,
     ) -> Candidates:
-        """Runs the network, in tiles: all objects above `prob_thresh` (default: the predictor's), or the classes."""
+        """Runs the network, in tiles: all objects above `prob_thresh` (default: the predictor's), or the classes.
+
+        Raises as `predict`.
+        """
+        check_float("scale", scale, 0.01, 100)
         if self.network.output == "instances":
             check_installed()
         prob_thresh = self.prob_thresh if prob_thresh is None else prob_thresh
         pose = canonical_pose(image, self.group)
         upright = TransformedImage(image, self.group, pose)
+        seen: WindowedImage = upright if scale == 1 else ScaledImage(upright, scale)
         objects: list[Objects] = []
-        classes: Labels | None = np.zeros(upright.shape, np.int32) if self.network.output == "classes" else None
+        classes: Labels | None = np.zeros(seen.shape, np.int32) if self.network.output == "classes" else None
         with evaluation_mode(self.network):
-            for part, wider, maps in predict_tiles(self.network, upright, self.limits(image), tile, progress):
+            for part, wider, maps in predict_tiles(self.network, seen, self.limits(image), tile, progress):
                 if classes is not None:  # of tied classes, argmax takes the first
                     inner = maps.argmax(0)[part.slices(wider.top, wider.left)]
                     classes[part.slices()] = inner.cpu().numpy()
@@ -195,7 +221,9 @@ class SegmentationPredictor(Predictor):
                 rows, columns = nearby.points.T
                 inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
                 objects.append(nearby[inside])
-        return Candidates(pose, upright.shape, Objects.joined(objects) if classes is None else None, classes)
+        if classes is not None:
+            return Candidates(pose, upright.shape, None, nearest(classes, upright.shape))
+        return Candidates(pose, upright.shape, Objects.joined(objects).resized(seen.shape, upright.shape), None)
 
     def finish(
         self, candidates: Candidates, *, prob_thresh: float | None = None, nms_thresh: float | None = None
@@ -222,6 +250,14 @@ class SegmentationPredictor(Predictor):
         assert labels is not None
         labels = np.ascontiguousarray(transform_array(labels, group, back))
         return Segmentation(labels, objects, self.network.num_classes)
+
+
+def nearest(classes: Labels, shape: tuple[int, int]) -> Labels:
+    """A map of classes (H, W) with another shape, each pixel that of the nearest one."""
+    rows, columns = (
+        (2 * np.arange(new) + 1) * side // (2 * new) for side, new in zip(classes.shape, shape, strict=True)
+    )
+    return classes[np.ix_(rows, columns)]
 
 
 @contextmanager

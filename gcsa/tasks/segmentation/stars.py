@@ -10,7 +10,7 @@ For each pixel, a network gives its depth in an object and the distance to the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,11 +91,25 @@ class Objects:
         """The objects, shifted down and to the right by so many pixels."""
         return Objects(self.points + np.array([rows, columns]), self.distances, self.scores)
 
+    def resized(self, shape: tuple[int, int], new: tuple[int, int]) -> Objects:
+        """The objects of an image of `shape` after it is resized to the shape `new`."""
+        if shape == new:
+            return self
+        factors = np.array(new) / np.array(shape)
+        distances = (self.distances * factors.mean()).astype(np.float32)
+        return Objects((self.points + 0.5) * factors - 0.5, distances, self.scores)
+
     def outlines(self) -> NDArray[np.float64]:
         """The corners (n, R, 2) of the polygons, as row and column."""
         angles = 2 * np.pi * np.arange(self.distances.shape[1]) / self.distances.shape[1]
         directions = np.stack([np.sin(angles), np.cos(angles)], -1)
         return self.points[:, None] + self.distances[:, :, None] * directions
+
+
+def median_diameter(masks: Iterable[Labels]) -> float | None:
+    """The median over all objects of the diameter in pixels of the disc of their area; None without any object."""
+    areas = np.concatenate([np.unique(mask[mask > 0], return_counts=True)[1] for mask in masks])
+    return round(float(np.median(2 * np.sqrt(areas / np.pi))), 1) if len(areas) else None
 
 
 def numbered(labels: Labels) -> Labels:

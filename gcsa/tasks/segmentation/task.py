@@ -12,7 +12,7 @@ from gcsa.tasks.segmentation.evaluate import evaluate_masks
 from gcsa.tasks.segmentation.losses import label_validator, make_targets, split_validator
 from gcsa.tasks.segmentation.metrics import measure_transformed
 from gcsa.tasks.segmentation.module import SegmentationModule, check_crop
-from gcsa.tasks.segmentation.stars import check_installed
+from gcsa.tasks.segmentation.stars import check_installed, median_diameter
 from gcsa.tasks.segmentation.thresholds import choose_thresholds
 from gcsa.training.task import data_options, make_data, model_options
 
@@ -63,7 +63,8 @@ class Task:
         """Chooses the thresholds on the validation images and writes the weights into `folder`, which it returns."""
         module.eval()
         if module.model.output == "instances":
-            data.setup("validate")  # a process that only started others has read nothing yet
+            data.setup("fit")  # a process that only started others has read nothing yet
+            module.predictor.diameter = median_diameter(example.labels for example in data.images("train"))
             choose_thresholds(module.predictor, ((example.image, example.labels) for example in data.images("val")))
         return str(module.predictor.save_pretrained(folder, {"data": data.name}))
 

@@ -18,17 +18,19 @@ from gcsa.tasks.segmentation.pose import transform_array
 
 def audit(
     predictor: Any, pictures: Iterable[Array], steps: int, advance: Callable[[int], object] = lambda count: None
-) -> list[Change]:
-    """The changes of the label maps of pictures (H, W, C) at each of `turns(steps)` but the identity, over all pictures together.
+) -> tuple[list[Change], bool]:
+    """The changes of the label maps of pictures (H, W, C) at each of `turns(steps)` but the identity, over all pictures together;
+    and whether all of the upright ones hold nothing but background.
 
     Between the exact poses it compares the discs of the largest square in the middle. `advance` is called with the number of
     images that were segmented.
     """
     others = turns(steps)[1:]
-    counts = {turn: np.zeros(4, np.int64) for turn in others}
+    counts, is_empty = {turn: np.zeros(4, np.int64) for turn in others}, True
     for picture in pictures:
         square = middle(picture)
         upright, inner = predictor.predict(picture), predictor.predict(in_disc(square)).labels
+        is_empty = is_empty and not upright.labels.any()
         advance(2)
         for turn in others:
             reference = upright.labels if turn.is_exact else inner
@@ -41,10 +43,12 @@ def audit(
                 total = sum(len(np.unique(part[part > 0])) for part in (reference, found))
                 counts[turn] += (pixels, reference.size, objects, total)
             advance(1)
-    return [
+    measured = [
         Change(turn, pixels / of, pixels=pixels / of, objects=objects / all_objects if all_objects else None)
         for turn, (pixels, of, objects, all_objects) in counts.items()
+        if of
     ]
+    return measured, is_empty
 
 
 def middle(picture: Array) -> Array:
@@ -69,7 +73,7 @@ def seen_back(predictor: Any, picture: Array, turn: Turn) -> Array:
         return transform_array(labels, d4, int(d4.inverse[g]))
     planes = torch.from_numpy(picture.astype(np.float64)).permute(2, 0, 1)
     rotated = functional.rotate(planes, turn.degrees, InterpolationMode.BILINEAR).permute(1, 2, 0).numpy()
-    if picture.dtype.kind == "u":
+    if picture.dtype.kind in "iu":
         rotated = rotated.round()
     labels = predictor.predict(in_disc(rotated.astype(picture.dtype))).labels
     back = functional.rotate(torch.from_numpy(labels)[None].double(), -turn.degrees, InterpolationMode.NEAREST)[0]

@@ -12,7 +12,9 @@ import gcsa
 from gcsa.groups import group
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import SegmentationPredictor
+from gcsa.tasks.segmentation.metrics import InstanceScores
 from gcsa.tasks.segmentation.pose import transform_array
+from gcsa.tasks.segmentation.predict import nearest
 from gcsa.tasks.segmentation.tiles import choose_tiles
 from tests.tasks.segmentation.networks import TINY, picture, untrained, whole_maps
 
@@ -163,3 +165,39 @@ def test_a_network_without_a_group_in_the_canonical_pose(output: str, tmp_path: 
     assert (str(reopened.group), str(plain.group)) == ("d4", "c1")
     with pytest.raises(ValueError, match="is exact under d4 already"):
         untrained(symmetry="canonical")
+
+
+@pytest.mark.parametrize("output", ["instances", "classes"])
+@pytest.mark.parametrize("scale", [0.6, 1.7])
+def test_scale_keeps_every_pose_exact(output: str, scale: float) -> None:
+    predictor = untrained(torch.float32, output=output, num_classes=3, prob_thresh=0.3, nms_thresh=0.2)
+    image = picture(61, 50)
+    upright = predictor.predict(image, scale=scale)
+    assert upright.labels.shape == (61, 50)
+    assert not np.array_equal(upright.labels, predictor.predict(image).labels)
+    for g in range(D4.order):
+        turned = predictor.predict(np.ascontiguousarray(transform_array(image, D4, g)), scale=scale)
+        assert np.array_equal(turned.labels, transform_array(upright.labels, D4, g))
+
+
+def test_small_nuclei_are_found_at_their_scale() -> None:
+    """Nuclei at half their size: with scale=2, and with their diameter, most are where they are in the image itself."""
+    predictor: Any = gcsa.load("gcsa_unet_tiny.nuclei")
+    image = np.asarray(Image.open(Path(__file__).parents[2] / "stored/nuclei.png").convert("RGB"))
+    small = np.asarray(Image.fromarray(image).reduce(2))
+    wanted = nearest(predictor.predict(image).labels, small.shape[:2])
+    assert predictor.scale_for(predictor.diameter / 2) == 2
+
+    def agrees(labels: np.ndarray) -> float:
+        scores = InstanceScores()
+        scores.update(labels, wanted)
+        return float(scores.compute()["ap50"])
+
+    assert agrees(predictor.predict(small, scale=2.0).labels) > 0.8
+    assert agrees(predictor.predict(small).labels) < agrees(predictor.predict(small, scale=2.0).labels), (
+        "negative control"
+    )
+    with pytest.raises(ValueError, match="scale=0 must be"):
+        predictor.predict(small, scale=0)
+    with pytest.raises(ValueError, match="do not say how large"):
+        untrained().scale_for(10)

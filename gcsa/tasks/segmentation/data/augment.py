@@ -36,7 +36,8 @@ class DenseAugment:
         contrast: before that, multiply by a factor uniform in [1 - contrast, 1 + contrast].
         noise: add Gaussian noise whose standard deviation is uniform in [0, noise].
         blur: blur by a Gaussian whose standard deviation is uniform in [0, blur] pixels.
-        stain: of histology: change the amount of each stain as `RandomColour` does. Grey images stay as they are.
+        stain: of histology: change the amount of each stain as `RandomColour` does, and cut the image to 0..1. Grey images stay as
+            they are.
         tint: multiply each channel of a grey image by a factor uniform in [1 - tint, 1].
         invert: share of the images that become their negative.
 
@@ -114,7 +115,7 @@ class DenseAugment:
         if bool((image == image[:1]).all()):
             return image * (1 - self.tint * shares[:3, None, None])
         factor, offset = (self.stain * (2 * part.view(1, 3, 1, 1) - 1) for part in (shares[3:6], shares[6:]))
-        return stained(image[None], 1 + factor, offset)[0] if self.stain else image
+        return stained(image[None], 1 + factor, offset)[0].clamp(0, 1) if self.stain else image
 
 
 def resized(image: Tensor, labels: Tensor, side: int) -> tuple[Tensor, Tensor]:
