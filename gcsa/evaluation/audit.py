@@ -100,15 +100,20 @@ def stage_errors(model: nn.Module, images: Tensor) -> list[StageError]:
     with evaluation_mode(model) as device:
         images = images.to(device)
         upright = _features(model, images)
+        regular: Kind = "regular"
+        of_stem = getattr(model, "stem_levels", 0)
+        kinds = [regular] * of_stem + [kind] * (len(upright) - of_stem)
         exact = [0.0] * len(upright)
         for g in group.exact_elements[1:]:
             rotated = _features(model, act(images, group, g, "image"))
-            errors = [relative_error(r, act(u, group, g, kind)) for r, u in zip(rotated, upright, strict=True)]
+            errors = [
+                relative_error(r, act(u, group, g, kind)) for r, u, kind in zip(rotated, upright, kinds, strict=True)
+            ]
             exact = list(map(max, exact, errors))
         smooth, smooth_rotated = (_features(model, smooth_images(16, channels, size, d).to(device)) for d in (0, 45))
-        at_45 = [_mean_error(r, u, group, kind) for r, u in zip(smooth_rotated, smooth, strict=True)]
+        at_45 = [_mean_error(r, u, group, kind) for r, u, kind in zip(smooth_rotated, smooth, kinds, strict=True)]
     shapes = [tuple(u.shape[1:]) for u in upright]
-    return [StageError(i + 1, kind, *row) for i, row in enumerate(zip(shapes, exact, at_45, strict=True))]
+    return [StageError(i + 1, *row) for i, row in enumerate(zip(kinds, shapes, exact, at_45, strict=True))]
 
 
 def _features(model: nn.Module, images: Tensor) -> list[Tensor]:

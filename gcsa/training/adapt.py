@@ -23,7 +23,7 @@ from gcsa.models.create import classifier_names
 from gcsa.weights import check_tensors, load_tensors, read, save_label_names
 from gcsa.weights.fingerprint import fingerprint
 
-FREE_OPTIONS = ("_rate", "_thresh", "img_size", "num_classes", "in_chans")
+FREE_OPTIONS = ("_rate", "_thresh", "diameter", "img_size", "num_classes", "in_chans")
 """Ends of the model options that may differ from the base's, or that the shapes of its tensors tell already."""
 
 

@@ -43,7 +43,8 @@ def errors(model: Backbone, x: Tensor) -> dict[str, float]:
         features, stages = model.forward_intermediates(torch.cat([act(x, model.group, g, "image") for g in exact]))
         outputs: dict[str, tuple[Tensor, Kind]] = {"logits": (model.forward_head(features), "invariant")}
         outputs["features"] = (features, model.feature_kind)
-        outputs |= {f"stage {i}": (stage, model.feature_kind) for i, stage in enumerate(stages)}
+        kinds: list[Kind] = [*["regular"] * model.stem_levels, *[model.feature_kind] * len(model.stages)]  # type: ignore[list-item]
+        outputs |= {f"stage {i}": level for i, level in enumerate(zip(stages, kinds, strict=True))}
     found = {}
     for name, (output, kind) in outputs.items():
         first, *others = output.chunk(len(exact))
@@ -59,7 +60,7 @@ def test_every_size(name: str) -> None:
     """As deep and wide as registered."""
     model = create(name)
     found = errors(model, image(model))
-    assert len(found) == 2 + len(model.stages)
+    assert len(found) == 2 + len(model.feature_info)
     assert {key: error for key, error in found.items() if not error <= 1e-5} == {}
 
 

@@ -74,6 +74,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("images", "patches"):
         Path(folder).mkdir()
         picture.save(f"{folder}/other.png")
+        picture.rotate(180).save(f"{folder}/third.png")
     lines = [image for _, image in set_lines([f"ligne {i}" for i in range(20)], [SERIF], seed=0)]
     for folder in ("more_lines", "my_lines"):
         Path(folder).mkdir()

@@ -114,7 +114,8 @@ def test_the_commands(trained: tuple[str, Path], table: Path, run: Run) -> None:
     else:
         assert np.mean([found[name]["AUROC"] for name in COLUMNS[kind]]) == pytest.approx(stored["test/auroc"])
     for kind_of_audit, status in (("classifier", 2), ("embedding", 0)):
-        code, _, err = run("audit", folder / "weights", "--images", table.parent / "0.png", "--kind", kind_of_audit)
+        two = (table.parent / "0.png", table.parent / "1.png")
+        code, _, err = run("audit", folder / "weights", "--images", *two, "--kind", kind_of_audit)
         assert (code, "take --kind embedding" in err) == (status, status == 2), err
     code, _, err = run("evaluate", f"model={folder / 'weights'}", *data, *shape, "copies=2")
     assert (code, "copies and overlay are for classes" in err) == (2, True)
