@@ -102,6 +102,9 @@ def scales() -> str:
             cells = [f"{100 * scores[kind]:.1f}" for scores in content["ap50"].values()]
             empty = f"{sum(found.values())} in {len(found)}" if kind == "all" else ""
             rows.append([f"`{path.stem}`", kind, *cells, empty, content["commit"][:8] if kind == "all" else ""])
-        names = [f"{name} x" if name[0].isdigit() else name for name in content["ap50"]]
+        names = [
+            f"{name.replace(',', ' x,', 1)}" if "," in name else f"{name} x" if name[0].isdigit() else name
+            for name in content["ap50"]
+        ]
     header = ["network", "images", *names, "objects in photographs and textures", "commit"]
     return table(header, rows)

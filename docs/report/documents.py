@@ -18,7 +18,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "README.md": (cards.published,),
     "docs/use.md": (cards.published_pages, options.model_options),
     "docs/export.md": (exports.deployment, exports.exports),
-    "docs/measured/learning.md": (training.gains, equivariance.exact),
+    "docs/measured/learning.md": (training.gains, equivariance.exact, equivariance.learned_pose),
     "docs/audit.md": (equivariance.audits,),
     "docs/measured/learning_systems.md": (training.training, training.learning, training.few_labels, training.trials),
     "docs/measured/performers.md": (training.systems, training.shares, training.performers, training.shifts),

@@ -77,6 +77,24 @@ def exact() -> str:
     return table([*header, "validation AUROC", "test AUROC"], rows)
 
 
+def learned_pose() -> str:
+    """A frozen classifier in one pose, in poses that a chooser finds, and in all of them."""
+    content = json.loads((ROOT / "docs/results/learned_pose/pcam_tf_efficientnet_lite0_seed0.json").read_text())
+    passes = {
+        "one pose": "1",
+        "canonical, moments": "1",
+        "canonical, learned": f"{content['passes']:.2f}",
+        "averaged": "8",
+    }
+    rows = []
+    for name, cost in {**passes, "best pose": "8, and the label"}.items():
+        found = [content["rows"][f"{name}, {split}"] for split in ("val", "test")]
+        cells = [f"{100 * one['accuracy']:.1f}" for one in found] + [f"{one['auroc']:.3f}" for one in found]
+        rows.append([name, cost, *cells])
+    header = ["used", "passes", "validation accuracy %", "test accuracy %", "validation AUROC", "test AUROC"]
+    return table(header, rows) + f"\n\nSeed {content['seed']}, commit {content['commit'][:8]}."
+
+
 def audits() -> str:
     """Audits of networks by audit.py: the sentence of each, and the features at the exact poses and between them."""
     rows = []

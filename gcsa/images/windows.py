@@ -65,8 +65,8 @@ class ScaledImage:
             for low, high, side, new in zip((top, left), (bottom, right), self.image.shape, self.shape, strict=True)
         )
         pixels = self.image.window(first, start, last, end).astype(np.float64)
-        resampled = np.einsum("ir,rwc->iwc", rows, pixels)
-        return np.einsum("jw,iwc->ijc", columns, resampled).astype(np.float32)
+        resampled = np.tensordot(rows, pixels, 1)
+        return np.tensordot(columns, resampled, (1, 1)).swapaxes(0, 1).astype(np.float32)
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
         return self.image.percentiles(low, high)
