@@ -36,9 +36,9 @@ from gcsa.evaluation.poses import Change, Turn, compare, exact_group, outputs, t
 from gcsa.images.reader import read_picture
 from gcsa.integrations.networks import KINDS, OUTPUTS, Subject, is_foreign, open_segmenter, open_subject
 from gcsa.tasks import load
-from gcsa.tasks.recognition.turns import audit as reader_audit
+from gcsa.tasks.recognition.audit import audit as reader_audit
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
-from gcsa.tasks.segmentation.turns import audit as segmenter_audit
+from gcsa.tasks.segmentation.audit import audit as segmenter_audit
 from gcsa.training.results import git_commit, machine
 
 FIGURES = {
@@ -206,7 +206,7 @@ def _measure(
 
 def _table(changes: Sequence[Change], kind: str, title: str) -> Table:
     screen = Table(title=title)
-    screen.add_column("turn", no_wrap=True)
+    screen.add_column("pose", no_wrap=True)
     is_whole = kind in WHOLE.values()
     for words in ([] if is_whole else ["relative change"]) + [*FIGURES[kind].values()]:
         screen.add_column(words, justify="right", min_width=8)

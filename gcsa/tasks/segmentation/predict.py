@@ -138,7 +138,7 @@ class SegmentationPredictor(Predictor):
         return write(Weights(source, self.kind, network.name, self.options, tensors, about=notes), folder)
 
     def describe(self) -> dict[str, Any]:
-        settings = {key: getattr(self, key) for key in ("pmin", "pmax", "prob_thresh", "nms_thresh")}
+        settings = {key: getattr(self, key) for key in ("pmin", "pmax", "prob_thresh", "nms_thresh", "diameter")}
         return super().describe() | {"output": self.network.output} | settings
 
     def limits(self, image: WindowedImage) -> tuple[float, float]:
