@@ -37,8 +37,8 @@ from gcsa.images.reader import read_picture
 from gcsa.integrations.networks import KINDS, OUTPUTS, Subject, is_foreign, open_segmenter, open_subject
 from gcsa.tasks import load
 from gcsa.tasks.recognition.audit import audit as reader_audit
-from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.tasks.segmentation.audit import audit as segmenter_audit
+from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.training.results import git_commit, machine
 
 FIGURES = {

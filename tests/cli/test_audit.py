@@ -141,6 +141,16 @@ def test_segmenters(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "canonical: exact under c4 without any change" in out
 
 
+def test_objects_between_the_exact_poses_are_matched(run: Run) -> None:
+    """Resampling moves a border pixel of each object, which does not make it another one."""
+    nuclei = Path(__file__).parents[1] / "stored/nuclei.png"
+    code, out, err = run("audit", "gcsa_unet_tiny.nuclei", "--images", nuclei, "--angles", 8, "--output", "found")
+    assert code == 0, err
+    changes = json.loads(Path("found/audit.json").read_text())["systems"]["as it is"]["changes"]
+    assert [change["objects"] for change in changes[:7]] == [0.0] * 7
+    assert all(change["pixels"] > 0 and change["objects"] < 0.5 for change in changes[7:])
+
+
 def test_nothing_found_says_little(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("own_none.py").write_text("def see(x):\n    return x[:, :2] * 0\n")
     monkeypatch.syspath_prepend(str(Path.cwd()))

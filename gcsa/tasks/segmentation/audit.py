@@ -14,6 +14,7 @@ from gcsa.evaluation.poses import Change, Turn, disc, turns
 from gcsa.groups import group
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.pose import transform_array
+from gcsa.tasks.segmentation.stars import numbered
 
 
 def audit(
@@ -22,8 +23,9 @@ def audit(
     """The changes of the label maps of pictures (H, W, C) at each of `turns(steps)` but the identity, over all pictures together;
     and whether all of the upright ones hold nothing but background.
 
-    Between the exact poses it compares the discs of the largest square in the middle. `advance` is called with the number of
-    images that were segmented.
+    Between the exact poses it compares the discs of the largest square in the middle, and an object changes that has no
+    counterpart at an intersection over union of 0.5: resampling changes a pixel of each. `advance` is called with the number of images
+    that were segmented.
     """
     others = turns(steps)[1:]
     counts, is_empty = {turn: np.zeros(4, np.int64) for turn in others}, True
@@ -41,6 +43,7 @@ def audit(
             else:
                 pixels, objects = changes(reference, found)
                 total = sum(len(np.unique(part[part > 0])) for part in (reference, found))
+                objects = objects if turn.is_exact else unmatched(reference, found)
                 counts[turn] += (pixels, reference.size, objects, total)
             advance(1)
     measured = [
@@ -49,6 +52,14 @@ def audit(
         if of
     ]
     return measured, is_empty
+
+
+def unmatched(labels: Array, others: Array) -> int:
+    """The number of objects of two label maps (H, W) that have no counterpart at an intersection over union of 0.5."""
+    from stardist.matching import matching
+
+    found = matching(numbered(labels), numbered(others), thresh=0.5)
+    return int(found.fp + found.fn)
 
 
 def middle(picture: Array) -> Array:
