@@ -2,15 +2,15 @@
 
 Images a second in evaluation, as created and folded, and in training (forward and backward), GFLOP an image, the share
 of the measured rate of float32 matrix products that evaluation reaches, and the peak memory of a training step in a fresh
-process. On a GPU also bfloat16 autocast, alone and compiled (CUDA graphs).
+process. On a GPU also bfloat16 autocast, alone and, without `--eager`, compiled (CUDA graphs).
 `--model FILE.py:FUNCTION` adds a model of another project: FUNCTION() gives an nn.Module for images of 3 x 96 x 96.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -74,24 +74,25 @@ def build(name: str) -> tuple[nn.Module, Tensor]:
     return model, torch.randn(batch if DEVICE.type == "cpu" else 16 * batch, *size)
 
 
-def variants(model: nn.Module) -> dict[str, nn.Module]:
+def variants(model: nn.Module, compiled: bool) -> dict[str, nn.Module]:
     sides = {"as created": model}
     if isinstance(model, Backbone):
         sides["folded"] = fold(model.to(DEVICE))
     if DEVICE.type == "cuda":
         sides["bf16"] = Autocast(model)
+    if DEVICE.type == "cuda" and compiled:
         sides["bf16, compiled"] = torch.compile(Autocast(model), mode="reduce-overhead")
     return sides
 
 
-def measure(name: str, rates: dict[str, float], repeats: int, threads: int) -> dict[str, Any]:
+def measure(name: str, rates: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
     torch.manual_seed(0)
     model, x = build(name)
     flops = count_flops(model, x[0])
-    sides = {side: (module, x) for side, module in variants(model).items()}
-    timings = forward_and_step(sides, repeats, modes=("forward",))
+    sides = {side: (module, x) for side, module in variants(model, not args.eager).items()}
+    timings = forward_and_step(sides, args.repeats, modes=("forward",))
     sides.pop("folded", None)
-    timings |= forward_and_step(sides, repeats, modes=("forward_backward",))
+    timings |= forward_and_step(sides, args.repeats, modes=("forward_backward",))
     best = min(side["median_ms"] for side in timings["forward"].values())
     return {
         **timings,
@@ -100,20 +101,23 @@ def measure(name: str, rates: dict[str, float], repeats: int, threads: int) -> d
         "parameters": sum(p.numel() for p in model.parameters()),
         "gflop an image": flops / 1e9,
         "of_matmul_rate": flops * len(x) / best / 1e6 / rates["matmul_gflops"],
-        "training_megabytes": alone(step_megabytes, partial(build, name), True, threads),
+        "training_megabytes": alone(step_megabytes, partial(build, name), True, args.threads),
     }
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="FILE.py:FUNCTION, a model to add")
+    parser.add_argument("--only", nargs="+", default=list(MODELS), choices=list(MODELS), help="of the models")
+    parser.add_argument("--eager", action="store_true", help="on a GPU: nothing compiled, which takes minutes")
+
+
 def main() -> None:
-    add: Callable[[Any], object] = lambda parser: parser.add_argument(
-        "--model", help="FILE.py:FUNCTION, a model to add"
-    )
-    args = arguments(__doc__, add)
+    args = arguments(__doc__, add_options)
     if args.model:
         load(args.model)  # an error before minutes of work
     rates = machine_rates()
-    names = [*MODELS, *([args.model] if args.model else [])]
-    rows = {Path(name).name: measure(name, rates, args.repeats, args.threads) for name in names}
+    names = [*args.only, *([args.model] if args.model else [])]
+    rows = {Path(name).name: measure(name, rates, args) for name in names}
     save("models", {"rates": rates, "models": rows})
 
 

@@ -65,6 +65,7 @@ class ImageSet(Dataset[tuple[Tensor, Tensor]]):
         rows: (M,) which rows of the source belong to the split.
         mean, std: of every channel, on the 0..1 scale.
         augment: `(images, generator) -> images` on float images in 0..1, before normalisation.
+        views: how often each row of a batch is given: first all rows, then all again.
     """
 
     def __init__(
@@ -76,8 +77,9 @@ class ImageSet(Dataset[tuple[Tensor, Tensor]]):
         mean: Sequence[float],
         std: Sequence[float],
         augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
+        views: int = 1,
     ) -> None:
-        self.images, self.labels, self.augment = images, labels[rows], augment
+        self.images, self.labels, self.augment, self.views = images, labels[rows], augment, views
         self.rows = rows
         self.mean = torch.tensor(mean).view(-1, 1, 1)
         self.std = torch.tensor(std).view(-1, 1, 1)
@@ -86,8 +88,8 @@ class ImageSet(Dataset[tuple[Tensor, Tensor]]):
         return len(self.labels)
 
     def __getitem__(self, draw: BatchIndices) -> tuple[Tensor, Tensor]:
-        """Images float32 (B, C, H, W) and labels int64 (B,)."""
-        chosen = torch.tensor(draw.rows)
+        """Images float32 (views * B, C, H, W) and labels int64 (views * B,)."""
+        chosen = torch.tensor(draw.rows).repeat(self.views)
         stored = self.images[self.rows[chosen]]
         images = stored.float().div_(255) if stored.dtype == torch.uint8 else stored
         if self.augment is not None:

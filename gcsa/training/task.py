@@ -9,7 +9,16 @@ import pytorch_lightning as pl
 from gcsa._utils.errors import UserError
 
 Data = TypeVar("Data")
-CLASSIFIER_KEYS = ("label_smoothing", "loss", "class_weights", "mixup", "cutmix", "compile")
+CLASSIFIER_KEYS = (
+    "label_smoothing",
+    "loss",
+    "class_weights",
+    "mixup",
+    "cutmix",
+    "consistency",
+    "instance_loss",
+    "compile",
+)
 """The keys of conf/train.yaml that not every task reads."""
 
 

@@ -17,6 +17,8 @@ Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """Scores (B, K), targets (B, K) as `Target.wanted` gives them, and a weight for each column (K,) or None, to a mean of shape ()."""
 FOCUS = 2.0
 """The gamma of the focal loss, as in its paper."""
+TEMPERATURE = 0.1
+"""Of `info_nce`, on cosines."""
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
@@ -48,6 +50,27 @@ def mse(scores: Tensor, targets: Tensor, weight: Tensor | None) -> Tensor:
     """The squared difference, the mean over columns."""
     squares = (scores - targets).square()
     return squares.mean() if weight is None else (squares * weight).mean()
+
+
+def view_divergence(logits: Tensor) -> Tensor:
+    """How unlike the answers for two views of each image are: Jeffreys' divergence of their probabilities, mean over images.
+
+    `logits` (2 B, K): first those of the first views, then of the second, in the same order.
+    """
+    first, second = logits.float().log_softmax(1).chunk(2)
+    return ((first.exp() - second.exp()) * (first - second)).sum(1).mean()
+
+
+def info_nce(features: Tensor) -> Tensor:
+    """The cross-entropy of finding, by its features, the other view of an image among those of the whole batch (InfoNCE,
+    van den Oord et al. 2018, arXiv:1807.03748).
+
+    `features` (2 B, C): first those of the first views, then of the second, in the same order.
+    """
+    first, second = F.normalize(features.float(), dim=1).chunk(2)
+    likeness = first @ second.T / TEMPERATURE
+    own = torch.arange(len(first), device=features.device)
+    return (F.cross_entropy(likeness, own) + F.cross_entropy(likeness.T, own)) / 2
 
 
 LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "bce": bce, "focal": focal, "mse": mse}

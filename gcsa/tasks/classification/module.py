@@ -22,7 +22,15 @@ from gcsa._utils.validation import check_choice, check_float, check_rate
 from gcsa.evaluation.metrics import BINS, bin_sums, calibration_error
 from gcsa.models.create import create_model
 from gcsa.symmetry import Canonical
-from gcsa.tasks.classification.losses import LOSSES, check_class_weights, check_loss, class_weights, each_loss
+from gcsa.tasks.classification.losses import (
+    LOSSES,
+    check_class_weights,
+    check_loss,
+    class_weights,
+    each_loss,
+    info_nce,
+    view_divergence,
+)
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, target_of
 from gcsa.training.module import TaskModule
 
@@ -89,6 +97,8 @@ class Classifier(TaskModule):
         loss: of `losses.LOSSES`; None takes the usual one of the target, which is the validation loss in any case.
         class_weights: of the training loss, a number for each class or column; "auto" counts every class as much.
         mixup, cutmix: alpha of each (arXiv:1710.09412, arXiv:1905.04899); 0 leaves it out. Given both, a batch has one of them.
+        consistency, instance_loss: weights of `view_divergence` and `info_nce`, for batches of two views of each image:
+            first all images, then all again.
         optimizer, schedule, adapter: of `TaskModule`.
         preprocessing: that of the data module, with the `target`; a checkpoint takes it along for `gcsa.load`.
 
@@ -110,6 +120,8 @@ class Classifier(TaskModule):
         class_weights: Sequence[float] | str | None = None,
         mixup: float = 0.0,
         cutmix: float = 0.0,
+        consistency: float = 0.0,
+        instance_loss: float = 0.0,
         compile: bool = False,
         adapter: dict[str, Any] | None = None,
         preprocessing: dict[str, Any] | None = None,
@@ -120,6 +132,11 @@ class Classifier(TaskModule):
         check_class_weights(class_weights, num_classes, target)
         check_float("mixup", mixup, 0)
         check_float("cutmix", cutmix, 0)
+        check_float("consistency", consistency, 0)
+        check_float("instance_loss", instance_loss, 0)
+        self.compares_views = bool(consistency or instance_loss)
+        if self.compares_views and (mixup or cutmix):
+            raise UserError("consistency and instance_loss compare two views of one image: leave out mixup and cutmix")
         network = create_model(num_classes=num_classes, in_chans=in_chans, **model)
         for name in (
             "in_chans",
@@ -155,7 +172,14 @@ class Classifier(TaskModule):
         if self.mixes:
             images, wanted = self.mixes[int(torch.randint(len(self.mixes), ()))](images, wanted)
         weights = None if self.weights is None else self.weights.to(wanted)
-        loss = LOSSES[self.loss_name](self(images), wanted, weights)
+        if self.compares_views:
+            maps = self.model.forward_features(images)
+            scores = self.model.forward_head(maps)
+            loss = LOSSES[self.loss_name](scores, wanted, weights)
+            loss = loss + self.hparams["consistency"] * view_divergence(scores)
+            loss = loss + self.hparams["instance_loss"] * info_nce(self.model.forward_head(maps, pre_logits=True))
+        else:
+            loss = LOSSES[self.loss_name](self(images), wanted, weights)
         if isinstance(self.model, Canonical) and isinstance(self.model.chooser, nn.Module):
             loss = loss + self.model.pose_loss(images, partial(each_loss, self.loss_name, wanted))
         return loss

@@ -59,6 +59,9 @@ class Task:
 
         Raises ValueError for arguments the model refuses and for an image size that would break its equivariance.
         """
+        for key in ("consistency", "instance_loss"):
+            if cfg[key] and cfg["data"].get("views") != 2:
+                raise UserError(f"{key}={cfg[key]} compares two views of each image: set data.views=2")
         model = model_options(cfg)
         pretrained = model.pop("pretrained", False)
         if model.get("img_size") == "auto":

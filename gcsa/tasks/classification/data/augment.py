@@ -81,18 +81,19 @@ class RandomAffine:
         """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
         batch, _, height, width = images.shape
         self.check_size(height, width)
+        device = images.device
 
         def uniform(low: float, high: float, *shape: int) -> Tensor:
-            return torch.empty(batch, *shape).uniform_(low, high, generator=generator)
+            return torch.empty(batch, *shape).uniform_(low, high, generator=generator).to(device)
 
         # Every number is drawn whether or not it is used, so that switching one option leaves the others as they are.
         angle = torch.deg2rad(uniform(-self.degrees, self.degrees))
         shift = uniform(-self.translate, self.translate, 2)
         factor = uniform(self.scale[0], self.scale[1])
         flipped = uniform(0, 1) < 0.5
-        turns = torch.randint(4, (batch,), generator=generator)
-        control = torch.randn(batch, 2, CONTROL_POINTS, CONTROL_POINTS, generator=generator)
-        corners = torch.randint(2 * self.shift + 1, (batch, 2), generator=generator)
+        turns = torch.randint(4, (batch,), generator=generator).to(device)
+        control = torch.randn(batch, 2, CONTROL_POINTS, CONTROL_POINTS, generator=generator).to(device)
+        corners = torch.randint(2 * self.shift + 1, (batch, 2), generator=generator).to(device)
 
         if self.flip:
             images = torch.where(flipped.view(-1, 1, 1, 1), images.flip(-1), images)
@@ -105,7 +106,7 @@ class RandomAffine:
             return images
 
         # affine_grid maps an output position to the input position it shows, in units of half the image.
-        pixel = torch.tensor([2 / width, 2 / height])
+        pixel = torch.tensor([2 / width, 2 / height], device=device)
         aspect = height / width
         cos, sin = angle.cos() / factor, angle.sin() / factor
         matrix = torch.stack([cos, -sin * aspect, sin / aspect, cos], dim=-1).view(batch, 2, 2)
@@ -148,8 +149,8 @@ def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
     """Images (B, C, H, W), each blurred by a Gaussian of its own standard deviation (B,) in pixels, borders repeated."""
     batch, channels, height, width = images.shape
     radius = max(1, math.ceil(3 * float(sigma.max())))
-    offset = torch.arange(-radius, radius + 1, dtype=images.dtype)
-    weight = torch.exp(-0.5 * (offset / sigma.clamp(min=1e-3).to(images.dtype)[:, None]) ** 2)
+    offset = torch.arange(-radius, radius + 1, dtype=images.dtype, device=images.device)
+    weight = torch.exp(-0.5 * (offset / sigma.clamp(min=1e-3).to(images)[:, None]) ** 2)
     weight = (weight / weight.sum(1, keepdim=True)).repeat_interleave(channels, 0)
     rows = images.reshape(1, batch * channels, height, width)
     for shape, padding in (
@@ -198,9 +199,9 @@ def rotated_by_quarters(images: Tensor, turns: Tensor) -> Tensor:
 
 def cropped(images: Tensor, corners: Tensor, height: int, width: int) -> Tensor:
     """Images (B, C, H, W) cut to (B, C, height, width), each from its own upper left corner, row and column (B, 2)."""
-    rows = (corners[:, 0, None] + torch.arange(height))[:, :, None]
-    columns = (corners[:, 1, None] + torch.arange(width))[:, None, :]
-    image = torch.arange(len(images))[:, None, None]
+    rows = (corners[:, 0, None] + torch.arange(height, device=images.device))[:, :, None]
+    columns = (corners[:, 1, None] + torch.arange(width, device=images.device))[:, None, :]
+    image = torch.arange(len(images), device=images.device)[:, None, None]
     return images.movedim(1, -1)[image, rows, columns].movedim(-1, 1).contiguous()
 
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_bool
+from gcsa._utils.validation import check_bool, check_int
 from gcsa.tasks.classification.data.augment import Augmentation
 from gcsa.tasks.classification.targets import Classes, Target
 from gcsa.tasks.datamodule import SplitDataModule
-from gcsa.tasks.loading import BatchLoader, ConcatSource, ImageSet, ImageSource
+from gcsa.tasks.loading import BatchLoader, ConcatSource, ImageSet, ImageSource, seeded_generator
 from gcsa.tasks.splits import balancing_weights, check_split, limited, strata
 from gcsa.tasks.storage import check_readable, data_root, download_into, missing
 
@@ -57,6 +57,9 @@ class GCSADataModule(SplitDataModule):
         batch_size, num_workers, seed, limit_train: as in `SplitDataModule`; a subset is class-balanced.
         download: fetch missing files into `root`.
         augment: options of `RandomAffine`, `RandomBlur`, `RandomColour` and `RandomPolicy` in this folder, for training batches.
+        views: how often each image is in a training batch, each time augmented anew: first all images, then all again
+            (Hoffer et al. 2020, arXiv:1901.09335).
+        augment_on_device: augment where the network is, instead of in the loader: a GPU has no time to wait for a CPU.
         drop_last: leave out the last training batch where it is smaller than the others.
         balance: draw training images so that every class is as frequent, with repetition.
         train_on_val: train on the validation split too, once all options are chosen. Scores on that split then say
@@ -90,6 +93,8 @@ class GCSADataModule(SplitDataModule):
         seed: int = 0,
         download: bool = False,
         augment: Mapping[str, Any] | None = None,
+        views: int = 1,
+        augment_on_device: bool = False,
         limit_train: float | int | None = None,
         drop_last: bool = False,
         balance: bool = False,
@@ -98,13 +103,15 @@ class GCSADataModule(SplitDataModule):
         std: Sequence[float] | None = None,
     ) -> None:
         super().__init__(batch_size, num_workers, seed, limit_train)
+        check_int("data.views", views)
+        check_bool("augment_on_device", augment_on_device)
         check_bool("download", download)
         check_bool("drop_last", drop_last)
         check_bool("balance", balance)
         check_bool("train_on_val", train_on_val)
         self.root = data_root(root)
         self.download, self.drop_last, self.train_on_val = download, drop_last, train_on_val
-        self.balance = balance
+        self.balance, self.views, self.augment_on_device = balance, views, augment_on_device
         self.augment = None if augment is None else Augmentation.from_config(augment)
         for key, values in (("mean", mean), ("std", std)):
             if values is not None:
@@ -199,12 +206,23 @@ class GCSADataModule(SplitDataModule):
         return self._image_set(split, None)
 
     def make_loader(self, split: str, *, shuffle: bool = False) -> BatchLoader[tuple[Tensor, Tensor]]:
-        images = self._image_set(split, self.augment if shuffle else None)
+        in_the_loader = shuffle and not self.augment_on_device
+        images = self._image_set(split, self.augment if in_the_loader else None, self.views if shuffle else 1)
         weights = (
             balancing_weights(images.labels, self.num_classes)[images.labels] if shuffle and self.balance else None
         )
         drop_last = shuffle and self.drop_last
         return self.batches(images, len(images), shuffle=shuffle, drop_last=drop_last, weights=weights)
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        """Augments training batches here with `augment_on_device`, as a function of the seed and the step."""
+        if self.augment is None or not self.augment_on_device or not (self.trainer and self.trainer.training):
+            return batch
+        images, labels = batch
+        # The transfer comes before the step is counted.
+        generator = seeded_generator(self.seed, self.trainer.fit_loop.total_batch_idx + 1, self.trainer.global_rank)
+        mean, std = (images.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        return self.augment(images * std + mean, generator).sub_(mean).div_(std), labels
 
     def _check_there(self) -> None:
         for path in self._absent():
@@ -220,6 +238,6 @@ class GCSADataModule(SplitDataModule):
         if not len(split.rows):
             raise UserError(f"{split.source} holds too few images ({len(split.labels)}) to be split")
 
-    def _image_set(self, split: str, augment: Augmentation | None) -> ImageSet:
+    def _image_set(self, split: str, augment: Augmentation | None, views: int = 1) -> ImageSet:
         part = self.split(split)
-        return ImageSet(part.images, part.labels, part.rows, mean=self.mean, std=self.std, augment=augment)
+        return ImageSet(part.images, part.labels, part.rows, mean=self.mean, std=self.std, augment=augment, views=views)

@@ -51,7 +51,8 @@ class RandomColour:
         """Images (B, C, H, W) in 0..1 to images of the same shape in 0..1, a function of the state of `generator`."""
 
         def uniform(amount: float, channels: int = 1) -> Tensor:
-            return torch.empty(len(images), channels, 1, 1).uniform_(-amount, amount, generator=generator)
+            drawn = torch.empty(len(images), channels, 1, 1).uniform_(-amount, amount, generator=generator)
+            return drawn.to(images.device)
 
         # Every number is drawn whether or not it is used, so that switching one option leaves the others as they are.
         brighter, stronger, richer = (1 + uniform(a) for a in (self.brightness, self.contrast, self.saturation))
@@ -66,14 +67,14 @@ class RandomColour:
             mean = images.mean((1, 2, 3), keepdim=True)
             images = mean + stronger * (images - mean)
         if self.saturation and images.shape[1] == 3:
-            grey = (images * torch.tensor(GREY).view(3, 1, 1)).sum(1, keepdim=True)
+            grey = (images * images.new_tensor(GREY).view(3, 1, 1)).sum(1, keepdim=True)
             images = grey + richer * (images - grey)
         return images.clamp(0, 1) if self.stain or self.brightness or self.contrast or self.saturation else images
 
 
 def stained(images: Tensor, factor: Tensor, offset: Tensor) -> Tensor:
     """Images (B, 3, H, W) with the amount of each of the three `STAINS` times `factor` plus `offset`, both (B, 3, 1, 1)."""
-    absorbed = torch.tensor(STAINS)
+    absorbed = images.new_tensor(STAINS)
     absorbed = absorbed / absorbed.norm(dim=1, keepdim=True)
     density = -images.clamp(DARKEST, 1).log10()
     amounts = torch.einsum("brhw,rs->bshw", density, torch.linalg.inv(absorbed))
