@@ -42,8 +42,10 @@ class FieldNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to the same shape."""
-        weight, bias = (p.expand(self.order, self.fields) for p in (self.weight, self.bias))
-        return F.layer_norm(x, (self.order, self.fields), weight.contiguous(), bias.contiguous(), self.eps)
+        # Over one axis: over two, CUDA's backward pass fails from 65,537 positions on.
+        weight, bias = (p.repeat(self.order) for p in (self.weight, self.bias))
+        width = self.order * self.fields
+        return F.layer_norm(x.flatten(3), (width,), weight, bias, self.eps).unflatten(3, (self.order, self.fields))
 
     def extra_repr(self) -> str:
         return f"{self.fields}, order={self.order}"

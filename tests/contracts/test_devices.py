@@ -17,6 +17,7 @@ from torch._subclasses import FakeTensorMode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gcsa.layers.attention import GroupAttention, SpatialAttention
+from gcsa.layers.norm import FieldNorm
 from gcsa.testing import randomize, relative_error
 
 from .test_timm import shallow
@@ -118,6 +119,18 @@ def test_gpu_gives_what_the_cpu_gives(name: str, train: bool) -> None:
     for (key, p), q in zip(model.named_parameters(), twin.parameters(), strict=True):
         assert q.grad.isfinite().all(), key
         assert (q.grad.cpu() - p.grad).norm() <= 0.05 * p.grad.norm() + 1e-5, key
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gpu_norm_of_many_positions() -> None:
+    norm, x = randomize(FieldNorm(23, 4)), torch.randn(2, 256, 256, 4, 23)
+    gradients = []
+    for device in ("cpu", "cuda"):
+        module = copy.deepcopy(norm).to(device)
+        module(x.to(device)).square().mean().backward()
+        gradients.append(torch.stack([p.grad.cpu() for p in module.parameters()]))
+    assert relative_error(gradients[1], gradients[0]) < 1e-3
 
 
 @on_a_gpu
