@@ -112,10 +112,12 @@ def test_a_tensor_left_behind_is_found(request: pytest.FixtureRequest) -> None:
 def test_gpu_gives_what_the_cpu_gives(name: str, train: bool) -> None:
     model = create(name).train(train)
     twin, x = copy.deepcopy(model).cuda(), image(model, "cpu")
-    outputs = [model(x), twin(x.cuda())]
-    assert relative_error(outputs[1].cpu(), outputs[0]) < 1e-2  # TF32 of convolutions
-    for out in outputs:
-        out.square().mean().backward()
+    # In TF32, in which convolutions are computed by default, some gradients differ by more than 5 %.
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        outputs = [model(x), twin(x.cuda())]
+        for out in outputs:
+            out.square().mean().backward()
+    assert relative_error(outputs[1].cpu(), outputs[0]) < 1e-2
     for (key, p), q in zip(model.named_parameters(), twin.parameters(), strict=True):
         assert q.grad.isfinite().all(), key
         assert (q.grad.cpu() - p.grad).norm() <= 0.05 * p.grad.norm() + 1e-5, key

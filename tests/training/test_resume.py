@@ -64,6 +64,22 @@ def test_resumes_bit_for_bit(whole: Path, tmp_path: Path, every: str, batch: int
         assert_same_state(whole / f"checkpoints/{name}.ckpt", tmp_path / f"checkpoints/{name}.ckpt")
 
 
+def test_views_augmented_on_the_device_resume_in_mid_epoch(tmp_path: Path) -> None:
+    options = (
+        "data.views=2",
+        "data.augment_on_device=true",
+        "consistency=1",
+        "instance_loss=0.2",
+        "trainer.max_epochs=2",
+    )
+    options += (f"checkpoint_every_n_steps={EVERY}",)
+    fit(tmp_path / "whole", *options)
+    with killed_at(7):
+        fit(tmp_path / "resumed", *options)
+    fit(tmp_path / "resumed", *options, "ckpt_path=last")
+    assert_same_state(*(tmp_path / name / "checkpoints/last.ckpt" for name in ("whole", "resumed")))
+
+
 STILL = ("data.limit_train=32", "optimizer.lr=1e-12")
 """A second epoch learns nothing, so that it is not better than the first."""
 

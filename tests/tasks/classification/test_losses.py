@@ -1,5 +1,6 @@
 """Losses, weights of classes, mixed images and balanced batches, against torch and torchvision."""
 
+import math
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchvision.ops import sigmoid_focal_loss
 
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.losses import balancing_weights, bce, cross_entropy, focal
+from gcsa.tasks.classification.losses import balancing_weights, bce, cross_entropy, focal, info_nce, view_divergence
 from gcsa.tasks.classification.module import Classifier
 from gcsa.tasks.classification.targets import Classes
 from gcsa.tasks.loading import EpochSampler
@@ -40,6 +41,18 @@ def test_focal_loss_of_two_classes_is_that_of_torchvision() -> None:
     targets = F.one_hot(LABELS.clamp(max=1), 2).double()
     expected = sigmoid_focal_loss(LOGITS[:, 1] - LOGITS[:, 0], targets[:, 1], alpha=-1, gamma=2, reduction="mean")
     torch.testing.assert_close(focal(LOGITS[:, :2], targets, None), expected)
+
+
+def test_losses_of_two_views() -> None:
+    """Nothing where the views agree; else the divergence of torch, and the cross-entropy of picking the other view."""
+    same = LOGITS[:3].repeat(2, 1)
+    assert view_divergence(same).item() == 0
+    p, q = (part.log_softmax(1) for part in LOGITS.float().chunk(2))
+    both = [F.kl_div(b, a, log_target=True, reduction="batchmean") for a, b in ((p, q), (q, p))]
+    torch.testing.assert_close(view_divergence(LOGITS), both[0] + both[1])
+    features = 5 * torch.eye(4)
+    assert info_nce(features.repeat(2, 1)).item() == pytest.approx(math.log(1 + 3 * math.exp(-10)), rel=1e-3)
+    assert info_nce(torch.cat([features, features.roll(1, 0)])).item() == pytest.approx(10, rel=1e-3)
 
 
 def test_weights_that_balance() -> None:
@@ -95,6 +108,8 @@ def test_a_run_with_all_of_them(tmp_path: Path) -> None:
         ({"class_weights": "balanced"}, "must be null, auto"),
         ({"mixup": -1.0}, "mixup=-1"),
         ({"cutmix": "yes"}, "cutmix=yes"),
+        ({"consistency": -1}, "consistency=-1"),
+        ({"instance_loss": 1, "mixup": 0.2}, "leave out mixup and cutmix"),
     ],
 )
 def test_wrong_values(option: dict[str, object], words: str) -> None:

@@ -99,6 +99,16 @@ def test_augmentation_is_new_in_every_batch_and_epoch() -> None:
     assert len(set(keys)) == 18
 
 
+def test_views_are_all_images_and_then_all_again() -> None:
+    data = create_datamodule("digits", batch_size=8, views=2, augment={"degrees": 20})
+    data.setup("fit")
+    images, labels = next(iter(data.train_dataloader()))
+    assert images.shape[0] == 16
+    assert torch.equal(labels[:8], labels[8:])
+    assert not torch.equal(images[:8], images[8:])
+    assert len(next(iter(data.val_dataloader()))[1]) == 8
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_batches_and_the_global_generator_do_not_depend_on_workers(num_workers: int) -> None:
     torch.manual_seed(0)
