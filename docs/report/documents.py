@@ -37,6 +37,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/measured/equivariance.md": (equivariance.invariance, equivariance.off_grid, equivariance.precision),
     "docs/measured/speed.md": (
         speed.models,
+        speed.models_on_gpu,
         speed.bfloat16,
         speed.layers,
         speed.tax,

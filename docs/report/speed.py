@@ -28,9 +28,7 @@ def times_of(rows: dict[str, Content]) -> list[float]:
 
 def models() -> str:
     """Registered models as a user meets them."""
-    machines = load_timings(
-        "models", lambda content: content["models"]["gcsa_small"]["forward"]["as created"]["median_ms"]
-    )
+    machines = {name: content for name, content in timed_models().items() if not content["machine"]["gpu"]}
     rows = []
     for name in dict.fromkeys(name for content in machines.values() for name in content["models"]):
         for machine, row in rows_of(machines, name, "models"):
@@ -46,6 +44,33 @@ def models() -> str:
             rows.append(cells)
     header = ["model", "machine", "parameters", "batch", "images/s", "folded", "in training", "GFLOP an image"]
     return table([*header, "of the matrix-product rate", "training step, MB"], rows)
+
+
+def timed_models() -> dict[str, Content]:
+    """The machines that measured registered models, the slowest first."""
+    slowest = lambda content: content["models"]["gcsa_pyramid_small"]["forward"]["as created"]["median_ms"]
+    return load_timings("models", slowest)
+
+
+def models_on_gpu() -> str:
+    """Registered models on a GPU, in float32 and by bfloat16 autocast, nothing compiled."""
+    rows = []
+    for machine, content in timed_models().items():
+        if not content["machine"]["gpu"]:
+            continue
+        for name, row in content["models"].items():
+            cells = [f"`{name}`", machine, f"{row['batch']} of {' x '.join(map(str, row['size']))}"]
+            for mode, side in (
+                ("forward", "as created"),
+                ("forward", "folded"),
+                ("forward", "bf16"),
+                ("forward_backward", "as created"),
+                ("forward_backward", "bf16"),
+            ):
+                cells.append(f"{images_a_second(row, mode, side):,.0f}" if side in row[mode] else "")
+            rows.append([*cells, f"{row['training_megabytes']:,.0f}"])
+    header = ["model", "machine", "batch", "images/s", "folded", "bfloat16", "in training", "in training, bfloat16"]
+    return table([*header, "training step, MB"], rows)
 
 
 def bfloat16() -> str:
