@@ -15,6 +15,8 @@ SHORTER = {
     "max_epochs=12": "max_epochs=1",
     "range(0, 360, 15)": "range(0, 360, 90)",
     "STEPS = 60": "STEPS = 15",
+    "STEPS = 24": "STEPS = 8",
+    "EPOCHS = 12": "EPOCHS = 2",
     '.glob("*.png"))[:3]': '.glob("*.png"))[:1]',
 }
 """What takes long, and its stand-in here; what the notebooks assert holds for both."""
