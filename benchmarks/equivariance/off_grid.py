@@ -12,80 +12,22 @@ share of changed images whose nearest neighbour by features, among all upright o
 from __future__ import annotations
 
 import argparse
-import io
-import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
 from torchmetrics.classification import MulticlassAUROC
 
 import gcsa
 from benchmarks.common import clock
 from gcsa._utils.atomic import write_json
-from gcsa.groups import group
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.data.augment import gaussian_blur
-from gcsa.tasks.classification.data.colour import stained
 from gcsa.tasks.classification.evaluate import draw_sample
+from gcsa.tasks.classification.off_grid import Change, families as families_of, moved
 from gcsa.training.results import git_commit, machine
-
-Change = Callable[[Tensor], Tensor]
-"""Images (B, C, H, W) in 0..1 to images of the same shape."""
-
-
-def resampled(
-    images: Tensor, degrees: float = 0.0, magnification: float = 1.0, x: float = 0.0, y: float = 0.0
-) -> Tensor:
-    """Images (B, C, H, W) rotated about their centre, magnified and shifted by pixels, bilinearly, continued by reflection."""
-    angle = math.radians(degrees)
-    cos, sin = math.cos(angle) / magnification, math.sin(angle) / magnification
-    height, width = images.shape[-2:]
-    matrix = images.new_tensor([[cos, -sin, 2 * x / width], [sin, cos, 2 * y / height]]).expand(len(images), 2, 3)
-    grid = F.affine_grid(matrix, list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
-
-
-def jpeg(images: Tensor, quality: int) -> Tensor:
-    """Images (B, 3, H, W) as JPEG of this quality gives them back."""
-    out = []
-    for image in images.cpu():
-        file = io.BytesIO()
-        Image.fromarray((255 * image).round().byte().permute(1, 2, 0).numpy()).save(file, "JPEG", quality=quality)
-        out.append(torch.from_numpy(np.asarray(Image.open(file)).copy()).permute(2, 0, 1).float() / 255)
-    return torch.stack(out).to(images.device)
-
-
-def stain(factors: tuple[float, float, float]) -> Change:
-    """Multiplies the amounts of haematoxylin, eosin and the third stain."""
-    factor = torch.tensor(factors).view(1, 3, 1, 1)
-    return lambda images: stained(images, factor.to(images), images.new_zeros(1, 3, 1, 1)).clamp(0, 1)
-
-
-FAMILIES: dict[str, dict[str, Change]] = {
-    "exact": {f"element {g}": (lambda x, g=g: group("d4").act_on_grid(x, g)) for g in group("d4").exact_elements[1:]},
-    "angle": {
-        f"{step * 7.5:g} degrees": (lambda x, step=step: resampled(x, degrees=step * 7.5))
-        for step in range(1, 48)
-        if step % 12
-    },
-    "shift": {
-        f"{x:g}, {y:g} pixels": (lambda image, x=x, y=y: resampled(image, x=x, y=y))
-        for x, y in ((0.5, 0), (0, 0.5), (0.5, 0.5), (1, 0), (0, 1), (2, 0), (0, 2))
-    },
-    "blur": {
-        f"sigma {sigma}": (lambda x, s=sigma: gaussian_blur(x, torch.full((len(x),), s))) for sigma in (0.5, 0.7, 1.0)
-    },
-    "magnification": {f"{m:g} x": (lambda x, m=m: resampled(x, magnification=m)) for m in (0.8, 0.9, 1.1, 1.25)},
-    "jpeg": {"quality 50": lambda x: jpeg(x, 50), "quality 80": lambda x: jpeg(x, 80)},
-    "stain": {str(f): stain(f) for f in ((0.9, 1.1, 1.0), (1.1, 0.9, 1.0), (0.9, 0.9, 1.0), (1.1, 1.1, 1.0))},
-    "brightness": {f"{b:g} x": (lambda x, b=b: (b * x).clamp(0, 1)) for b in (0.9, 1.1)},
-}
 
 
 @torch.inference_mode()
@@ -110,16 +52,15 @@ def measure(source: str, data: str, split: str, device: str = "cpu") -> dict[str
     labels = torch.cat([targets for _, targets in batches]).to(device)
     mean, std = (images.new_tensor(v).view(-1, 1, 1) for v in (predictor.preprocess.mean, predictor.preprocess.std))
     upright, known = answers(network, images, mean, std, lambda x: x)
-    own = torch.arange(len(images), device=device)
     families = {}
-    for family, members in FAMILIES.items():
+    for family, members in families_of(images.shape[1]).items():
         rows = {}
         for name, change in members.items():
             scores, features = answers(network, images, mean, std, change)
             rows[name] = {
-                "changed": float((scores.argmax(1) != upright.argmax(1)).float().mean()),
+                "changed": moved(scores, upright, "classifier"),
                 "accuracy": float((scores.argmax(1) == labels).float().mean()),
-                "neighbour_kept": float(((features @ known.T).argmax(1) == own).float().mean()),
+                "neighbour_kept": 1 - moved(features, known, "embedding"),
             }
         changed_shares = [row["changed"] for row in rows.values()]
         families[family] = {

@@ -36,6 +36,7 @@ from gcsa.evaluation.poses import Change, Turn, compare, exact_group, outputs, t
 from gcsa.images.reader import read_picture
 from gcsa.integrations.networks import KINDS, OUTPUTS, Subject, is_foreign, open_segmenter, open_subject
 from gcsa.tasks import load
+from gcsa.tasks.classification.off_grid import families, off_grid
 from gcsa.tasks.recognition.audit import audit as reader_audit
 from gcsa.tasks.segmentation.audit import audit as segmenter_audit
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
@@ -77,6 +78,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--outputs", choices=OUTPUTS, help="of a segmenter of others (default classes)")
     add_symmetry(parser)
     parser.add_argument("--angles", type=count(360), default=16, help="around the circle (default 16)")
+    parser.add_argument(
+        "--off-grid",
+        action="store_true",
+        help="also shift, blur, magnify, compress, stain and light the images otherwise",
+    )
     parser.add_argument("--limit", type=count(1_000_000), help="the first images only")
     parser.add_argument("--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="together (default 32)")
     parser.add_argument("--output", metavar="FOLDER", help="for audit.json and audit.png")
@@ -135,6 +141,8 @@ def _open_whole(args: argparse.Namespace) -> Any:
         raise UserError(f"--outputs {args.outputs} is for segmenters of others: leave it out, or add --kind segmenter")
     if kind is None:
         return None
+    if args.off_grid:
+        raise UserError(f"--off-grid is for classifiers and embeddings: leave it out for a {kind}")
     if args.size is not None:
         raise UserError(f"--size is for classifiers and embeddings: a {kind} takes pictures of any size")
     if args.symmetry is not None and (kind == "reader" or args.symmetry == "averaged"):
@@ -204,6 +212,29 @@ def _measure(
     return compare(found, subject.kind), failed
 
 
+def _measure_off_grid(
+    subject: Subject, network: nn.Module, images: Sequence[Path], args: argparse.Namespace, where: torch.device
+) -> dict[str, dict[str, float]]:
+    """What `off_grid` finds; images that cannot be read were told of before."""
+    prepare = subject.prepare
+    passes = sum(map(len, families(len(prepare.mean), args.angles).values()))
+    with _progress(passes * len(images)) as advance, evaluation_mode(network):
+        batches = _batches(subject, images, args.batch_size, [], where)
+        return off_grid(network, batches, prepare.mean, prepare.std, subject.kind, args.angles, advance)
+
+
+def _off_grid_table(found: dict[str, dict[str, float]], kind: str, name: str) -> Table:
+    moves = "answers that change" if kind == "classifier" else "images that are no longer their own nearest"
+    screen = Table(title=f"One step off the grid, {name}: {moves}")
+    for words in ("family", "mean, %", "worst, %", "the worst"):
+        screen.add_column(words, justify="right" if "%" in words else "left", no_wrap=True)
+    for family, members in found.items():
+        worst = max(members, key=lambda name: members[name])
+        mean = sum(members.values()) / len(members)
+        screen.add_row(family, f"{100 * mean:.1f}", f"{100 * members[worst]:.1f}", worst if members[worst] else "")
+    return screen
+
+
 def _table(changes: Sequence[Change], kind: str, title: str) -> Table:
     screen = Table(title=title)
     screen.add_column("pose", no_wrap=True)
@@ -248,7 +279,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.output is not None:
             _check_output(Path(args.output), images)
         where = device(args.device)
-        systems = {}
+        systems, steady = {}, {}
         if predictor := _open_whole(args):
             kind, size = WHOLE[predictor.kind], None
             predictor.to(where)
@@ -263,11 +294,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             networks |= {args.symmetry or "as it is": symmetrized(subject.network, args)}
             for name, network in networks.items():
                 systems[name], failed = _measure(subject, network.to(where), images, args, where)
+                if args.off_grid:
+                    steady[name] = _measure_off_grid(subject, network, images, args, where)
         read = len(images) - len(failed)
         title = f"{args.source}, {kind}, {read} images" + (f" of {size} x {size}" if size else "")
         console = Console()
         for name, changes in systems.items():
             console.print(_table(changes, kind, f"{title}, {name}"))
+        for name, moved in steady.items():
+            console.print(_off_grid_table(moved, kind, name))
         sentences = {name: verdict(changes, kind) for name, changes in systems.items()}
         for name, sentence in sentences.items():
             console.print(f"{name}: {sentence}", highlight=False, soft_wrap=True)
@@ -279,6 +314,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     "verdict": sentences[name],
                     "group": exact_group(changes).name,
                     "changes": [asdict(c) for c in changes],
+                    "off_grid": steady.get(name),
                 }
                 for name, changes in systems.items()
             }

@@ -83,6 +83,24 @@ def test_features(run: Run, images: Path) -> None:
     assert (code, "cosine" in out, "exact under d4" in out) == (0, True, True), err
 
 
+def test_one_step_off_the_grid(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that sees brightness alone moves with light, and not with poses; one that sees the corner moves with those."""
+    Path("own_net.py").write_text(
+        "def light(x):\n    level = x.mean((1, 2, 3))\n    return level[:, None] * level.new_tensor([1.0, 0.0])\n"
+        "def corner(x):\n    return x[:, :2, 0, :3].flatten(1)\n"
+    )
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    found = {}
+    for name in ("light", "corner"):
+        arguments = ("--angles", 8, "--off-grid", "--size", 32, "--output", name)
+        code, out, err = run("audit", f"own_net:{name}", "--images", images, *arguments)
+        assert (code, "brightness" in out) == (0, True), err
+        found[name] = json.loads(Path(name, "audit.json").read_text())["systems"]["as it is"]["off_grid"]
+    assert set(found["light"]["exact"].values()) == {0}
+    assert set(found["light"]["angle"]) == {"45 degrees", "135 degrees", "225 degrees", "315 degrees"}
+    assert max(found["corner"]["exact"].values()) > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -108,6 +126,7 @@ def test_features(run: Run, images: Path) -> None:
         (["net.onnx", "--kind", "reader"], "net.onnx cannot be audited as a reader"),
         (["net.onnx", "--kind", "segmenter", "--group", "c4"], "--group c4 is of --symmetry"),
         (["net.onnx", "--kind", "segmenter", "--symmetry", "averaged"], "--symmetry averaged is not for a segmenter"),
+        (["gcsa_unet_tiny.nuclei", "--off-grid"], "--off-grid is for classifiers and embeddings"),
         (["net.onnx", "--outputs", "instances"], "add --kind segmenter"),
         ([WEIGHTS, "--kind", "embedding", "--limit", "1"], "give two images or more"),
         ([WEIGHTS, "--symmetry", "averaged", "--group", "c8"], "--group: invalid choice: 'c8'"),
