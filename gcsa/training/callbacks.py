@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_rate, listed, shown
+from gcsa.symmetry import Symmetrized
 
 
 def running_statistics(model: nn.Module) -> list[Tensor]:
@@ -69,15 +70,16 @@ class EMA(WeightAveraging):
 
 
 class Freeze(pl.Callback):
-    """Keeps modules of `model` as they are: their parameters are not trained, and they stay in eval mode, so that running
-    statistics do not move. Raises UserError for a name that `model` does not have."""
+    """Keeps modules of `model`, or of the network that it makes exact, as they are: their parameters are not trained, and they
+    stay in eval mode, so that running statistics do not move. Raises UserError for a name that there is not."""
 
     def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
         if not isinstance(names, list | tuple):
             raise UserError(f"freeze={shown(names)} must be a list such as [stem]")
-        modules = dict(model.named_modules())
+        inner = model.network if isinstance(model, Symmetrized) else model  # whose names the user knows
+        modules = dict(inner.named_modules()) | dict(model.named_modules())
         if unknown := [name for name in names if not name or name not in modules]:
-            choices = ", ".join(name for name, _ in model.named_children())
+            choices = ", ".join(name for name, _ in inner.named_children())
             raise UserError(f"freeze: the network has no module {shown(unknown[0])}: choose from {choices}")
         self.modules = [modules[name] for name in names]
         for module in self.modules:

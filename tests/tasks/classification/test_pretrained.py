@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.module import Classifier
 from gcsa.tasks.classification.pretrained import load_pretrained
+from gcsa.symmetry import Averaged
 from gcsa.training.callbacks import Freeze
 from gcsa.training.optimizer import make_optimizer
 from tests.runs import TINY, composed, train
@@ -103,6 +104,13 @@ def test_weights_that_cannot_be_had(value: str, words: str, tmp_path: Path, monk
 def test_what_cannot_be_frozen(names: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Freeze(timm.create_model("test_efficientnet"), names)  # type: ignore[arg-type]
+
+
+def test_the_network_in_a_wrapper_is_frozen_by_its_own_names() -> None:
+    exact = Averaged(timm.create_model("test_efficientnet"), "c4")
+    Freeze(exact, ["conv_stem"])
+    trained = {name: parameter.requires_grad for name, parameter in exact.network.named_parameters()}
+    assert [name for name, is_trained in trained.items() if not is_trained] == ["conv_stem.weight"]
 
 
 @pytest.mark.parametrize("name", ["gcsa_tiny", "test_efficientnet"])
