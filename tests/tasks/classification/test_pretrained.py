@@ -11,10 +11,10 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.tuner import Tuner
 from safetensors.torch import load_file, save_file
 
+from gcsa.symmetry import Averaged
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.module import Classifier
 from gcsa.tasks.classification.pretrained import load_pretrained
-from gcsa.symmetry import Averaged
 from gcsa.training.callbacks import Freeze
 from gcsa.training.optimizer import make_optimizer
 from tests.runs import TINY, composed, train
