@@ -12,7 +12,7 @@ from gcsa.tasks import load
 from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
 from gcsa.tasks.segmentation.data.pairs import SPLITS
-from gcsa.tasks.segmentation.losses import label_validator
+from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes
 from gcsa.tasks.segmentation.metrics import build_metrics, measure_transformed
 from gcsa.tasks.segmentation.stars import check_installed
 
@@ -30,7 +30,7 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     """Dice, IoU and instance scores of `config["model"]` on a held-out split or on "all" of the data, and the changes of its
     label maps when images are rotated and reflected.
 
-    build_data: makes the data module from its `percentiles` and `label_validator`. Prints a table and returns JSON-ready values.
+    build_data: makes the data module from its `percentiles`, `label_validator` and `labels_are_classes`. Prints a table and returns JSON-ready values.
     Raises UserError for a configuration, weights or images that cannot be used.
     """
     check_config(config, ("val", "test", "all"), options=("symmetry", "symmetry_group"))
@@ -43,6 +43,7 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     data = build_data(
         percentiles=[predictor.pmin, predictor.pmax],
         label_validator=label_validator(network.output, network.num_classes),
+        labels_are_classes=labels_are_classes(network.output, network.num_classes),
     )
     if data.in_chans != network.in_chans:
         raise UserError(

@@ -52,6 +52,11 @@ def label_validator(output: str, num_classes: int) -> Callable[[Labels], object]
     return partial(classes, num_classes=num_classes)
 
 
+def labels_are_classes(output: str, num_classes: int) -> bool:
+    """Whether labels say which class a pixel has, not which object it is of."""
+    return output == "classes" and num_classes != 2
+
+
 def split_validator(output: str) -> Callable[[Sequence[Labels]], object] | None:
     """The function that raises UserError for the label maps of all training images, where there is something to check."""
     return check_numbers if output == "instances" else None

@@ -9,7 +9,7 @@ from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
 from gcsa.tasks.segmentation.evaluate import evaluate_masks
-from gcsa.tasks.segmentation.losses import label_validator, make_targets, split_validator
+from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes, make_targets, split_validator
 from gcsa.tasks.segmentation.metrics import measure_transformed
 from gcsa.tasks.segmentation.module import SegmentationModule, check_crop
 from gcsa.tasks.segmentation.stars import check_installed, median_diameter
@@ -33,9 +33,14 @@ class Task:
     def build_data(self, cfg: dict[str, Any]) -> MasksDataModule:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises UserError for options that it refuses."""
         options: dict[str, Any] = {key: cfg["model"].get(key) or default for key, default in DEFAULTS.items()}
-        validator = label_validator(options["output"], options["num_classes"])
-        of_all = split_validator(options["output"])
-        return self._data(cfg, targets=make_targets(**options), label_validator=validator, split_validator=of_all)
+        output, num_classes = options["output"], options["num_classes"]
+        return self._data(
+            cfg,
+            targets=make_targets(**options),
+            label_validator=label_validator(output, num_classes),
+            labels_are_classes=labels_are_classes(output, num_classes),
+            split_validator=split_validator(output),
+        )
 
     def _data(self, cfg: dict[str, Any], **options: Any) -> MasksDataModule:
         return make_data(MODULES[cfg["data"]["name"]], {**data_options(cfg), **options})

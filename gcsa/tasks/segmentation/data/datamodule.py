@@ -15,9 +15,10 @@ from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int
 from gcsa.images.folders import list_images
 from gcsa.images.intensity import percentiles as percentiles_of
-from gcsa.images.reader import check_pair, check_sizes, read_labels, read_picture
+from gcsa.images.reader import read_picture
 from gcsa.tasks.datamodule import SplitDataModule
 from gcsa.tasks.loading import BatchLoader
+from gcsa.tasks.segmentation.data.annotations import check_mask, is_outlines, read_mask
 from gcsa.tasks.segmentation.data.augment import DenseAugment
 from gcsa.tasks.segmentation.data.crops import Crops, Example, Targets, Whole
 from gcsa.tasks.segmentation.data.pairs import SPLITS, Pair, list_pairs
@@ -47,6 +48,7 @@ class MasksDataModule(SplitDataModule):
         augment: arguments of `gcsa.tasks.segmentation.data.augment.DenseAugment`, for training crops only.
         targets: from labels int32 (H, W), a crop with its context, to what the network learns, float32 (T, H, W); needed for training.
         label_validator: is called with the labels (H, W) of every picture that is read; raises ValueError for those of no use.
+        labels_are_classes: labels are classes, not numbers of objects; outlines of objects are then refused.
         split_validator: the same for the labels of all training pictures together.
 
     Raises:
@@ -75,6 +77,7 @@ class MasksDataModule(SplitDataModule):
         targets: Targets | None = None,
         label_validator: Callable[[Array], object] | None = None,
         split_validator: Callable[[Sequence[Array]], object] | None = None,
+        labels_are_classes: bool = False,
     ) -> None:
         super().__init__(batch_size, num_workers, seed, limit_train)
         if path is None:
@@ -97,6 +100,7 @@ class MasksDataModule(SplitDataModule):
         self.background = None if background is None else expanded(background)
         self.augment = None if augment is None else DenseAugment.from_config(augment)
         self.targets, self.label_validator, self.split_validator = targets, label_validator, split_validator
+        self.labels_are_classes = labels_are_classes
 
     @cached_property
     def pairs(self) -> dict[str, list[Pair]]:
@@ -135,10 +139,10 @@ class MasksDataModule(SplitDataModule):
         raise UserError(f"{self.background} holds no images: data.background must hold images without objects")
 
     def check_test(self) -> None:
-        """Open pictures and masks of the test split as far as their headers, so that a long training does not end on a
+        """Open pictures and label maps of the test split as far as their headers, and all outlines, so that a long training does not end on a
         damaged one. Raises as `setup`."""
         for pair in self.listed("test"):
-            check_pair(*pair)
+            check_mask(pair.mask, pair.image)
 
     def make_fit(self) -> tuple[list[Example], list[Example]]:
         train, val = self._read("train"), self._read("val")
@@ -176,8 +180,12 @@ class MasksDataModule(SplitDataModule):
 
     def example(self, pair: Pair) -> Example:
         """The picture and the labels in two files. Raises as `setup`."""
-        picture, labels = read_picture(pair.image, self.in_chans), read_labels(pair.mask)
-        check_sizes(pair.image, picture.shape[:2], pair.mask, labels.shape)
+        picture = read_picture(pair.image, self.in_chans)
+        if self.labels_are_classes and is_outlines(pair.mask):
+            raise UserError(
+                f"{pair.mask} outlines objects, which have no class: give label maps of classes, or set model.num_classes=2"
+            )
+        labels = read_mask(pair.mask, pair.image, (picture.shape[0], picture.shape[1]))
         if self.label_validator is not None:
             try:
                 self.label_validator(labels)

@@ -1,26 +1,34 @@
 """Which mask belongs to which picture, in the layouts that users of StarDist and Cellpose have."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from gcsa._utils.errors import UserError
-from gcsa.images.folders import list_images
+from gcsa.images.folders import SUFFIXES, list_files, list_images
 from gcsa.tasks.classification.data.image_folder import SPLIT_FOLDERS
+from gcsa.tasks.segmentation.data.annotations import COCO, OUTLINES, coco_names
 from gcsa.tasks.splits import hold_out
 
 SPLITS = ("train", "val", "test")
 LAYOUTS = "images/NAME.tif and masks/NAME.tif, or NAME.tif and NAME_masks.tif"
-MASKS, IMAGE = "_masks", "_img"
-"""How the names of Cellpose's masks end, and those of its images may."""
-NO_PICTURES = ("_flows", "_outlines", "_cp_output")
-"""How the names end of what Cellpose leaves beside them."""
+INSTEAD = "instead of a mask NAME.geojson, NAME.zip (ROIs of ImageJ), or for all images one .json of COCO"
+IMAGE = "_img"
+"""How the names of Cellpose's images may end."""
+MASKS = ("_masks", "_cp_masks")
+"""How the names of Cellpose's masks end."""
+ENDINGS = ("", *MASKS, "_rois")
+"""What the name of an annotation may have behind that of the image; the last is of Cellpose's ROIs."""
+NO_PICTURES = tuple(name + end for name in ("_flows", "_dP", "_outlines", "_cp_output") for end in ("", "_cp_masks"))
+"""How the names end of what Cellpose leaves beside them, and which is neither image nor mask."""
+PICKLED = "_seg.npy"
+"""How the names of the files end in which Cellpose's window keeps its work."""
 
 
 class Pair(NamedTuple):
-    """The file of a picture, and that of its label map."""
+    """The file of a picture, and that of its label map or its outlines."""
 
     image: Path
     mask: Path
@@ -30,13 +38,16 @@ def list_pairs(path: Path) -> dict[str, list[Pair]]:
     """The pairs of "train", "val" and "test" in the folder `path`, each in the order of the names.
 
     A split is a folder `images` beside a folder `masks` whose files have the same names up to the suffix (StarDist's
-    layout), or a folder of `NAME.tif` (or `NAME_img.tif`) and `NAME_masks.tif` (Cellpose's). `path` holds the folders
+    layout), or a folder of `NAME.tif` (or `NAME_img.tif`) and `NAME_masks.tif` or `NAME_cp_masks.png` (Cellpose's). In the place of
+    a mask there may be outlines: `NAME.geojson`, ROIs of ImageJ in `NAME.zip`, `NAME_rois.zip` or `NAME.roi`, or one `.json` file of
+    COCO that lists the images, in the split, its folder `masks` or its folder `annotations`. `path` holds the folders
     train, test and, if it likes, val (or valid, validation), without which a tenth of train validates; or test alone; or it
     is itself such a folder, which is split 8 : 1 : 1. Splits are the same in every run, and empty where there are too few
     pictures. What is hidden is passed over.
 
     Raises:
-        ValueError: a picture or a mask without its partner or with two, a folder without pictures.
+        ValueError: a picture or a mask without its partner or with two, a folder without pictures, a picture with nothing but
+            Cellpose's `_seg.npy`, which is a pickle: reading one may run code.
         FileNotFoundError: no such folder.
     """
     if not path.is_dir():
@@ -58,34 +69,64 @@ def list_pairs(path: Path) -> dict[str, list[Pair]]:
 
 def pairs_in(folder: Path) -> list[Pair]:
     """The pairs in one folder of either layout, by name. Raises ValueError as `list_pairs` does."""
-    inside = [name for name in ("images", "masks") if (folder / name).is_dir()]
-    if len(inside) == 1:
-        raise UserError(f"{folder} holds a folder {inside[0]} only: it needs images and masks")
-    if inside:
-        images = _by_name((file.stem, file) for file in list_images(folder / "images"))
-        masks = _by_name((file.stem, file) for file in list_images(folder / "masks"))
-    else:
-        files = list_images(folder)
-        images = _by_name(
-            (file.stem.removesuffix(IMAGE), file) for file in files if not file.stem.endswith((MASKS, *NO_PICTURES))
-        )
-        masks = _by_name(
-            (file.stem.removesuffix(MASKS).removesuffix(IMAGE), file) for file in files if file.stem.endswith(MASKS)
-        )
+    nested = (folder / "images").is_dir() or (folder / "masks").is_dir()
+    files = list_images(folder / "images" if nested else folder)
+    pictures = [file for file in files if nested or not file.stem.endswith((*MASKS, *NO_PICTURES))]
+    names = [file.stem if nested else file.stem.removesuffix(IMAGE) for file in pictures]
+    images = _by_name(zip(names, pictures, strict=True), "have one name: remove one of them, or give it another name")
+    places = (folder, folder / "masks", folder / "annotations")
+    annotations = (one for place in places for one in annotations_in(place, images, all_images=place != folder))
+    masks = _by_name(annotations, "belong to one image: keep one of them")
+    if nested and not (images and masks):
+        inside = [name for name in ("images", "masks") if (folder / name).is_dir()]
+        if len(inside) == 1:
+            raise UserError(f"{folder} holds a folder {inside[0]} only: it needs images and masks")
     for name in sorted(images.keys() ^ masks.keys()):
-        if name in images:
-            raise UserError(f"{images[name]} has no mask: expected {LAYOUTS}")
-        raise UserError(f"{masks[name]} is the mask of no picture: expected {LAYOUTS}")
+        if name not in images:
+            raise UserError(f"{masks[name]} is the mask of no picture: expected {LAYOUTS}, or {INSTEAD}")
+        pickled = images[name].with_name(images[name].stem + PICKLED)
+        if pickled.exists():
+            raise UserError(
+                f"{pickled} is not read, since a pickle can run code: save the masks in Cellpose's window as PNG or TIFF "
+                f"({name}_cp_masks.png)"
+            )
+        raise UserError(f"{images[name]} has no mask: expected {LAYOUTS}, or {INSTEAD}")
     if not images:
-        raise UserError(f"{folder} holds no pictures and masks: expected {LAYOUTS}")
+        raise UserError(f"{folder} holds no pictures and masks: expected {LAYOUTS}, or {INSTEAD}")
     return [Pair(images[name], masks[name]) for name in sorted(images)]
 
 
-def _by_name(files: Iterable[tuple[str, Path]]) -> dict[str, Path]:
+def annotations_in(folder: Path, images: Mapping[str, Path], *, all_images: bool) -> Iterator[tuple[str, Path]]:
+    """Label maps and outlines in `folder`, each with the name of its image, or with its own where there is none of `images`.
+
+    all_images: every image in the folder is a label map, else those only that are called like Cellpose's. A .zip or .roi of no
+    image is passed over, and so is a .json that is none of COCO. Raises UserError where COCO lists an image that is not there.
+    """
+    if not folder.is_dir():
+        return
+    for file in list_files(folder, (*SUFFIXES, *OUTLINES)):
+        suffix = file.suffix.lower()
+        if suffix == COCO:
+            by_stem = {image.stem: name for name, image in images.items()}
+            for stem in coco_names(file):
+                if stem not in by_stem:
+                    raise UserError(
+                        f"{file} lists the image {stem}, which is not there: add it, or take it out of the list"
+                    )
+                yield by_stem[stem], file
+        elif suffix in OUTLINES or all_images or (file.stem.endswith(MASKS) and not file.stem.endswith(NO_PICTURES)):
+            stems = [file.stem.removesuffix(ending) for ending in ENDINGS if file.stem.endswith(ending)]
+            names = [name for stem in stems for name in (stem, stem.removesuffix(IMAGE)) if name in images]
+            if names or suffix in (*SUFFIXES, ".geojson"):
+                yield names[0] if names else file.stem, file
+
+
+def _by_name(files: Iterable[tuple[str, Path]], complaint: str) -> dict[str, Path]:
+    """Raises UserError with `complaint` for two files of one name."""
     found: dict[str, Path] = {}
     for name, file in files:
         if name in found:
-            raise UserError(f"{found[name]} and {file} have one name: remove one of them, or give it another name")
+            raise UserError(f"{found[name]} and {file} {complaint}")
         found[name] = file
     return found
 
