@@ -31,6 +31,7 @@ from gcsa.images.pixels import (
     to_picture,
     with_alpha,
 )
+from gcsa.images.planes import Plane, choose_channel
 from gcsa.images.tiff import ORIENTATION, STARTS, Tiff
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM")
@@ -61,16 +62,27 @@ def read_levels(path: str | PathLike[str], *, upright: bool = True) -> Array:
         return to_levels(_decode(Path(path), upright=upright))
 
 
-def read_picture(path: str | PathLike[str], channels: int) -> Array:
+def read_picture(path: str | PathLike[str], channels: int, plane: Plane | None = None) -> Array:
     """A picture (H, W, channels) in uint8, uint16 or float32, its values as the file stores them, upright.
 
-    With `channels` 3, grey is repeated; with 1, colours become grey (luma, rounded in whole numbers). Alpha is dropped.
+    With `channels` 3, grey is repeated; with 1, colours become grey (luma, rounded in whole numbers). Alpha is dropped. A `plane`
+    says which picture of a stack is read.
 
     Raises:
         ValueError: naming the file: as `read_image`, or values that none of the three types holds.
     """
     with naming(path):
-        return to_picture(_decode(Path(path)), channels)
+        return to_picture(_decode(Path(path), plane=plane), channels)
+
+
+def stack_header(path: str | PathLike[str], plane: Plane) -> tuple[int, tuple[float, float] | None]:
+    """How many slices `plane` takes of a file, and height and width of a pixel in micrometres where the file states them, as the
+    picture should be seen. Raises ValueError as `read_picture`."""
+    with naming(path), opened(Path(path), max_bytes=None, plane=plane) as source:
+        if not isinstance(source, Tiff):
+            return 1, None
+        size = source.pixel_size
+        return len(source.slices), size[::-1] if size and source.orientation >= 5 else size
 
 
 def as_picture(image: Array | Image.Image | torch.Tensor, channels: int) -> Array:
@@ -158,8 +170,9 @@ def check_sizes(
         raise UserError(f"{image} is {here} pixels and its mask {mask} {there}: both must have one height and width")
 
 
-def _decode(path: Path, *, upright: bool = True, labels: bool = False) -> Pixels:
-    with opened(path, labels=labels) as source:
+def _decode(path: Path, *, upright: bool = True, labels: bool = False, plane: Plane | None = None) -> Pixels:
+    # Of a stack only the plane is read.
+    with opened(path, labels=labels, plane=plane, max_bytes=MAX_BYTES if plane is None else None) as source:
         if isinstance(source, Tiff):
             return source.read(upright=upright)
         if labels and source.format in LOSSY:
@@ -168,11 +181,15 @@ def _decode(path: Path, *, upright: bool = True, labels: bool = False) -> Pixels
         pixels = _deep_png(path) if source.format == "PNG" else None
         if pixels is None:
             pixels = from_pillow(source, labels=labels)
+        if plane is not None:
+            pixels = choose_channel(pixels, plane)
         return pixels.upright(int(source.getexif().get(ORIENTATION, 1)) if upright else 1)
 
 
 @contextmanager
-def opened(path: Path, *, labels: bool = False, max_bytes: int | None = MAX_BYTES) -> Iterator[Tiff | Image.Image]:
+def opened(
+    path: Path, *, labels: bool = False, max_bytes: int | None = MAX_BYTES, plane: Plane | None = None
+) -> Iterator[Tiff | Image.Image]:
     """The header of a picture in an open file. Raises ValueError, without the name of the file, as `read_image` does."""
     if path.exists() and not path.is_file():  # reading a pipe or a device would not end
         raise ValueError("not a regular file")
@@ -180,7 +197,7 @@ def opened(path: Path, *, labels: bool = False, max_bytes: int | None = MAX_BYTE
         if max_bytes is not None and file.length > max_bytes:
             raise Refused(f"is larger than {max_bytes:,} bytes: cut it into tiles")
         if file.peek(4)[:4] in STARTS:
-            yield Tiff(file, labels=labels)
+            yield Tiff(file, labels=labels, plane=plane)
             return
         try:
             image = Image.open(file, formats=[name for name in FORMATS if name != "TIFF"])

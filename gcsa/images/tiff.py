@@ -19,6 +19,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from gcsa._utils.arrays import Array
+from gcsa.images import planes
 from gcsa.images.pixels import Pixels, Refused, check_pixels, cmyk_to_rgb, from_pillow, with_alpha
 
 STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -39,16 +40,18 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what it logs 
 class Tiff:
     """The picture in an open TIFF file.
 
-    shape: height and width as they are stored; dtype: of the stored values; labels: palettes are not looked up.
+    shape: height and width as they are stored; dtype: of the stored values; labels: palettes are not looked up; plane: which
+    picture of a stack, where the file may be one.
 
     Raises:
         ValueError: stacks and several pictures, channels or colours that are neither grey, RGB, CMYK nor a palette, with or
             without alpha, a compression that is not read, labels whose polarity is ambiguous.
     """
 
-    def __init__(self, file: BinaryIO, *, labels: bool = False) -> None:
+    def __init__(self, file: BinaryIO, *, labels: bool = False, plane: planes.Plane | None = None) -> None:
         self.file, self.labels = file, labels
-        content = tifffile.TiffFile(file)
+        # Without the files that OME-XML may name: each has its own pages.
+        content = tifffile.TiffFile(file, _multifile=False)
         series = [one for one in content.series if not one.keyframe.is_reduced]  # thumbnails are no pictures
         if len(series) != 1:
             raise Refused(f"holds {len(series)} pictures: save one a file" if series else "holds no picture")
@@ -58,14 +61,25 @@ class Tiff:
         self.dtype: Any = page.dtype
         self.bits, self.samples = page.bitspersample, page.samplesperpixel
         pages: list[Any] = list(series[0].pages)
-        _check_axes(series[0], self.samples * len(pages))
-        separate = len(pages) > 1 or page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
+        self.sample: int | None = None
+        slices = [list(range(len(pages)))]
+        if plane is None:
+            _check_axes(series[0], self.samples * len(pages))
+        else:
+            if content.is_ome and series[0].kind != "ome" and plane != planes.Plane(plane.channel):
+                raise Refused("is one of several files of a stack: leave out --z and --time, and give all of them")
+            slices, self.sample = planes.choose(series[0], plane, planes.channel_names(content))
+        self.pixel_size = planes.pixel_size(content, page)
+        if any(pages[i] is None for group in slices for i in group):
+            raise Refused("leaves out a plane: save the stack whole")
+        separate = len(slices[0]) > 1 or page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
         self.size = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, self.shape[1])
         down, across = (-(-side // part) for side, part in zip(self.shape, self.size, strict=True))
         self.across = across
-        self.parts = [(one, i * down * across) for one in pages for i in range(self.samples if separate else 1)]
+        in_page = self.samples if separate else 1
+        self.slices = [[(pages[i], j * down * across) for i in group for j in range(in_page)] for group in slices]
         self.in_part = 1 if separate else self.samples
-        self.samples *= len(pages)
+        self.samples *= len(slices[0])
         self.byteorder = content.byteorder
         self._check_coding()
         self._check_colours()
@@ -106,7 +120,7 @@ class Tiff:
 
     def _check_colours(self) -> None:
         """Which colours the samples are, and which is alpha."""
-        page, samples = self.page, self.samples
+        page, samples = self.page, self.samples if self.sample is None else 1
         self.kind = tifffile.PHOTOMETRIC(page.photometric).name
         self.white = (1 << self.bits) - 1 if self.dtype.kind in "ub" and self.bits <= 16 else None
         self.alpha = samples in (2, 4) and tuple(page.extrasamples)[-1:] in ((1,), (2,))
@@ -120,6 +134,12 @@ class Tiff:
             "SEPARATED": (4,),
             "YCBCR": (3,),
         }
+        if self.sample is not None and self.kind not in ("MINISBLACK", "MINISWHITE", "RGB"):
+            raise Refused(
+                f"stores its colours as {self.kind}, which have no channels of their own: leave out --channel"
+            )
+        if self.kind == "RGB" and self.sample is not None:
+            self.kind = "MINISBLACK"
         if self.kind not in counts:
             raise Refused(f"stores its colours as {self.kind}: save it in grey or RGB")
         if samples not in counts[self.kind] and not (samples == 2 and self.alpha and 1 in counts[self.kind]):
@@ -147,11 +167,19 @@ class Tiff:
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Pixels:
         """Rows `top` to `bottom` and columns `left` to `right`, as they are stored."""
+        pixels = self._slice(self.slices[0], top, left, bottom, right)
+        for parts in self.slices[1:]:
+            other = self._slice(parts, top, left, bottom, right)
+            pixels = pixels._replace(values=np.maximum(pixels.values, other.values))
+        return pixels
+
+    def _slice(self, parts: list[tuple[Any, int]], top: int, left: int, bottom: int, right: int) -> Pixels:
+        """`window` of the pages of one slice, and in each the number of its first strip or tile."""
         values = np.empty((bottom - top, right - left, self.samples), self.dtype)
-        for i, (page, first) in enumerate(self.parts):
+        for i, (page, first) in enumerate(parts):
             part = values[..., i * self.in_part : (i + 1) * self.in_part]
             (self._copy_rows if self.rows_are_plain else self._copy_segments)(part, page, first, top, left)
-        return self._pixels(values)
+        return self._pixels(values if self.sample is None else values[..., [self.sample]])
 
     def _pixels(self, values: Array) -> Pixels:
         if self.kind == "MINISWHITE":
@@ -166,7 +194,7 @@ class Tiff:
         if self.kind == "PALETTE" and not self.labels:
             colours = np.asarray(self.page.colormap).T  # of 16 bits, though some programs write 8
             return Pixels((colours >> 8 if colours.max() > 255 else colours).astype(np.uint8)[values[..., 0]], 255)
-        return Pixels(values[..., 0] if self.samples == 1 else values[..., :3], self.white)
+        return Pixels(values[..., 0] if values.shape[2] == 1 else values[..., :3], self.white)
 
     def _copy_rows(self, out: Array, page: Any, first: int, top: int, left: int) -> None:
         """Reads the pixels of `out` (h, w, samples) and no others."""

@@ -13,6 +13,7 @@ import numpy as np
 from gcsa._utils.arrays import Array
 from gcsa.images.intensity import percentile_values, percentiles
 from gcsa.images.pixels import Refused, naming, to_picture
+from gcsa.images.planes import Plane
 from gcsa.images.reader import opened, read_picture
 from gcsa.images.tiff import MAX_SEGMENT, Tiff
 
@@ -133,15 +134,17 @@ def strips(height: int, rows: int, least: int = 256) -> Iterator[tuple[int, int]
 
 
 @contextmanager
-def open_window_source(path: Path, channels: int, in_memory: int = IN_MEMORY) -> Iterator[WindowedImage]:
-    """Yields the picture in a file: held in memory, or, in a TIFF file of more pixels than `in_memory`, read a tile or strip at a time.
+def open_window_source(
+    path: Path, channels: int, in_memory: int = IN_MEMORY, plane: Plane | None = None
+) -> Iterator[WindowedImage]:
+    """Yields the picture in a file, or of a stack the `plane`: held in memory, or, in a TIFF file of more pixels than `in_memory`, read a tile or strip at a time.
 
     Raises ValueError, naming the file, as `read_picture` and `TiffImage` do.
     """
     with ExitStack() as stack:
         with naming(path):
-            source = stack.enter_context(opened(path, max_bytes=None))
+            source = stack.enter_context(opened(path, max_bytes=None, plane=plane))
             windows = None
             if isinstance(source, Tiff) and math.prod(source.shape) > in_memory:
                 windows = TiffImage(source, channels)
-        yield windows or ArrayImage(read_picture(path, channels))
+        yield windows or ArrayImage(read_picture(path, channels, plane))
