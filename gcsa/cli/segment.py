@@ -14,10 +14,12 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,18 +34,33 @@ from gcsa.cli.arguments import GROUPS, add_hardware, count, device, find_images,
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.folders import SUFFIXES
+from gcsa.images.planes import MAX, Plane
+from gcsa.images.reader import stack_header
 from gcsa.images.windows import open_window_source
 from gcsa.integrations.networks import OUTPUTS, is_foreign, open_segmenter
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed
 from gcsa.tasks.segmentation.tiles import TILE
-from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, write
+from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, PROPERTIES, check_properties, write
 
 UNREADABLE = (ValueError, OSError)
 OUT_OF_MEMORY = "DefaultCPUAllocator"
 """Is in the RuntimeError of torch."""
+ALL = "all"
+"""Of --z: every slice by itself."""
 NOTHING = "lower --prob-thresh, or see on the weights' card which images and sizes of objects they are for"
+
+
+class Job(NamedTuple):
+    """An image to segment: its file, what the names of its results begin with, and which picture of a stack it is."""
+
+    path: Path
+    stem: str
+    plane: Plane
+
+    def __str__(self) -> str:
+        return str(self.path) if self.stem == self.path.stem else f"{self.path}, slice {self.plane.z}"
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -85,6 +102,27 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     sizes.add_argument(
         "--diameter", type=factor, metavar="PIXELS", help="of the objects: finds the factor from the weights"
     )
+    parser.add_argument("--min-area", type=count(10**9), metavar="PIXELS", help="leave out objects of fewer pixels")
+    parser.add_argument(
+        "--properties",
+        type=_properties,
+        default=[],
+        metavar="NAMES",
+        help=f"more columns of the table, as regionprops of scikit-image names them: {', '.join(PROPERTIES)}",
+    )
+    parser.add_argument(
+        "--channel",
+        type=_channel,
+        metavar="N|NAME",
+        help="of images with several, counted from 1, or its name in the file",
+    )
+    parser.add_argument(
+        "--z",
+        type=_slice,
+        metavar="max|all|N",
+        help="of stacks: the largest values over all slices, every slice by itself, or one, counted from 1",
+    )
+    parser.add_argument("--time", type=count(10**6), metavar="N", help="of series: the frame, counted from 1")
     parser.add_argument(
         "--outputs",
         choices=OUTPUTS,
@@ -117,31 +155,67 @@ def _kinds(text: str) -> list[str]:
     return kinds
 
 
-def _without_own(images: Sequence[Path], named: Sequence[str]) -> list[Path]:
-    """The images without the labels and overlays of others, which an earlier run wrote beside them, unless they are `named`."""
-    written = {path.with_name(path.stem + ending) for path in images for kind in ENDINGS for ending in ENDINGS[kind]}
+def _properties(text: str) -> list[str]:
+    names = list(dict.fromkeys(text.split(",")))
+    if unknown := [name for name in names if name not in PROPERTIES]:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(PROPERTIES)}")
+    return names
+
+
+def _channel(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
+
+
+def _slice(text: str) -> int | str:
+    if text in (MAX, ALL):
+        return text
+    with suppress(argparse.ArgumentTypeError):
+        return count(10**6)(text)
+    raise argparse.ArgumentTypeError(f"{text} is neither max, all nor a whole number from 1")
+
+
+def _jobs(images: Sequence[Path], args: argparse.Namespace) -> list[Job]:
+    """What is to be segmented: the images, or with `--z all` every slice of each."""
+    plane = Plane(args.channel, MAX if args.z == ALL else args.z, args.time)
+    jobs = []
+    for path in images:
+        slices = 1
+        if args.z == ALL:
+            with suppress(*UNREADABLE):  # which is told when the image is read
+                slices, _ = stack_header(path, plane)
+        if slices == 1:
+            jobs.append(Job(path, path.stem, plane))
+            continue
+        digits = len(str(slices))
+        jobs += [Job(path, f"{path.stem}_z{z:0{digits}}", replace(plane, z=z)) for z in range(1, slices + 1)]
+    return jobs
+
+
+def _without_own(jobs: Sequence[Job], named: Sequence[str]) -> list[Job]:
+    """The jobs without the labels and overlays of others, which an earlier run wrote beside them, unless they are `named`."""
+    written = {job.path.with_name(job.stem + ending) for job in jobs for kind in ENDINGS for ending in ENDINGS[kind]}
     written -= {Path(name) for name in named}
-    kept = [path for path in images if path not in written]
-    if len(kept) < len(images):
-        ignored = f"{len(images) - len(kept)} of {len(images)} images are left out"
+    kept = [job for job in jobs if job.path not in written]
+    if len(kept) < len(jobs):
+        ignored = f"{len(jobs) - len(kept)} of {len(jobs)} images are left out"
         print(
             f"{ignored}: they are called like labels or overlays of others; name a file to segment it", file=sys.stderr
         )
     return kept
 
 
-def _check_names(images: Sequence[Path]) -> None:
+def _check_names(jobs: Sequence[Job]) -> None:
     """Raises ValueError for two images of one name, whose files would be the same."""
     by_stem: dict[str, Path] = {}
-    for path in images:
-        other = by_stem.setdefault(path.stem.casefold(), path)
-        if other != path:
+    for job in jobs:
+        other = by_stem.setdefault(job.stem.casefold(), job.path)
+        if other != job.path:
             raise UserError(
-                f"{other} and {path} have one name, and so would their files: segment them into folders of their own"
+                f"{other} and {job.path} have one name, and so would their files: segment them into folders of their own"
             )
 
 
-def _check_folder(name: str, images: Sequence[Path], found: Sequence[Path], kinds: Sequence[str]) -> Path:
+def _check_folder(name: str, jobs: Sequence[Job], found: Sequence[Path], kinds: Sequence[str]) -> Path:
     """The folder to write to, made. Raises UserError where it cannot be one, and where a file of `found` would be overwritten."""
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
@@ -150,14 +224,14 @@ def _check_folder(name: str, images: Sequence[Path], found: Sequence[Path], kind
         raise UserError(f"--output {name} is the folder of several files: name it without {folder.suffix}")
     endings = [ending for kind in kinds for ending in ENDINGS[kind]]
     given = {str(path.resolve()).casefold() for path in found}  # as some file systems compare names
-    for path in images:
+    for job in jobs:
         for ending in endings:
-            if str((folder / (path.stem + ending)).resolve()).casefold() in given:
+            if str((folder / (job.stem + ending)).resolve()).casefold() in given:
                 raise UserError(
-                    f"{folder / (path.stem + ending)} is one of the images, and would be overwritten: name another --output"
+                    f"{folder / (job.stem + ending)} is one of the images, and would be overwritten: name another --output"
                 )
     folder.mkdir(parents=True, exist_ok=True)
-    check_writable(folder / (images[0].stem + endings[0]))
+    check_writable(folder / (jobs[0].stem + endings[0]))
     return folder
 
 
@@ -171,6 +245,8 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
     else:
         predictor = load(args.model, task="segmentation")
     check_installed()
+    if args.properties and "csv" not in args.only:
+        raise UserError("--properties are columns of the table: add csv to --only")
     if args.symmetry is not None:
         predictor.make_exact(args.symmetry, args.group)
     elif args.group is not None:
@@ -179,6 +255,10 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
         if args.prob_thresh is not None or args.nms_thresh is not None:
             raise UserError(
                 f"--prob-thresh and --nms-thresh are of objects, and {args.model} finds classes of pixels: leave them out"
+            )
+        if args.min_area is not None or args.properties:
+            raise UserError(
+                f"--min-area and --properties are of objects, and {args.model} finds classes of pixels: leave them out"
             )
         if set(args.only) == {"geojson"}:
             raise UserError(f"--only geojson is of objects, and {args.model} finds classes of pixels: name other kinds")
@@ -199,7 +279,7 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
 
 
 def _segment(
-    predictor: SegmentationPredictor, images: Sequence[Path], folder: Path, args: argparse.Namespace
+    predictor: SegmentationPredictor, jobs: Sequence[Job], folder: Path, args: argparse.Namespace
 ) -> Iterator[str]:
     """Segments all images, and yields a sentence for each that failed. A progress bar is shown on terminals only.
 
@@ -208,29 +288,34 @@ def _segment(
     console, empty = Console(stderr=True), 0
     # Lines for that terminal stand above the bar; rich would send those for a file or a pipe there as well.
     with Progress(console=console, disable=not console.is_terminal, redirect_stdout=sys.stdout.isatty()) as progress:
-        task = progress.add_task("images", total=len(images))
-        for number, path in enumerate(images, 1):
+        task = progress.add_task("images", total=len(jobs))
+        for number, job in enumerate(jobs, 1):
             try:
-                with open_window_source(path, predictor.network.in_chans) as image:
+                _, pixel_size = stack_header(job.path, job.plane)
+                check_properties(args.properties, pixel_size)
+                with open_window_source(job.path, predictor.network.in_chans, plane=job.plane) as image:
                     advance = partial(progress.advance, task)
                     result = predictor.predict(image, scale=args.scale, tile=args.tile, progress=advance)
-                    write(result, image, predictor.limits(image), folder / path.stem, args.only)
+                    if args.min_area is not None:
+                        result = result.without_small(args.min_area)
+                    measured = dict(properties=args.properties, pixel_size=pixel_size)
+                    write(result, image, predictor.limits(image), folder / job.stem, args.only, **measured)
             except UNREADABLE as error:
                 message = one_line(error, limit=None)
-                yield message if str(path) in message else f"{path}: {message}"
+                yield message if str(job.path) in message else f"{job}: {message}"
             except (MemoryError, RuntimeError) as error:
                 if not isinstance(error, MemoryError | torch.OutOfMemoryError) and OUT_OF_MEMORY not in str(error):
                     raise
                 smaller = (
                     "cut the image" if predictor.network.margin is None else "choose a smaller --tile, or cut the image"
                 )
-                yield f"{path}: not enough memory: {smaller}"
+                yield f"{job}: not enough memory: {smaller}"
             else:
-                _say(f"{path}: {_summary(result)}")
+                _say(f"{job}: {_summary(result)}")
                 empty += result.objects is not None and not len(result.objects)
             progress.update(task, completed=number)
     if empty:
-        print(f"nothing was found in {empty} of {len(images)} images: {NOTHING}", file=sys.stderr)
+        print(f"nothing was found in {empty} of {len(jobs)} images: {NOTHING}", file=sys.stderr)
 
 
 def _summary(result: Segmentation) -> str:
@@ -255,18 +340,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.threads is not None:
             torch.set_num_threads(args.threads)
         found = find_images(args.inputs)
-        images = _without_own(found, args.inputs)
-        _check_names(images)
+        jobs = _without_own(_jobs(found, args), args.inputs)
+        _check_names(jobs)
         predictor = _predictor(args)
         existed = Path(args.output).exists()
-        folder = _check_folder(args.output, images, found, args.only)
+        folder = _check_folder(args.output, jobs, found, args.only)
         logging.getLogger("tifffile").setLevel(
             logging.CRITICAL
         )  # what it says of a damaged file is one of the sentences
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
-        failed = list(_segment(predictor, images, folder, args))
-        tell_failed(failed, len(images), "segmented")
+        failed = list(_segment(predictor, jobs, folder, args))
+        tell_failed(failed, len(jobs), "segmented")
         if not existed and not any(folder.iterdir()):
             folder.rmdir()
     return 1 if failed else 0

@@ -83,6 +83,49 @@ def test_a_picture_of_one_pixel(run: Run, weights: Path, tmp_path: Path) -> None
     assert len(rows) == len(features)
 
 
+def test_stacks(run: Run, weights: Path, made: SegmentationPredictor, tmp_path: Path) -> None:
+    """A channel of every slice by itself, or of their largest values; the table is in micrometres."""
+    stack = np.random.default_rng(0).integers(0, 4096, (3, 2, 40, 52), dtype=np.uint16)
+    path, found = tmp_path / "x.ome.tif", tmp_path / "found"
+    size = {"PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}
+    metadata = {"axes": "ZCYX", "Channel": {"Name": ["DAPI", "GFP"]}, **size}
+    tifffile.imwrite(path, stack, ome=True, photometric="minisblack", metadata=metadata)
+    chosen = ("--channel", "GFP", "--z")
+    for z, expected in (
+        ("all", {f"x.ome_z{i + 1}": plane for i, plane in enumerate(stack[:, 1])}),
+        ("max", {"x.ome": stack[:, 1].max(0)}),
+    ):
+        code, out, err = run("segment", weights, path, "--output", found, *chosen, z, "--properties", "perimeter")
+        assert (code, err, len(out.splitlines())) == (0, "", len(expected))
+        for stem, plane in expected.items():
+            labels = read_labels(found / f"{stem}_labels.png")
+            assert labels.any()
+            assert np.array_equal(labels > 0, made.predict(plane).labels > 0)
+            rows = list(csv.DictReader((found / f"{stem}_objects.csv").read_text().splitlines()))
+            assert all(float(row["area_um2"]) == int(row["area"]) / 4 for row in rows)
+            assert "perimeter_um" in rows[0]
+    assert len(list(found.iterdir())) == 4 * 4
+    code, out, err = run("segment", weights, path, tmp_path, "--output", tmp_path, *chosen, "all", "--only", "labels")
+    assert (code, out.count("\n")) == (0, 3)
+    code, out, err = run("segment", weights, tmp_path, "--output", found, *chosen, "all", "--only", "labels")
+    assert (code, out.count("\n")) == (0, 3), "labels of slices are no images to segment"
+    code, out, err = run("segment", weights, path, "--output", found, "--z", "all")
+    assert (code, out) == (1, "")
+    assert "holds 2 channels (DAPI, GFP)" in err
+
+
+def test_small_objects(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
+    areas = []
+    for least in (1, 150):
+        code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "found", "--min-area", least)
+        assert code == 0, err
+        rows = list(csv.DictReader((tmp_path / "found/a_objects.csv").read_text().splitlines()))
+        areas.append([int(row["area"]) for row in rows])
+        assert read_labels(tmp_path / "found/a_labels.png").max() == len(rows)
+        assert len(json.loads((tmp_path / "found/a.geojson").read_text())["features"]) == len(rows)
+    assert areas[1] == [area for area in areas[0] if area >= 150] != areas[0]
+
+
 def test_classes(run: Run, images: Path, tmp_path: Path) -> None:
     predictor = SegmentationPredictor.create("gcsa_unet_tiny", output="classes", num_classes=4, **SIZES)
     weights = predictor.save_pretrained(tmp_path / "classes")
@@ -94,6 +137,10 @@ def test_classes(run: Run, images: Path, tmp_path: Path) -> None:
     code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--prob-thresh", 0.5)
     assert (code, not (tmp_path / "other").exists()) == (2, True)
     assert "--prob-thresh and --nms-thresh are of objects" in err
+    for option in (("--min-area", 9), ("--properties", "solidity")):
+        code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", *option)
+        assert (code, not (tmp_path / "other").exists()) == (2, True)
+        assert "--min-area and --properties are of objects" in err
     code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "other", "--only", "geojson")
     assert (code, not (tmp_path / "other").exists()) == (2, True)
     assert "--only geojson is of objects" in err
@@ -267,6 +314,10 @@ def test_what_is_no_segmenter(
         ((weights, "--outputs", "classes"), "says its own: leave it out"),
         ((weights, "--symmetry", "canonical"), "gcsa_unet_tiny is exact under d4 already: leave out symmetry"),
         ((weights, "--group", "d4"), "--group d4 is of --symmetry"),
+        ((weights, "--properties", "volume"), "'volume' is none of area_convex, area_filled"),
+        ((weights, "--properties", "solidity", "--only", "labels"), "add csv to --only"),
+        ((weights, "--z", "mean"), "mean is neither max, all nor a whole number"),
+        ((weights, "--time", "0"), "0 is not a whole number"),
     ):
         code, out, err = run("segment", *arguments, images, "--output", tmp_path / "found")
         assert (code, out) == (2, ""), err

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pytest
+import tifffile
 import timm
 import torch
 from hydra import compose, initialize_config_dir
@@ -70,6 +72,10 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / folder).symlink_to(ROOT / folder)
     picture = Image.open(ROOT / "tests/stored/nuclei.png").convert("RGB").crop((0, 0, 96, 96))
     picture.save("image.tif")
+    Path("stacks").mkdir()
+    stack = np.broadcast_to(np.asarray(picture.convert("L")), (3, 2, 96, 96))
+    metadata = {"axes": "ZCYX", "Channel": {"Name": ["DAPI", "GFP"]}}
+    tifffile.imwrite("stacks/a.ome.tif", stack, ome=True, photometric="minisblack", metadata=metadata)
     Image.open(ROOT / "tests/stored/tissue.png").crop((0, 0, 96, 96)).save("patch.png")
     for folder in ("images", "patches"):
         Path(folder).mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -66,6 +66,17 @@ class Segmentation:
     labels: Labels
     objects: Objects | None
     num_classes: int = 2
+
+    def without_small(self, least: int) -> Segmentation:
+        """Without the objects of fewer than `least` pixels; the others keep their order, and are numbered without gaps."""
+        assert self.objects is not None
+        areas = np.zeros(len(self.objects) + 1, np.int64)
+        for row in self.labels:
+            areas += np.bincount(row, minlength=len(areas))
+        kept = areas >= least
+        kept[0] = False
+        numbers = np.where(kept, kept.cumsum(), 0).astype(np.int32)
+        return replace(self, labels=numbers[self.labels], objects=self.objects[kept[1:]])
 
 
 @dataclass(frozen=True)

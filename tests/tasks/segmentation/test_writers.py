@@ -10,11 +10,22 @@ import tifffile
 from PIL import Image
 
 from gcsa._utils.arrays import Array
+from gcsa._utils.errors import UserError
 from gcsa.images.reader import read_labels
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation.predict import Segmentation
 from gcsa.tasks.segmentation.stars import Objects, draw
-from gcsa.tasks.segmentation.writers import BORDER, ENDINGS, KINDS, features, overlay, write
+from gcsa.tasks.segmentation.writers import (
+    BORDER,
+    ENDINGS,
+    KINDS,
+    PROPERTIES,
+    UNITS,
+    check_properties,
+    features,
+    overlay,
+    write,
+)
 
 SHAPE = (60, 80)
 
@@ -52,6 +63,72 @@ def test_files_of_objects(tmp_path: Path) -> None:
         np.flatnonzero((TWO.labels == 1).any(1)).max() + 1,
         np.flatnonzero((TWO.labels == 1).any(0)).max() + 1,
     ]
+
+
+def table(path: Path) -> dict[str, list[float]]:
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    return {key: [float(row[key]) for row in rows] for key in rows[0]}
+
+
+def test_micrometres_and_properties(tmp_path: Path) -> None:
+    """Of a disc of radius 8 pixels, which is an ellipse where pixels are oblong, and of intensities by hand."""
+    disc, height, width = result_of((20, 30, 8, 0.9)), 0.5, 2.0
+    values = np.random.default_rng(0).integers(0, 4096, SHAPE, np.uint16)
+    picture = ArrayImage(np.repeat(values[..., None], 3, axis=2))
+    names = [
+        "axis_major_length",
+        "axis_minor_length",
+        "eccentricity",
+        "feret_diameter_max",
+        "intensity_mean",
+        "area_convex",
+    ]
+    (path,) = write(disc, picture, (0, 1), tmp_path / "x", ["csv"], properties=names, pixel_size=(height, width))
+    found = table(path)
+    inside = values[disc.labels == 1]
+    assert found["area_um2"] == [found["area"][0] * height * width]
+    assert (found["row_um"], found["column_um"]) == ([20 * height], [30 * width])
+    assert found["axis_major_length_um"] == pytest.approx([2 * 8 * width], rel=0.03)
+    assert found["axis_minor_length_um"] == pytest.approx([2 * 8 * height], rel=0.03)
+    assert found["eccentricity"] == pytest.approx([(1 - (height / width) ** 2) ** 0.5], abs=0.01)
+    assert found["feret_diameter_max_um"] == pytest.approx([2 * 8 * width], rel=0.1)
+    assert found["area_convex_um2"] == pytest.approx(found["area_um2"], rel=0.1)
+    assert found["intensity_mean"] == pytest.approx([inside.mean()], rel=1e-5)
+    with pytest.raises(UserError, match=r"0\.5 x 2 micrometres, not square, and have no perimeter"):
+        check_properties(["solidity", "perimeter"], (height, width))
+    check_properties(["solidity"], (height, width))
+    check_properties(["perimeter"], None)
+
+
+def test_every_property_in_pixels_and_in_micrometres(tmp_path: Path) -> None:
+    """Lengths and areas change by the size of a pixel and its square, all else does not."""
+    values = np.random.default_rng(0).integers(0, 256, (*SHAPE, 3), np.uint8)
+    tables = [
+        table(
+            write(
+                TWO, ArrayImage(values), (0, 1), tmp_path / "x", ["csv"], properties=list(PROPERTIES), pixel_size=size
+            )[0]
+        )
+        for size in (None, (0.25, 0.25), (0.25, 0.25002))
+    ]
+    for name, power in PROPERTIES.items():
+        for end in ("_red", "_green", "_blue") if name.startswith("intensity") else ("",):
+            expected = [value * 0.25**power for value in tables[0][name + end]]
+            for other in tables[1:]:
+                assert other[name + UNITS[power] + end] == pytest.approx(expected, rel=2e-4), name
+    assert tables[0]["intensity_max_green"] == [values[..., 1][TWO.labels == label].max() for label in (1, 2)]
+    empty = write(result_of(), source(), (0, 1), tmp_path / "y", ["csv"], properties=["solidity", "intensity_max"])[0]
+    assert empty.read_text().splitlines()[0].endswith(",solidity,intensity_max")
+
+
+def test_small_objects_are_left_out() -> None:
+    three = result_of((20, 30, 3, 0.9), (40, 60, 8, 0.8), (10, 60, 2, 0.7))
+    kept = three.without_small(int((three.labels == 2).sum()))
+    assert np.array_equal(kept.labels, three.labels == 2)
+    assert kept.objects is not None
+    assert kept.objects.scores.tolist() == [0.8]
+    assert np.array_equal(three.without_small(1).labels, three.labels)
+    assert not three.without_small(1000).labels.any()
 
 
 def test_polygons_cover_their_pixels_and_stay_in_the_picture() -> None:
