@@ -19,8 +19,6 @@ IMAGE = "_img"
 """How the names of Cellpose's images may end."""
 MASKS = ("_masks", "_cp_masks")
 """How the names of Cellpose's masks end."""
-ENDINGS = ("", *MASKS, "_rois")
-"""What the name of an annotation may have behind that of the image; the last is of Cellpose's ROIs."""
 NO_PICTURES = tuple(name + end for name in ("_flows", "_dP", "_outlines", "_cp_output") for end in ("", "_cp_masks"))
 """How the names end of what Cellpose leaves beside them, and which is neither image nor mask."""
 PICKLED = "_seg.npy"
@@ -39,7 +37,7 @@ def list_pairs(path: Path) -> dict[str, list[Pair]]:
 
     A split is a folder `images` beside a folder `masks` whose files have the same names up to the suffix (StarDist's
     layout), or a folder of `NAME.tif` (or `NAME_img.tif`) and `NAME_masks.tif` or `NAME_cp_masks.png` (Cellpose's). In the place of
-    a mask there may be outlines: `NAME.geojson`, ROIs of ImageJ in `NAME.zip`, `NAME_rois.zip` or `NAME.roi`, or one `.json` file of
+    a mask there may be outlines: `NAME.geojson`, ROIs of ImageJ in `NAME.zip` or `NAME.roi`, or one `.json` file of
     COCO that lists the images, in the split, its folder `masks` or its folder `annotations`. `path` holds the folders
     train, test and, if it likes, val (or valid, validation), without which a tenth of train validates; or test alone; or it
     is itself such a folder, which is split 8 : 1 : 1. Splits are the same in every run, and empty where there are too few
@@ -115,7 +113,7 @@ def annotations_in(folder: Path, images: Mapping[str, Path], *, all_images: bool
                     )
                 yield by_stem[stem], file
         elif suffix in OUTLINES or all_images or (file.stem.endswith(MASKS) and not file.stem.endswith(NO_PICTURES)):
-            stems = [file.stem.removesuffix(ending) for ending in ENDINGS if file.stem.endswith(ending)]
+            stems = [file.stem.removesuffix(ending) for ending in ("", *MASKS) if file.stem.endswith(ending)]
             names = [name for stem in stems for name in (stem, stem.removesuffix(IMAGE)) if name in images]
             if names or suffix in (*SUFFIXES, ".geojson"):
                 yield names[0] if names else file.stem, file

@@ -273,13 +273,13 @@ def test_a_folder_to_train_on(annotate: Callable[..., None], nested: bool, tmp_p
 
 
 def test_two_annotations_of_one_image_and_pickles_are_named(tmp_path: Path) -> None:
-    for name in ("a.tif", "a_seg.npy", "a_outlines_cp_masks.png", "notes.zip"):
+    for name in ("a.tif", "a_seg.npy", "a_outlines_cp_masks.png", "a_rois.zip"):
         (tmp_path / name).touch()
     with pytest.raises(UserError, match=r"a_seg\.npy is not read.*a_cp_masks\.png"):
         pairs_in(tmp_path)
     (tmp_path / "a_cp_masks.png").touch()
     assert pairs_in(tmp_path) == [(tmp_path / "a.tif", tmp_path / "a_cp_masks.png")]
-    for other in ("a_masks.tif", "a.geojson", "a_rois.zip"):
+    for other in ("a_masks.tif", "a.geojson", "a.zip"):
         (tmp_path / other).touch()
         with pytest.raises(UserError, match=f"{other}.* belong to one image|belong to one image"):
             pairs_in(tmp_path)
