@@ -14,6 +14,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.program import program
 from gcsa._utils.published import published
 from gcsa.cli.errors import Parser, user_errors
+from gcsa.export.bioimageio import write_bioimageio
 from gcsa.export.formats import FORMATS, check_file, export
 from gcsa.export.hub import write_hub
 from gcsa.export.images import read_images
@@ -26,6 +27,7 @@ from gcsa.tasks.segmentation import Segmenter
 KRAKEN = "kraken"
 """A format of another kind: the weights of a recogniser, not folded, for kraken's own command (see `gcsa.tasks.recognition.kraken`)."""
 HUB = "hub"
+BIOIMAGEIO = "bioimageio"
 LARGEST = 4096
 """Pixels a side: attention over more positions takes minutes and gigabytes where it was a slip of the keyboard."""
 
@@ -59,7 +61,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(prog=program("export"), description="Writes a model in a format that runs elsewhere.")
     what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
     parser.add_argument("model", help=what)
-    parser.add_argument("--format", choices=[*FORMATS, HUB, KRAKEN], required=True, help="hub: a folder")
+    parser.add_argument("--format", choices=[*FORMATS, HUB, BIOIMAGEIO, KRAKEN], required=True, help="hub: a folder")
     parser.add_argument("--output", required=True, metavar="FILE", help="of hub: a new folder")
     parser.add_argument("--group", help='such as "c8", for a name in timm')
     parser.add_argument(
@@ -74,8 +76,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.format == KRAKEN and (args.size or args.any_size or args.images):
         parser.error("--format kraken takes lines of any width: drop --size, --any-size and --images")
-    if args.format == HUB and (args.group or args.size or args.any_size or args.images):
-        parser.error("a hub folder holds trained weights as they are: leave out --group, --size, --any-size, --images")
+    if args.format in (HUB, BIOIMAGEIO) and (args.group or args.size or args.any_size or args.images):
+        parser.error(
+            f"{args.format} takes trained weights as they are: leave out --group, --size, --any-size, --images"
+        )
     if args.images is not None and args.model.endswith(".ckpt"):
         parser.error("a .ckpt does not hold how its images are normalised: name the weights folder beside it")
     if args.format == "onnx-int8" and args.images is None:
@@ -99,6 +103,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{folder} (hub, {size_mb:.1f} MB) holds the same weights; its README.md says how they are loaded")
             return 0
         file = Path(args.output)
+        if args.format == BIOIMAGEIO:
+            error = write_bioimageio(args.model, file)
+            size_mb = file.stat().st_size / 1e6
+            print(
+                f"{file} (bioimageio, {size_mb:.1f} MB) differs from the model by {error:.1e}: bioimageio test {file}"
+            )
+            return 0
         check_file(file, args.format)
         model, about = open_model(str(published(args.model) or args.model), args.group)
         if args.format == KRAKEN:
