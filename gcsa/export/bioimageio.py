@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,7 @@ def describe(predictor: Any, name: str, about: dict[str, Any]) -> dict[str, Any]
     return {
         "type": "model",
         "format_version": FORMAT_VERSION,
-        "name": name.replace(".", " "),
+        "name": f"gcsa {re.sub(r'[^0-9A-Za-z_-]', ' ', name)}"[:128],
         "description": f"{network.name} of gcsa: label maps that rotate and reflect with the image.",
         "authors": [{"name": "The gcsa authors"}],
         **({} if license is None else {"license": license}),

@@ -101,11 +101,13 @@ def _numbers(axis: str, value: int | str | None, count: int, names: Sequence[str
         raise Refused(f"holds {count} {noun}{known}, {as_stored}: choose by --{option}")
     if value == MAX and axis == "Z":
         return list(range(count))
-    if value in names:
-        return [list(names).index(str(value))]
-    if not isinstance(value, int) or not 1 <= value <= count:
-        raise Refused(f"holds {count} {noun}{known}, {as_stored}: there is no --{option} {value}")
-    return [value - 1]
+    if isinstance(value, int) and 1 <= value <= count:
+        return [value - 1]
+    called = [i for i, name in enumerate(names) if name == str(value)]  # a wavelength is a name, too
+    if len(called) != 1:
+        many = "are several channels called" if called else f"is no --{option}"
+        raise Refused(f"holds {count} {noun}{known}, {as_stored}: there {many} {value}")
+    return called
 
 
 def choose_channel(pixels: Pixels, plane: Plane) -> Pixels:

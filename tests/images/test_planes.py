@@ -17,7 +17,7 @@ from gcsa.images.windows import open_window_source
 
 RNG = np.random.default_rng(0)
 STACK = RNG.integers(0, 4096, (2, 3, 5, 20, 30), dtype=np.uint16)
-NAMES = ["DAPI", "GFP", "RFP", "Cy5", "phase"]
+NAMES = ["DAPI", "488", "RFP", "phase", "phase"]
 GREY: dict[str, Any] = {"photometric": "minisblack"}
 KINDS: dict[str, dict[str, Any]] = {
     "ome": {"ome": True, "metadata": {"axes": "TZCYX", "Channel": {"Name": NAMES}}, **GREY},
@@ -46,6 +46,9 @@ def test_five_axes(kind: str, tmp_path: Path) -> None:
     assert stack_header(path, Plane(1, "max", 1))[0] == 3
     if kind != "ome in tiles":
         assert np.array_equal(planes(path, Plane("RFP", 3, 1)), STACK[0, 2, 2])
+        assert np.array_equal(planes(path, Plane(488, 3, 1)), STACK[0, 2, 1])
+        with pytest.raises(UserError, match="there are several channels called phase"):
+            read_picture(path, 1, Plane("phase", 1, 1))
     for plane, words in (
         (Plane(1, 1), "holds 2 times, 2 x 3 x 5 x 20 x 30 as TZCYX: choose by --time"),
         (Plane(1, time=1), "holds 3 slices.*choose by --z"),
