@@ -20,7 +20,8 @@ import torch
 
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
 from gcsa.images.reader import read_picture
-from gcsa.images.windows import WindowedImage, open_window_source
+from gcsa.images.slides import open_window_source
+from gcsa.images.windows import WindowedImage
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.pose import canonical_pose, transform_points, transformed_shape

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
-from gcsa.images.folders import SUFFIXES, list_images
+from gcsa.images.folders import SUFFIXES, list_files
 from gcsa.models.pose import symmetrize
 
 GROUPS = ("c2", "c4", "d1", "d2", "d4")
@@ -24,6 +25,21 @@ def count(most: int) -> Callable[[str], int]:
         if not text.isdecimal() or not 1 <= int(text[:9]) <= most:
             raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to {most}")
         return int(text)
+
+    return read
+
+
+def number(low: float, high: float) -> Callable[[str], float]:
+    """What turns an argument into a number from `low` to `high`."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not a number from {low:g} to {high:g}")
+        return value
 
     return read
 
@@ -90,8 +106,8 @@ def device(name: str) -> torch.device:
         raise UserError(f"--device {name} cannot be used here: {one_line(error, 100)}") from error
 
 
-def find_images(inputs: Sequence[str], *, recursive: bool = False) -> list[Path]:
-    """The images that are named, and those in folders, each once; with `recursive` also those in the folders inside.
+def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
+    """The images that are named, and those of `suffixes` in folders, each once; with `recursive` also those in the folders inside.
 
     Raises FileNotFoundError for an input that is not there, and UserError for a folder without images and for a device.
     """
@@ -99,9 +115,9 @@ def find_images(inputs: Sequence[str], *, recursive: bool = False) -> list[Path]
     for name in inputs:
         path = Path(name)
         if path.is_dir():
-            inside = list_images(path, recursive=recursive)
+            inside = list_files(path, suffixes, recursive=recursive)
             if not inside:
-                raise UserError(f"{path} is a folder without images ({', '.join(SUFFIXES)})")
+                raise UserError(f"{path} is a folder without images ({', '.join(suffixes)})")
             found += inside
         elif path.is_file():
             found.append(path)
@@ -110,3 +126,14 @@ def find_images(inputs: Sequence[str], *, recursive: bool = False) -> list[Path]
         else:
             raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
     return list(dict.fromkeys(found))
+
+
+def check_stems(stems: Iterable[tuple[str, Path]], done: str) -> None:
+    """Raises UserError for two images with one stem, whose files would be the same, before they are `done`."""
+    by_stem: dict[str, Path] = {}
+    for stem, path in stems:
+        other = by_stem.setdefault(stem.casefold(), path)
+        if other != path:
+            raise UserError(
+                f"{other} and {path} have one name, and so would their files: {done} them into folders of their own"
+            )

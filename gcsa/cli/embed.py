@@ -5,6 +5,8 @@ element of the model's group that maps the pixel grid onto itself. An .h5 file h
 `files`, with the weights' name and the normalisation as attributes; a .parquet file has the columns `file` and `features`,
 and the same as metadata.
 
+`embed.py gcsa_pooled_small.pcam slides/ --patches --output features/` embeds the patches of slides: a file for each (`gcsa.cli.patches`).
+
 Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the file (no
 file if there are none); 2, wrong arguments, before anything is read; 130, interrupted, with no file.
 """
@@ -28,10 +30,13 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa._utils.program import program
+from gcsa.cli import patches
 from gcsa.cli.arguments import NETWORKS, add_hardware, add_images, add_symmetry, device, find_images, symmetrized
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
+from gcsa.images.folders import SUFFIXES
+from gcsa.images.slides import SUFFIXES as SLIDES
 from gcsa.integrations.networks import open_subject
 
 FORMATS = (".parquet", ".h5")
@@ -46,8 +51,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add_images(parser, "embedded", NETWORKS)
     parser.add_argument(
-        "--output", required=True, metavar="FILE", help="ends in .parquet or .h5; written whole or not at all"
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="ends in .parquet or .h5; written whole or not at all. With --patches a folder",
     )
+    patches.add_options(parser)
     add_symmetry(parser)
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
@@ -93,8 +102,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)
-        images = find_images(args.inputs, recursive=True)
-        _check_output(args.output, images)
+        patches.check_options(args)
+        images = find_images(args.inputs, recursive=True, suffixes=(*SUFFIXES, *SLIDES))
+        if args.patches:
+            patches.check_output(args.output, images)
+        else:
+            _check_output(args.output, images)
         chosen = device(args.device)
         subject = open_subject(args.model, "embedding", adapter=args.adapter)
         network = symmetrized(subject.network, args).to(chosen)
@@ -102,12 +115,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
-        rows, names, failed = answer_all(network, subject.prepare, images, args.batch_size)
+        prepare = subject.prepare
+        about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
+        about |= {} if args.adapter is None else {"adapter": args.adapter}
+        about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
+        if args.patches:
+            failed = patches.embed(network, prepare, images, about, args)
+            tell_failed(failed, len(images), "embedded")
+            return 1 if failed else 0
+        rows, names, failed = answer_all(network, prepare, images, args.batch_size, "--patches embeds its patches")
         if names:
-            features, prepare = np.concatenate(rows), subject.prepare
-            about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
-            about |= {} if args.adapter is None else {"adapter": args.adapter}
-            about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
+            features = np.concatenate(rows)
             with replacing(args.output) as part:
                 _write(part, features, names, about)
             print(f"{args.output}: {len(names)} images, {features.shape[1]} features each")

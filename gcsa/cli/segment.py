@@ -30,13 +30,14 @@ from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError, one_line, visible
 from gcsa._utils.program import program
 from gcsa._utils.validation import check_float
-from gcsa.cli.arguments import GROUPS, add_hardware, count, device, find_images, share
+from gcsa.cli.arguments import GROUPS, add_hardware, check_stems, count, device, find_images, number, share
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
 from gcsa.images.folders import SUFFIXES
 from gcsa.images.planes import MAX, Plane
 from gcsa.images.reader import stack_header
-from gcsa.images.windows import open_window_source
+from gcsa.images.slides import SUFFIXES as SLIDES, Slide, open_slide
+from gcsa.images.tiff import MPP_RANGE
 from gcsa.integrations.networks import OUTPUTS, is_foreign, open_segmenter
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
@@ -101,6 +102,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     sizes.add_argument("--scale", type=factor, default=1.0, help="magnify images by this factor for the network")
     sizes.add_argument(
         "--diameter", type=factor, metavar="PIXELS", help="of the objects: finds the factor from the weights"
+    )
+    sizes.add_argument(
+        "--mpp",
+        type=number(*MPP_RANGE),
+        metavar="MICROMETRES",
+        help="a pixel that the network sees, of images that say theirs",
     )
     parser.add_argument("--min-area", type=count(10**9), metavar="PIXELS", help="leave out objects of fewer pixels")
     parser.add_argument(
@@ -204,17 +211,6 @@ def _without_own(jobs: Sequence[Job], named: Sequence[str]) -> list[Job]:
     return kept
 
 
-def _check_names(jobs: Sequence[Job]) -> None:
-    """Raises ValueError for two images of one name, whose files would be the same."""
-    by_stem: dict[str, Path] = {}
-    for job in jobs:
-        other = by_stem.setdefault(job.stem.casefold(), job.path)
-        if other != job.path:
-            raise UserError(
-                f"{other} and {job.path} have one name, and so would their files: segment them into folders of their own"
-            )
-
-
 def _check_folder(name: str, jobs: Sequence[Job], found: Sequence[Path], kinds: Sequence[str]) -> Path:
     """The folder to write to, made. Raises UserError where it cannot be one, and where a file of `found` would be overwritten."""
     folder = Path(name)
@@ -291,11 +287,12 @@ def _segment(
         task = progress.add_task("images", total=len(jobs))
         for number, job in enumerate(jobs, 1):
             try:
-                _, pixel_size = stack_header(job.path, job.plane)
-                check_properties(args.properties, pixel_size)
-                with open_window_source(job.path, predictor.network.in_chans, plane=job.plane) as image:
+                with open_slide(job.path, predictor.network.in_chans, plane=job.plane) as slide:
+                    image, pixel_size = slide.levels[0], slide.pixel_size
+                    check_properties(args.properties, pixel_size)
                     advance = partial(progress.advance, task)
-                    result = predictor.predict(image, scale=args.scale, tile=args.tile, progress=advance)
+                    scale = args.scale if args.mpp is None else _scale_to(args.mpp, slide, job.path)
+                    result = predictor.predict(image, scale=scale, tile=args.tile, progress=advance)
                     if args.min_area is not None:
                         result = result.without_small(args.min_area)
                     measured = dict(properties=args.properties, pixel_size=pixel_size)
@@ -316,6 +313,13 @@ def _segment(
             progress.update(task, completed=number)
     if empty:
         print(f"nothing was found in {empty} of {len(jobs)} images: {NOTHING}", file=sys.stderr)
+
+
+def _scale_to(mpp: float, slide: Slide, path: Path) -> float:
+    """The factor that brings a slide to `mpp` micrometres a pixel. Raises UserError for one that does not say its own."""
+    if slide.mpp is None:
+        raise UserError(f"{path} does not say how many micrometres a pixel has: give --scale instead of --mpp")
+    return slide.mpp / mpp
 
 
 def _summary(result: Segmentation) -> str:
@@ -339,9 +343,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)
-        found = find_images(args.inputs)
+        found = find_images(args.inputs, suffixes=(*SUFFIXES, *SLIDES))
         jobs = _without_own(_jobs(found, args), args.inputs)
-        _check_names(jobs)
+        check_stems(((job.stem, job.path) for job in jobs), "segment")
         predictor = _predictor(args)
         existed = Path(args.output).exists()
         folder = _check_folder(args.output, jobs, found, args.only)

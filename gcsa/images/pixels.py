@@ -212,7 +212,7 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, about size and metadata, without the name of the file
             yield
-    except MemoryError:
+    except (MemoryError, UserError):  # a UserError names its file already
         raise
     except Refused as error:
         raise UserError(f"{path} {error}") from error

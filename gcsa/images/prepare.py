@@ -23,6 +23,8 @@ from gcsa.images.reader import read_image
 
 PADS = (None, "white", "black")
 """Colours of the border that makes an image a square; None: it is cropped at its centre."""
+MOST_NUMBERS = 1 << 28
+"""Of a batch: a gigabyte of float32. The file of weights, not the user, says how large an image of a batch is."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,14 @@ class Prepare:
         size: pixels a side.
         mean, std: of each channel, on the 0..1 scale; three channels are colour, one is grey.
         pad: "white" or "black" fills the image up to a square; None crops it at its centre.
+        mpp: micrometres a pixel of the images in training; None where that has no meaning or is not known.
     """
 
     size: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     pad: str | None = None
+    mpp: float | None = None
 
     @classmethod
     def from_weights(cls, source: str, preprocessing: Mapping[str, Any]) -> Prepare:
@@ -55,7 +59,7 @@ class Prepare:
             raise UserError(
                 f"{source} has {channels} channels, but {len(mean)} means and {len(std)} standard deviations"
             )
-        return cls(height, tuple(mean), tuple(std), preprocessing.get("pad"))
+        return cls(height, tuple(mean), tuple(std), preprocessing.get("pad"), preprocessing.get("mpp"))
 
     def __call__(self, image: Any) -> Tensor:
         """An image, as `to_image` takes it, to float32 (C, size, size)."""

@@ -1,8 +1,8 @@
-"""The one picture of a TIFF file: a window at a time, or whole.
+"""The one picture of a TIFF file, with its smaller levels where it is a pyramid: a window at a time, or whole.
 
 tifffile reads the structure (pages, series, tags, BigTIFF, byte order). Strips and tiles are decoded here, as tifffile itself would
 need the package imagecodecs for LZW, PackBits, JPEG, fax and packed bits, and does not bound what a damaged strip expands to.
-zlib decodes Deflate; libtiff, within Pillow, decodes the rest, a strip or tile at a time.
+zlib decodes Deflate; libtiff, within Pillow, and Pillow's own decoders of JPEG 2000 and WebP decode the rest, a strip or tile at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import zlib
+from contextlib import suppress
 from io import BytesIO
 from typing import Any, BinaryIO
 
@@ -30,8 +31,12 @@ MAX_SEGMENT = 16_000_000
 DEFLATE, JPEG, FAX = (8, 32946), 7, (2, 3, 4)
 OF_BYTES = (5, 32773, 34925, 50000)
 """Compressions of bytes that libtiff decodes: LZW, PackBits, LZMA, Zstandard."""
+CODESTREAMS = {33005: "JPEG2000", 34712: "JPEG2000", 50001: "WEBP"}
+"""Compressions of images that Pillow decodes by itself, and what it calls them. The colours of 33005 and 34712 are RGB."""
 CODEC_TAGS = (292, 293, 347, 530)
 """What JPEG and fax need beside the size: options of fax, tables and subsampling of JPEG."""
+MPP_RANGE = (0.01, 100.0)
+"""Micrometres a pixel of microscopes; beyond it, a resolution is that of a print or a screen."""
 REVERSED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what it logs of damaged files is not for stderr
@@ -41,34 +46,38 @@ class Tiff:
     """The picture in an open TIFF file.
 
     shape: height and width as they are stored; dtype: of the stored values; labels: palettes are not looked up; plane: which
-    picture of a stack, where the file may be one.
+    picture of a stack, where the file may be one; series: of tifffile, by default the only one of the file.
 
     Raises:
         ValueError: stacks and several pictures, channels or colours that are neither grey, RGB, CMYK nor a palette, with or
             without alpha, a compression that is not read, labels whose polarity is ambiguous.
     """
 
-    def __init__(self, file: BinaryIO, *, labels: bool = False, plane: planes.Plane | None = None) -> None:
+    def __init__(
+        self,
+        file: BinaryIO,
+        *,
+        labels: bool = False,
+        plane: planes.Plane | None = None,
+        series: tifffile.TiffPageSeries | None = None,
+    ) -> None:
         self.file, self.labels = file, labels
-        # Without the files that OME-XML may name: each has its own pages.
-        content = tifffile.TiffFile(file, _multifile=False)
-        series = [one for one in content.series if not one.keyframe.is_reduced]  # thumbnails are no pictures
-        if len(series) != 1:
-            raise Refused(f"holds {len(series)} pictures: save one a file" if series else "holds no picture")
-        self.page: Any = series[0].keyframe
+        self.series = series or _only_series(file)
+        self.page: Any = self.series.keyframe
+        content = self.page.parent
         page = self.page
         self.shape = (page.imagelength, page.imagewidth)
         self.dtype: Any = page.dtype
         self.bits, self.samples = page.bitspersample, page.samplesperpixel
-        pages: list[Any] = list(series[0].pages)
+        pages: list[Any] = list(self.series.pages)
         self.sample: int | None = None
         slices = [list(range(len(pages)))]
         if plane is None:
-            _check_axes(series[0], self.samples * len(pages))
+            _check_axes(self.series, self.samples * len(pages))
         else:
-            if content.is_ome and series[0].kind != "ome" and plane != planes.Plane(plane.channel):
+            if content.is_ome and self.series.kind != "ome" and plane != planes.Plane(plane.channel):
                 raise Refused("is one of several files of a stack: leave out --z and --time, and give all of them")
-            slices, self.sample = planes.choose(series[0], plane, planes.channel_names(content))
+            slices, self.sample = planes.choose(self.series, plane, planes.channel_names(content))
         self.pixel_size = planes.pixel_size(content, page)
         if any(pages[i] is None for group in slices for i in group):
             raise Refused("leaves out a plane: save the stack whole")
@@ -90,6 +99,26 @@ class Tiff:
         return 1 if tag is None else int(tag.value)
 
     @property
+    def smaller_levels(self) -> list[Tiff]:
+        """The other levels of a pyramid, the finest first, without those that are stored in a way that is not read."""
+        levels = []
+        for series in self.series.levels[1:]:
+            with suppress(Refused):
+                levels.append(Tiff(self.file, series=series))
+        return levels
+
+    @property
+    def mpp(self) -> float | None:
+        """Micrometres a pixel: `pixel_size`, or from a resolution in pixels a centimetre; None where nothing says it."""
+        if self.pixel_size is not None:
+            mpp = self.pixel_size[1]
+        else:
+            pixels, centimetres = self.page.tags.valueof(282, default=(0, 1))
+            in_centimetres = pixels and self.page.tags.valueof(296, default=0) == 3
+            mpp = 1e4 * centimetres / pixels if in_centimetres else 0
+        return mpp if MPP_RANGE[0] <= mpp <= MPP_RANGE[1] else None
+
+    @property
     def is_deep(self) -> bool:
         return self.bits > 8
 
@@ -104,7 +133,13 @@ class Tiff:
     def _check_coding(self) -> None:
         page = self.page
         compression = tifffile.COMPRESSION(page.compression)
-        known = (1, *DEFLATE, *OF_BYTES, *(() if self.bits != 8 else (JPEG,)), *(() if self.bits != 1 else FAX))
+        known = (
+            1,
+            *DEFLATE,
+            *OF_BYTES,
+            *(() if self.bits != 8 else (JPEG, *CODESTREAMS)),
+            *(() if self.bits != 1 else FAX),
+        )
         if compression not in known:
             raise Refused(
                 f"is compressed by {compression.name}, which is not read here: save it by LZW, Deflate or not at all"
@@ -233,6 +268,8 @@ class Tiff:
             data = data.translate(REVERSED_BITS)
         if compression == JPEG or compression in FAX:
             return self._by_codec(data, shape)
+        if compression in CODESTREAMS:
+            return _by_pillow(data, shape, CODESTREAMS[compression])
         length = height * -(-shape[1] * shape[2] * self.bits // 8)
         if compression in DEFLATE:
             data = zlib.decompressobj().decompress(data, length)
@@ -264,6 +301,14 @@ class Tiff:
         return values.cumsum(1, self.dtype) if self.page.predictor == 2 else values
 
 
+def _by_pillow(data: bytes, shape: tuple[int, int, int], kind: str) -> Array:
+    """A strip or tile that is a picture by itself, of `shape`. Raises ValueError for one of another size, before it is decoded."""
+    with Image.open(BytesIO(data), formats=(kind,)) as image:
+        if (image.height, image.width, len(image.getbands())) != shape:
+            raise ValueError(f"a tile of {image.height} x {image.width} pixels of {image.mode}")
+        return np.asarray(image).reshape(shape)
+
+
 def _by_libtiff(
     data: bytes,
     width: int,
@@ -282,6 +327,17 @@ def _by_libtiff(
     with Image.open(BytesIO(b"II*\0\x08\0\0\0" + directory.tobytes(8) + data), formats=("TIFF",)) as image:
         image.load()
         return image
+
+
+def _only_series(file: BinaryIO) -> tifffile.TiffPageSeries:
+    """The only picture of a file. Raises ValueError for none and for several."""
+    content = tifffile.TiffFile(
+        file, _multifile=False
+    )  # without the files that OME-XML may name: each has its own pages
+    series = [one for one in content.series if not one.keyframe.is_reduced]  # thumbnails are no pictures
+    if len(series) != 1:
+        raise Refused(f"holds {len(series)} pictures: save one a file" if series else "holds no picture")
+    return series[0]
 
 
 def _check_axes(series: tifffile.TiffPageSeries, channels: int) -> None:

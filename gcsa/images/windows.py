@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,12 +11,8 @@ import numpy as np
 from gcsa._utils.arrays import Array
 from gcsa.images.intensity import percentile_values, percentiles
 from gcsa.images.pixels import Refused, naming, to_picture
-from gcsa.images.planes import Plane
-from gcsa.images.reader import opened, read_picture
 from gcsa.images.tiff import MAX_SEGMENT, Tiff
 
-IN_MEMORY = 64_000_000
-"""Pixels up to which a picture is held in memory as a whole."""
 COUNTED = 4_000_000
 """Values that are counted at a time, for which NumPy takes 8 bytes each."""
 
@@ -61,26 +55,54 @@ class ScaledImage:
         self.shape = (height, width)
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Array:
-        (first, last, rows), (start, end, columns) = (
-            _taps(low, high, side, new)
-            for low, high, side, new in zip((top, left), (bottom, right), self.image.shape, self.shape, strict=True)
+        rows, columns = (old / new for old, new in zip(self.image.shape, self.shape, strict=True))
+        return resampled(
+            self.image, (top * rows, left * columns), (rows, columns), (bottom - top, right - left), triangles
         )
-        pixels = self.image.window(first, start, last, end).astype(np.float64)
-        resampled = np.tensordot(rows, pixels, 1)
-        return np.tensordot(columns, resampled, (1, 1)).swapaxes(0, 1).astype(np.float32)
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
         return self.image.percentiles(low, high)
 
 
-def _taps(low: int, high: int, side: int, new: int) -> tuple[int, int, Array]:
-    """The first and last + 1 of the pixels of a side that the pixels `low` to `high` of the `new` side are made of, and their weights
-    (high - low, last - first)."""
-    centres = (np.arange(low, high) + 0.5) * side / new - 0.5
-    reach = max(1.0, side / new)
+Taps = Callable[[float, float, int, int], tuple[int, int, Array]]
+"""Gives the first and last + 1 of the pixels of a side of so many (fourth argument) that a row of new ones is made of, and their weights
+(new, last - first). The new pixels begin at the first argument; they are as long as the second, and as many as the third."""
+
+
+def triangles(low: float, step: float, count: int, side: int) -> tuple[int, int, Array]:
+    """`Taps` that interpolate linearly, and smooth over two new pixels where these are longer."""
+    centres = low + (np.arange(count) + 0.5) * step - 0.5
+    reach = max(1.0, step)
     first, last = max(0, math.floor(centres[0] - reach)), min(side, math.ceil(centres[-1] + reach) + 1)
     weights = np.maximum(0, 1 - abs(np.arange(first, last) - centres[:, None]) / reach)
     return first, last, weights / weights.sum(1, keepdims=True)
+
+
+def areas(low: float, step: float, count: int, side: int) -> tuple[int, int, Array]:
+    """`Taps` that take the mean over the area of each new pixel, as the levels of slides are made; `triangles` where it is smaller."""
+    if step < 1:
+        return triangles(low, step, count, side)
+    ends = low + np.arange(count + 1)[:, None] * step
+    first, last = max(0, math.floor(low)), min(side, math.ceil(ends[-1, 0]))
+    pixels = np.arange(first, last)
+    weights = np.maximum(0, np.minimum(ends[1:], pixels + 1) - np.maximum(ends[:-1], pixels))
+    return first, last, weights / weights.sum(1, keepdims=True)
+
+
+def resampled(
+    image: WindowedImage,
+    corner: tuple[float, float],
+    steps: tuple[float, float],
+    shape: tuple[int, int],
+    taps: Taps = areas,
+) -> Array:
+    """The pixels (H, W, C) of `shape`, in float32, each `steps` rows and columns of `image` large, from `corner` on, its upper left
+    end."""
+    (first, last, rows), (start, end, columns) = (
+        taps(low, step, count, side) for low, step, count, side in zip(corner, steps, shape, image.shape, strict=True)
+    )
+    pixels = image.window(first, start, last, end).astype(np.float64)
+    return np.tensordot(columns, np.tensordot(rows, pixels, 1), (1, 1)).swapaxes(0, 1).astype(np.float32)
 
 
 class TiffImage:
@@ -131,20 +153,3 @@ def strips(height: int, rows: int, least: int = 256) -> Iterator[tuple[int, int]
     step = rows * max(1, least // rows)
     for top in range(0, height, step):
         yield top, min(height, top + step)
-
-
-@contextmanager
-def open_window_source(
-    path: Path, channels: int, in_memory: int = IN_MEMORY, plane: Plane | None = None
-) -> Iterator[WindowedImage]:
-    """Yields the picture in a file, or of a stack the `plane`: held in memory, or, in a TIFF file of more pixels than `in_memory`, read a tile or strip at a time.
-
-    Raises ValueError, naming the file, as `read_picture` and `TiffImage` do.
-    """
-    with ExitStack() as stack:
-        with naming(path):
-            source = stack.enter_context(opened(path, max_bytes=None, plane=plane))
-            windows = None
-            if isinstance(source, Tiff) and math.prod(source.shape) > in_memory:
-                windows = TiffImage(source, channels)
-        yield windows or ArrayImage(read_picture(path, channels, plane))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -185,7 +185,7 @@ def open_subject(source: str, kind: str | None = None, size: int | None = None, 
         )
     network: nn.Module = predictor.embedding if kind == "embedding" else predictor.network
     prepare = predictor.preprocess
-    prepare = Prepare(size or prepare.size, prepare.mean, prepare.std, prepare.pad)
+    prepare = replace(prepare, size=size or prepare.size)
     return Subject(kind or "classifier", network, prepare, predictor.group)
 
 

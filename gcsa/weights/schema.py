@@ -15,6 +15,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.published import ADAPTER_CONFIG, list_models, list_weights, published
 from gcsa._utils.validation import MAX_SIDE, is_int, is_number
 from gcsa.images.prepare import PADS
+from gcsa.images.tiff import MPP_RANGE
 from gcsa.models.create import NAME
 from gcsa.weights.files import (
     CONFIG,
@@ -30,7 +31,7 @@ from gcsa.weights.tensors import check_finite
 
 CLASSIFICATION = "classification"
 """The task of a folder that does not name one: timm writes such folders."""
-BESIDE = ("label_names", "pad", "target")
+BESIDE = ("label_names", "pad", "target", "mpp")
 """Entries of `Weights.preprocessing` that stand beside timm's own in config.json: timm knows none of these names."""
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
@@ -47,8 +48,8 @@ class Weights:
         options: keyword arguments of that network, which checks them when it is made.
         tensors: the state dict, on the CPU, finite.
         preprocessing: in timm's terms: `input_size` (C, H, W), `mean` and `std` of each channel on the 0..1 scale,
-            `label_names`, `pad`, the colour of the border that makes an image a square, and `target`, what the outputs of a
-            classifier are, as far as the file has them.
+            `label_names`, `pad`, the colour of the border that makes an image a square, `target`, what the outputs of a
+            classifier are, and `mpp`, the micrometres a pixel, as far as the file has them.
         about: entries for people, `ABOUT`, as far as the file has them.
         characters: the charset of a recogniser of text lines, else None.
     """
@@ -185,6 +186,12 @@ def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
         if pad not in PADS:
             raise UserError(f"its pad is {_shown(pad)}: it must be one of {', '.join(map(str, PADS))}")
         checked["pad"] = pad
+    if (mpp := values.get("mpp")) is not None:
+        if not is_number(mpp, *MPP_RANGE):
+            raise UserError(
+                f"its mpp is {_shown(mpp)}: it must be micrometres a pixel, from {MPP_RANGE[0]} to {MPP_RANGE[1]:g}"
+            )
+        checked["mpp"] = float(mpp)
     if (target := values.get("target")) is not None:
         if not isinstance(target, dict) or not all(_is_target_entry(value) for value in target.values()):
             raise UserError(f"its target is {_shown(target)}: it must be an object of a kind and numbers")

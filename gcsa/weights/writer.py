@@ -59,7 +59,7 @@ def save_classifier(
     """
     folder = Path(folder)
     check_finite(f"{folder} was not written", model.state_dict())
-    names, pad, target = (preprocessing.pop(key, None) for key in BESIDE)
+    names, pad, target, mpp = (preprocessing.pop(key, None) for key in BESIDE)
     beside: dict[str, Any] = {"task": CLASSIFICATION, **(about or {})}
     if names is not None:
         beside["label_names"] = list(names)
@@ -68,6 +68,8 @@ def save_classifier(
     if pad is not None:
         beside |= {"pad": pad}
         preprocessing |= BORDER
+    if mpp is not None:
+        beside["mpp"] = mpp
     # safetensors takes no other memory, such as that of channels_last.
     if not all(tensor.is_contiguous() for tensor in model.state_dict().values()):
         model = copy.deepcopy(model).to(memory_format=torch.contiguous_format)

@@ -362,3 +362,17 @@ def test_the_size_of_objects(run: Run, images: Path, made: SegmentationPredictor
         found = read_labels(tmp_path / option[0] / "a_labels.png")
         expected = SegmentationPredictor(made.network).predict(images / "a.png", scale=2.0).labels
         assert np.array_equal(found > 0, expected > 0)
+
+
+def test_micrometres_a_pixel(
+    run: Run, weights: Path, images: Path, made: SegmentationPredictor, tmp_path: Path
+) -> None:
+    picture = np.asarray(Image.open(images / "a.png"))
+    scaled = dict(resolution=(20_000, 20_000), resolutionunit="CENTIMETER")
+    tifffile.imwrite(tmp_path / "a.tif", picture, photometric="rgb", **scaled)
+    command = ("segment", weights, "--output", tmp_path / "found", "--only", "labels", "--mpp", 0.25)
+    assert run(*command, tmp_path / "a.tif")[0] == 0
+    expected = SegmentationPredictor(made.network).predict(picture, scale=2.0).labels
+    assert np.array_equal(np.asarray(Image.open(tmp_path / "found/a_labels.png")), expected)
+    code, _, err = run(*command, images / "a.png")
+    assert (code, "a.png does not say how many micrometres a pixel has" in err) == (1, True)

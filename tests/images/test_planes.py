@@ -13,7 +13,7 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.images.planes import Plane
 from gcsa.images.reader import read_picture, stack_header
-from gcsa.images.windows import open_window_source
+from gcsa.images.slides import open_window_source
 
 RNG = np.random.default_rng(0)
 STACK = RNG.integers(0, 4096, (2, 3, 5, 20, 30), dtype=np.uint16)

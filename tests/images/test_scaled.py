@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from gcsa.images.windows import ArrayImage, ScaledImage
+from gcsa.images.windows import ArrayImage, ScaledImage, resampled
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (37, 50, 3), dtype=np.uint8)
 
@@ -29,3 +29,11 @@ def test_it_commutes_with_reflections() -> None:
     other = ScaledImage(ArrayImage(PICTURE[::-1, ::-1].copy()), 0.6).window(0, 0, 22, 30)
     assert np.allclose(whole, other[::-1, ::-1], atol=1e-4)
     assert not np.allclose(whole, other, atol=1), "negative control"
+
+
+def test_means_over_areas() -> None:
+    """Pixels one and a half as long: each is the mean of three halves."""
+    halves = PICTURE[3:33, 5:50].repeat(2, 0).repeat(2, 1).astype(float)
+    expected = halves.reshape(20, 3, 30, 3, 3).mean((1, 3))
+    assert np.allclose(resampled(ArrayImage(PICTURE), (3, 5), (1.5, 1.5), (20, 30)), expected, atol=1e-4)
+    assert not np.allclose(resampled(ArrayImage(PICTURE), (3, 5.25), (1.5, 1.5), (20, 29)), expected[:, :29], atol=1)

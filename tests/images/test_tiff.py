@@ -14,7 +14,8 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.images.intensity import percentiles
 from gcsa.images.reader import BoundedFile, image_size, read_image, read_labels, read_levels, read_picture
-from gcsa.images.windows import ArrayImage, TiffImage, open_window_source
+from gcsa.images.slides import open_window_source
+from gcsa.images.windows import ArrayImage, TiffImage
 from tests.fuzzing import sealed
 
 HEIGHT, WIDTH = 21, 37

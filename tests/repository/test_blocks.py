@@ -27,6 +27,7 @@ from gcsa.cli.demo import command as demo
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.weights import save_classifier
+from tests.images.slide_files import halved, tissue_picture, write_slide
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
@@ -81,6 +82,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(folder).mkdir()
         picture.save(f"{folder}/other.png")
         picture.rotate(180).save(f"{folder}/third.png")
+    Path("slides").mkdir()
+    write_slide(Path("slides/slide.tif"), halved(tissue_picture(500, 500), 1))
     lines = [image for _, image in set_lines([f"ligne {i}" for i in range(20)], [SERIF], seed=0)]
     for folder in ("more_lines", "my_lines"):
         Path(folder).mkdir()

@@ -183,7 +183,7 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
     network: Any = fill(lambda: create_model(weights.architecture, **weights.options), weights)
     # timm's nearest way to a whole image in a square has a border in the mean colour.
     border = BORDER if prepare.pad else {}
-    about = {key: value for key, value in weights.preprocessing.items() if key not in ("pad", "target")}
+    about = {key: value for key, value in weights.preprocessing.items() if key not in ("pad", "target", "mpp")}
     vars(network)["pretrained_cfg"] = {**vars(network).get("pretrained_cfg", {}), **about, **border}
     names, target = weights.preprocessing.get("label_names"), target_of(weights.preprocessing)
     if isinstance(target, Numbers) and len(target.mean) != network.num_classes:

@@ -20,7 +20,8 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.groups import Group, group as make_group
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
-from gcsa.images.windows import ArrayImage, ScaledImage, WindowedImage, open_window_source
+from gcsa.images.slides import open_window_source
+from gcsa.images.windows import ArrayImage, ScaledImage, WindowedImage
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, canonical_pose, transform_array, transform_objects

@@ -82,6 +82,8 @@ class GCSADataModule(SplitDataModule):
     """What the labels are. Of several labels or numbers, `class_names` and `num_classes` are the columns."""
     pad: str | None = None
     """Colour of the border that makes an image a square; None: it is cropped, or is one."""
+    mpp: float | None = None
+    """Micrometres a pixel, which weights pass on to embed.py; None: it has no meaning, or is not known."""
     download_size = ""
 
     def __init__(
@@ -136,6 +138,7 @@ class GCSADataModule(SplitDataModule):
             "std": list(self.std),
             "pad": self.pad,
             "label_names": list(self.class_names),
+            **({} if self.mpp is None else {"mpp": self.mpp}),
             **({} if isinstance(self.target, Classes) else {"target": self.target.entry()}),
         }
 

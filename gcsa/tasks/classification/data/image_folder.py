@@ -14,6 +14,7 @@ from gcsa._utils.validation import MAX_SIDE, check_float, check_int
 from gcsa.images.folders import SUFFIXES, is_visible, list_images
 from gcsa.images.prepare import PADS, Prepare
 from gcsa.images.reader import image_size
+from gcsa.images.tiff import MPP_RANGE
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 from gcsa.tasks.splits import hold_out, strata
 
@@ -48,6 +49,7 @@ class ImageFolder(GCSADataModule):
         image_size: pixels a side the images are resized to.
         in_chans: 3 for colour, 1 for grey.
         pad: None crops an image that is not square; "white" or "black" keeps the whole of it and fills up the rest.
+        mpp: micrometres a pixel of the images; weights say it to embed.py, which reads slides at this scale.
         kwargs: as for `GCSADataModule`.
 
     Raises:
@@ -66,6 +68,7 @@ class ImageFolder(GCSADataModule):
         image_size: int = 224,
         in_chans: int = 3,
         pad: str | None = None,
+        mpp: float | None = None,
         max_memory_gb: float = 8.0,
         **kwargs: Any,
     ) -> None:
@@ -76,6 +79,9 @@ class ImageFolder(GCSADataModule):
             raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
         if pad not in PADS:
             raise UserError(f"pad={pad!r} must be one of {', '.join(map(repr, PADS))}")
+        if mpp is not None:
+            check_float("mpp", mpp, *MPP_RANGE)
+            self.mpp = float(mpp)
         check_float("max_memory_gb", max_memory_gb, 0)
         self.path, self.image_size, self.in_chans, self.pad = expanded(path), image_size, in_chans, pad
         self.max_memory_gb = max_memory_gb

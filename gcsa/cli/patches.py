@@ -1,0 +1,168 @@
+"""The part of embed.py for slides: `--patches` writes NAME.h5 and NAME_patches.png for each slide into a folder.
+
+A run that was killed goes on where it stopped: finished slides are not read again, and NAME.h5.part holds the rows of the one that
+was read. `NAME_patches.png` shows which parts of the slide are embedded.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
+from torch import nn
+
+from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.errors import UserError
+from gcsa.cli.arguments import check_stems, number
+from gcsa.images.folders import SUFFIXES
+from gcsa.images.pixels import naming
+from gcsa.images.prepare import Prepare
+from gcsa.images.slides import open_slide
+from gcsa.images.tiff import MPP_RANGE
+from gcsa.tasks.classification.patches import (
+    RowStore,
+    attributes,
+    choose_patches,
+    embed_patches,
+    save_picture,
+    write_features,
+)
+from gcsa.weights.fingerprint import differ, fingerprint
+
+TISSUE = 0.25
+"""Least share of tissue in a patch, by default."""
+OPTIONS = ("mpp", "slide_mpp", "tissue")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds --patches and its options."""
+    scale = number(*MPP_RANGE)
+    parser.add_argument(
+        "--patches",
+        action="store_true",
+        help="embed patches of slides, in a file for each; the same command goes on after a stop",
+    )
+    parser.add_argument(
+        "--mpp", type=scale, metavar="MICROMETRES", help="a pixel of patches (default: as in the weights)"
+    )
+    parser.add_argument(
+        "--slide-mpp", type=scale, metavar="MICROMETRES", help="a pixel of slides, where they do not say it"
+    )
+    parser.add_argument(
+        "--tissue", type=number(0, 1), metavar="SHARE", help=f"of a patch at least (default {TISSUE}); 0: all patches"
+    )
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raises UserError for options of --patches without it."""
+    given = [name for name in OPTIONS if getattr(args, name) is not None]
+    if given and not args.patches:
+        raise UserError(f"--{given[0].replace('_', '-')} {getattr(args, given[0]):g} is of --patches: add --patches")
+
+
+def check_output(name: str, slides: Sequence[Path]) -> None:
+    """Makes the folder `name`. Raises UserError where it cannot be one, and for slides whose files would be the same."""
+    folder = Path(name)
+    if folder.suffix.lower() in (".h5", ".parquet", *SUFFIXES) and not folder.is_dir():
+        raise UserError(f"--output {name} is a folder with --patches: name it without {folder.suffix}")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output {name} is a file: with --patches, name a folder")
+    check_stems(((path.stem, path) for path in slides), "embed")
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / f"{slides[0].stem}.h5")
+
+
+def embed(
+    network: nn.Module, prepare: Prepare, slides: Sequence[Path], about: Mapping[str, Any], args: argparse.Namespace
+) -> list[str]:
+    """Embeds the patches of all slides, and returns a sentence for each that failed. The bar is shown on a terminal only.
+
+    Raises UserError without a scale, and where a file of other settings would be overwritten.
+    """
+    mpp = prepare.mpp if args.mpp is None else args.mpp
+    if mpp is None:
+        raise UserError(f"{args.model} does not say at how many micrometres a pixel it sees tissue: give --mpp")
+    tissue = TISSUE if args.tissue is None else args.tissue
+    settings = {
+        key: value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
+        for key, value in about.items()
+    } | {"mpp": mpp, "tissue": tissue}
+    settings |= {} if args.slide_mpp is None else {"slide_mpp": args.slide_mpp}
+    settings |= {"fingerprint": fingerprint(network)} if any(True for _ in network.parameters()) else {}
+    folder = Path(args.output)
+    done = {path for path in slides if _is_finished(folder / f"{path.stem}.h5", _of(path, settings))}
+    return list(_embed_others(network, prepare, slides, done, settings, folder, args))
+
+
+def _of(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the file of one slide: another slide of that name has other bytes."""
+    return {**settings, "slide": path.name, "slide_bytes": path.stat().st_size}
+
+
+def _is_finished(file: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether a slide was embedded already. Raises UserError for a file of other settings."""
+    if not file.exists():
+        return False
+    try:
+        with h5py.File(file) as opened:
+            there = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in opened.attrs.items()}
+    except OSError:
+        there = {}
+    marks = there.pop("fingerprint", ""), settings.get("fingerprint", "")
+    if there != {key: value for key, value in settings.items() if key != "fingerprint"} or differ(*marks):
+        raise UserError(f"{file} is there, of another slide or other settings: remove it, or name another --output")
+    return True
+
+
+def _embed_others(
+    network: nn.Module,
+    prepare: Prepare,
+    slides: Sequence[Path],
+    done: set[Path],
+    settings: Mapping[str, Any],
+    folder: Path,
+    args: argparse.Namespace,
+) -> Iterator[str]:
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        total = bar.add_task("slides", total=len(slides))
+        for path in slides:
+            file = folder / f"{path.stem}.h5"
+            if path in done:
+                print(f"{file}: there already", flush=True)
+                bar.advance(total)
+                continue
+            try:
+                with open_slide(path, 3) as slide:
+                    with naming(path):
+                        patches = choose_patches(
+                            slide, prepare.size, settings["mpp"], args.slide_mpp, settings["tissue"]
+                        )
+                    about = _of(path, settings)
+                    store = RowStore(folder / f"{file.name}.part", about)
+                    before, count = store.count, len(patches.corners)
+                    task = bar.add_task(path.name, total=count, completed=before)
+                    embed_patches(network, prepare, slide, patches, store, args.batch_size, partial(bar.advance, task))
+                    size, mpp = prepare.size, settings["mpp"]
+                    of_coords = attributes(slide, patches, size, mpp, path.stem, str(folder))
+                with replacing(folder / f"{path.stem}_patches.png") as part:
+                    save_picture(part, patches)
+                with replacing(file) as part:
+                    write_features(part, store.rows(), patches.corners, of_coords, about)
+                store.file.unlink()
+                bar.remove_task(task)
+                again = f", {before} of them from before" if before else ""
+                print(f"{file}: {count} patches, {store.columns} features each{again}", flush=True)
+            except ValueError as error:
+                yield str(error)
+            except MemoryError:
+                yield f"{path}: not enough memory"
+            bar.advance(total)

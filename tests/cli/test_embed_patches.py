@@ -1,0 +1,155 @@
+"""embed.py --patches: the patches of slides, in files that CLAM and TRIDENT read, by runs that may be killed."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from PIL import Image
+
+from gcsa._utils.arrays import Array
+from gcsa.images.slides import open_slide
+from gcsa.tasks import load
+from gcsa.tasks.classification.patches import RowStore
+from tests.images.slide_files import halved, tissue_picture, write_slide
+
+Run = Callable[..., tuple[int, str, str]]
+WEIGHTS = "gcsa_pooled_small.pcam"
+"""For 0.972 micrometres a pixel."""
+
+
+@pytest.fixture
+def slide(tmp_path: Path) -> Path:
+    """1,000 x 1,200 pixels of 0.486 micrometres, so that 192 of them are a patch; tissue from row 250 on, to column 600."""
+    file = tmp_path / "slides/x.tif"
+    file.parent.mkdir()
+    write_slide(file, halved(tissue_picture(1000, 1200), 2), mpp=0.486)
+    return file
+
+
+def read(file: Path) -> tuple[Array, Array, dict[str, Any], dict[str, Any]]:
+    with h5py.File(file) as content:
+        of_coords, about = dict(content["coords"].attrs), dict(content.attrs)
+        return content["features"][:], content["coords"][:], of_coords, about
+
+
+def test_features_coordinates_and_attributes(run: Run, slide: Path, tmp_path: Path) -> None:
+    output = tmp_path / "features"
+    code, out, err = run("embed", WEIGHTS, slide.parent, "--patches", "--output", output, "--batch-size", 5)
+    assert (code, out, err) == (0, f"{output / 'x.h5'}: 12 patches, 96 features each\n", "")
+    features, coords, of_coords, about = read(output / "x.h5")
+    assert coords.tolist() == [[x, y] for y in (192, 384, 576, 768) for x in (0, 192, 384)]
+    assert of_coords == {
+        "patch_size": 96, "patch_size_level0": 192, "level0_magnification": pytest.approx(20.5761), "overlap": 0,
+        "target_magnification": pytest.approx(10.28805), "name": "x", "savetodir": str(output), "level0_width": 1200,
+        "level0_height": 1000, "patch_level": 1, "downsample": 2,
+    }  # fmt: skip
+    assert (about["weights"], about["mpp"], about["tissue"], about["size"]) == (WEIGHTS, 0.972, 0.25, 96)
+    with open_slide(slide, 3) as source:
+        patches = [source.levels[1].window(y // 2, x // 2, y // 2 + 96, x // 2 + 96) for x, y in coords[:4]]
+    expected = load(WEIGHTS).features(patches).numpy()
+    assert np.abs(features[:4] - expected).max() < 1e-5
+    with Image.open(output / "x_patches.png") as picture:
+        assert np.asarray(picture)[:100].min() > 200, "the part without tissue is faded"
+        assert np.asarray(picture)[300:700, 100:400].mean() < 200
+    assert {path.name for path in output.iterdir()} == {"x.h5", "x_patches.png"}
+
+
+@pytest.mark.skipif(find_spec("openslide") is None, reason="OpenSlide is an extra")
+def test_a_slide_of_a_scanner(run: Run, tmp_path: Path) -> None:
+    write_slide(tmp_path / "x.svs", halved(tissue_picture(500, 600), 1), mpp=0.5, aperio=True)
+    options = ("--mpp", 1, "--tissue", 0, "--patches", "--output", tmp_path / "out")
+    code, out, err = run("embed", WEIGHTS, tmp_path / "x.svs", *options)
+    assert (code, out) == (0, f"{tmp_path / 'out/x.h5'}: 12 patches, 96 features each\n"), err
+    of_coords = read(tmp_path / "out/x.h5")[2]
+    assert (of_coords["level0_magnification"], of_coords["target_magnification"]) == (20, 10)
+
+
+def test_a_killed_run_goes_on(run: Run, slide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ("embed", WEIGHTS, slide, "--patches", "--batch-size", 5, "--output")
+    assert run(*arguments, tmp_path / "whole")[0] == 0
+    append, counts = RowStore.append, []
+
+    def dying(store: RowStore, rows: Array) -> None:
+        append(store, rows)
+        counts.append(len(rows))
+        if len(counts) == 2:
+            with store.file.open("ab") as file:
+                file.write(b"half a row")
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RowStore, "append", dying)
+    assert run(*arguments, tmp_path / "parts")[0] == 130
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["x.h5.part"]
+    code, out, _ = run(*arguments, tmp_path / "parts")
+    assert (code, "12 patches, 96 features each, 10 of them from before" in out) == (0, True)
+    assert sum(counts) == 12
+    for one, other in zip(read(tmp_path / "whole/x.h5")[:2], read(tmp_path / "parts/x.h5")[:2], strict=True):
+        assert np.array_equal(one, other)
+    code, out, _ = run(*arguments, tmp_path / "parts")
+    assert (code, out) == (0, f"{tmp_path / 'parts/x.h5'}: there already\n")
+    code, _, err = run(*arguments, tmp_path / "parts", "--mpp", 2)
+    assert (code, "x.h5 is there, of another slide or other settings" in err) == (2, True)
+
+
+def test_rows_of_other_settings_are_not_kept(tmp_path: Path) -> None:
+    store = RowStore(tmp_path / "x.part", {"mpp": 1})
+    store.append(np.ones((3, 4), np.float32))
+    store.append(np.full((1, 4), 2, np.float32))
+    again = RowStore(tmp_path / "x.part", {"mpp": 1})
+    assert again.rows().tolist() == [[1] * 4] * 3 + [[2] * 4]
+    other = RowStore(tmp_path / "x.part", {"mpp": 2})
+    assert other.count == 0
+    other.append(np.zeros((1, 4), np.float32))
+    assert RowStore(tmp_path / "x.part", {"mpp": 2}).rows().tolist() == [[0] * 4]
+    (tmp_path / "x.part").write_bytes(b'{"about": {"mp')
+    assert RowStore(tmp_path / "x.part", {"mpp": 2}).count == 0
+
+
+def test_slides_and_large_images_are_no_single_image(run: Run, slide: Path, tmp_path: Path) -> None:
+    """A row of a thumbnail would be wrong in silence."""
+    Image.new("RGB", (1700, 1600)).save(slide.parent / "large.png")
+    code, _, err = run("embed", WEIGHTS, slide.parent, "--output", tmp_path / "x.h5")
+    assert (code, "2 of 2 could not be embedded" in err) == (1, True)
+    assert "x.tif is a slide or a pyramid" in err
+    assert "large.png holds 1600 x 1700 pixels, and the network sees 96 x 96: --patches embeds its patches" in err
+    code, _, err = run("classify", WEIGHTS, slide)
+    assert (code, "x.tif is a slide or a pyramid" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "message"),
+    [
+        (["--mpp", "0.2"], 1, "x.tif has 0.486 micrometres a pixel, coarser than the 0.2"),
+        (["--slide-mpp", "0.001"], 2, "0.001 is not a number from 0.01 to 100"),
+        (["--slide-mpp", "0.01", "--mpp", "100"], 1, "above 4096: give a smaller --mpp"),
+        (["--tissue", "2"], 2, "2 is not a number from 0 to 1"),
+    ],
+)
+def test_wrong_scales(run: Run, slide: Path, tmp_path: Path, options: list[str], status: int, message: str) -> None:
+    code, _, err = run("embed", WEIGHTS, slide, "--patches", "--output", tmp_path / "out", *options)
+    assert (code, message in err) == (status, True), err
+
+
+def test_what_cannot_be_embedded_is_said(run: Run, slide: Path, tmp_path: Path) -> None:
+    glass = np.full((400, 400, 3), 240, np.uint8)
+    write_slide(slide.parent / "glass.tif", [glass], mpp=0.486)
+    Image.fromarray(glass).save(slide.parent / "unknown.png")
+    arguments = ("embed", WEIGHTS, slide.parent, "--patches", "--output", tmp_path / "out")
+    code, out, err = run(*arguments)
+    assert (code, "x.h5: 12 patches" in out, "2 of 3 could not be embedded" in err) == (1, True, True)
+    assert "glass.tif shows no tissue: --tissue 0 takes all patches" in err
+    assert "unknown.png does not say how many micrometres a pixel has: give --slide-mpp" in err
+    code, out, _ = run(*arguments[:-1], tmp_path / "all", "--tissue", 0, "--slide-mpp", 0.486)
+    assert (code, out.count("9 patches")) == (0, 2), out
+
+    code, _, err = run("embed", WEIGHTS, slide, "--output", tmp_path / "x.h5", "--mpp", 1)
+    assert (code, "--mpp 1 is of --patches: add --patches" in err) == (2, True)
+    code, _, err = run("embed", WEIGHTS, slide, "--patches", "--output", tmp_path / "x.h5")
+    assert (code, "name it without .h5" in err) == (2, True)
+    Path("corner.py").write_text("def see(images):\n    return images[:, :2, 0, :3].flatten(1)\n")
+    code, _, err = run("embed", "corner:see", slide, "--patches", "--output", tmp_path / "new")
+    assert (code, "corner:see does not say at how many micrometres a pixel" in err) == (2, True)
