@@ -4,6 +4,8 @@ Text is written without file names, as kraken and tesseract write it: a line of 
 could not be read. JSON is an object a line, with "error" instead of "text" there. PAGE-XML and ALTO also hold the positions of
 lines and characters, in one file a page; an XML file that is read comes back with the text in it. All output is UTF-8.
 
+A page is written as soon as it is read. In a folder each has a file of its own, and a second run reads those that are not there.
+
 Exit codes: 0, all read; 1, something could not be read, listed on stderr; 2, wrong arguments, before anything is read;
 130, interrupted.
 """
@@ -11,20 +13,19 @@ Exit codes: 0, all read; 1, something could not be read, listed on stderr; 2, wr
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress
 
-from gcsa._utils.atomic import check_writable
-from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa._utils.errors import MissingExtraError, UserError, visible
 from gcsa._utils.program import program
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, count, device
@@ -32,12 +33,19 @@ from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.cli.output import SCREEN, written
 from gcsa.tasks import load
-from gcsa.tasks.recognition.data.line_image import Line
-from gcsa.tasks.recognition.pages.inputs import Transcript, find_lines, input_files
+from gcsa.tasks.recognition.pages.inputs import UNREADABLE, LineInput, Source, find_lines, find_sources, reason
 from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken
-from gcsa.tasks.recognition.pages.output import check_inputs_kept, check_pages, page_contents, target_of
-from gcsa.tasks.recognition.predict import doubt
-from gcsa.tasks.recognition.reading import ORIENTATIONS, check_orientation
+from gcsa.tasks.recognition.pages.output import (
+    check_output,
+    check_pages,
+    content_of,
+    is_done,
+    is_folder,
+    page_content,
+    target_of,
+)
+from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt, page_confidence, page_doubts
+from gcsa.tasks.recognition.reading import DOUBTFUL, ORIENTATIONS, check_orientation
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -76,7 +84,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--output",
         default="-",
         metavar="FILE",
-        help="written whole or not at all; default - is stdout; of several pages as XML a folder",
+        help="written whole or not at all; default - is stdout. A folder, or a name with a / at its end: there a file for each "
+        "page, written as soon as it is read",
+    )
+    parser.add_argument(
+        "--overwrite", action="store_true", help="read pages again whose file is in the folder of --output already"
     )
     parser.add_argument(
         "--any-image", action="store_true", help="PAGE and ALTO may name images outside of their folder"
@@ -90,9 +102,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_hardware(parser)
     args = parser.parse_intermixed_args(argv)
     first = published(args.inputs[0]) or Path(args.inputs[0])
+    args.weights = args.model
     if args.adapter is not None:
+        args.weights += f" and the adapter {args.adapter}"
         args.adapter = published(args.adapter) or args.adapter
     elif (first / ADAPTER_CONFIG).is_file():
+        args.weights += f" and the adapter {args.inputs[0]}"
         args.adapter = first
         if not args.inputs[1:]:
             parser.error("nothing to read: give images behind the adapter")
@@ -100,23 +115,97 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def _formatted(transcript: Transcript, kind: str) -> str:
-    if kind == "json":
-        return json.dumps(transcript.as_dict(), ensure_ascii=False)
-    return transcript.reading.text if transcript.reading is not None else ""
-
-
 @contextmanager
-def _progress(total: int, shown: bool) -> Iterator[Callable[[int], object]]:
-    """What to call with the number of lines just read, for a bar on stderr where that is a terminal.
+def _progress(total: int, shown: bool) -> Iterator[tuple[Callable[[int], object], Callable[[str], object]]]:
+    """What to call with the number of pages, and lines by themselves, just read, and with what is read now, for a bar on stderr
+    where that is a terminal.
 
     The bar would mix with text on the same terminal, and is then not `shown`.
     """
     console = Console(stderr=True)
     disable = not (console.is_terminal and (shown or not sys.stdout.isatty()))
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, disable=disable) as progress:
-        task = progress.add_task("lines", total=total)
-        yield lambda count: progress.advance(task, count)
+        task = progress.add_task("reading", total=total)
+        yield (
+            lambda count: progress.advance(task, count),
+            lambda name: progress.update(task, description=escape(name)),
+        )
+
+
+def _transcribe(
+    args: argparse.Namespace,
+    predictor: RecognitionPredictor,
+    sources: Sequence[Source],
+    orientation: str,
+    stream: TextIO | None,
+    progress: tuple[Callable[[int], object], Callable[[str], object]],
+) -> bool:
+    """Reads `sources`, and writes each to `stream` or, without it, to a file of its own as soon as it is read.
+
+    Returns whether all could be read and written. Says on stderr what could not, and what is empty or doubtful.
+    """
+    advance, show = progress
+    finder = PageFinder(predictor.page_orientation if orientation == "any" else None) if has_kraken() else None
+
+    def lines_of(source: Source) -> list[LineInput]:
+        show(source.file.name)
+        return find_lines(source, args.any_image, finder)
+
+    failed: list[str] = []
+    empty: list[str] = []
+    lines: list[tuple[int, float]] = []
+    pages: dict[str, float] = {}
+    count = 0
+    found = map(lines_of, sources)
+    read = predictor.transcribe(found, orientation, args.beams, args.batch_size, advance)
+    for source, transcripts in zip(sources, read, strict=True):
+        readings = [transcript.reading for transcript in transcripts if transcript.reading is not None]
+        failed += [transcript.error for transcript in transcripts if transcript.reading is None]
+        count += max(1, len(transcripts))
+        if stream is not None:
+            stream.write(content_of(transcripts, args.format))
+            stream.flush()
+        elif readings or not transcripts:
+            try:
+                if args.format in FORMATS:
+                    segmentation = finder.segmentation if finder else None
+                    content = page_content(source, transcripts, segmentation, args.format, args.weights)
+                else:
+                    content = content_of(transcripts, args.format)
+            except UNREADABLE as error:  # the other pages are written
+                failed.append(reason(error, source))
+                continue
+            _write(content, source, args)
+        if not transcripts:
+            empty.append(source.name)
+        elif transcripts[0].input.number is None:
+            lines += [(len(reading.text), reading.confidence) for reading in readings]
+        elif (confidence := page_confidence(readings)) >= DOUBTFUL:
+            pages[source.name] = confidence
+        else:
+            print(
+                f"{visible(source.name)} was read with a confidence of {confidence:.2f}, below {DOUBTFUL}: most of it may be wrong. "
+                f"Try --orientation {'upright' if orientation == 'any' else 'any'}, or weights for this script and type",
+                file=sys.stderr,
+            )
+    tell_failed(failed, count, "read")
+    if empty:
+        names = visible(", ".join(empty))
+        print(
+            f"no lines of text are on {len(empty)} of {len(sources)} pages, which are empty: {names}", file=sys.stderr
+        )
+    for sentence in (doubt(lines), page_doubts(pages)):
+        if sentence:
+            print(visible(sentence), file=sys.stderr)
+    return not failed
+
+
+def _write(content: str, source: Source, args: argparse.Namespace) -> None:
+    target = target_of(source, args.format, args.output)
+    if is_folder(args.output):
+        target.parent.mkdir(exist_ok=True)
+    with written(SCREEN if args.output == SCREEN else str(target)) as file:
+        file.write(content)
 
 
 def _check_inputs(inputs: Sequence[str]) -> None:
@@ -131,59 +220,40 @@ def _check_inputs(inputs: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    as_pages = args.format in FORMATS
+    as_pages, in_folder = args.format in FORMATS, is_folder(args.output)
     keep_freed_memory()
     keep_compiled_kernels()
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)
-        if args.output != SCREEN and not (as_pages and Path(args.output).is_dir()):
-            check_writable(args.output)
         _check_inputs(args.inputs)
-        if as_pages or args.output != SCREEN:
-            files = [file for name in args.inputs for file in input_files(name)]
-            if as_pages:
-                check_pages(files, args.format, args.output, args.beams)
-            if args.output != SCREEN:
-                check_inputs_kept(files, args.output, as_pages)
+        if args.overwrite and not in_folder:
+            raise UserError("--overwrite is of files in a folder: name one, as in --output FOLDER/")
+        sources = find_sources(args.inputs)
+        if as_pages:
+            check_pages(sources, args.format, args.output, args.beams)
+        if args.output != SCREEN:
+            check_output(args.inputs, sources, args.format, args.output)
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)
         predictor: Any = load(args.model, args.adapter, "recognition").to(chosen).fold()
         orientation = args.orientation or predictor.orientation
         check_orientation(orientation, predictor.group)
-        finder = PageFinder(predictor.page_orientation if orientation == "any" else None) if has_kraken() else None
-
-        def find_on(file: Path) -> list[Line]:
-            assert finder is not None
-            with Console(stderr=True).status(f"finding the lines of {file.name}"):  # which takes most of a minute
-                return finder(file)
-
-        sources = find_lines(args.inputs, args.any_image, find_on if finder else None)
-        on_pages: list[Transcript] = []
-        read: list[tuple[int, float]] = []
-        failed: list[str] = []
+        total = len(sources)
+        if in_folder and not args.overwrite:
+            sources = [source for source in sources if not is_done(source, args.format, args.output)]
+        if len(sources) < total:
+            print(
+                f"{total - len(sources)} of {total} are in {args.output} already, and are left out: --overwrite reads them again",
+                file=sys.stderr,
+            )
         half = torch.autocast(chosen.type, torch.bfloat16, enabled=args.precision == "bf16")
+        by_file = in_folder or as_pages  # the text of all else goes into one stream
         with (
             half,
-            written(SCREEN if as_pages else args.output) as file,
-            _progress(len(sources), file is not sys.stdout) as advance,
+            nullcontext(None) if by_file else written(args.output) as stream,
+            _progress(len(sources), args.output != SCREEN) as progress,
         ):
-            for transcript in predictor.transcribe(sources, orientation, args.beams, args.batch_size, advance):
-                if as_pages:
-                    on_pages.append(transcript)
-                else:
-                    print(_formatted(transcript, args.format), file=file)
-                if transcript.reading is None:
-                    failed.append(transcript.error)
-                else:
-                    read.append((len(transcript.reading.text), transcript.reading.confidence))
-        if as_pages:
-            segmentations = finder.segmentations if finder else {}
-            for page, content in page_contents(on_pages, segmentations, args.format).items():
-                with written(args.output if args.output == SCREEN else str(target_of(page, args.output))) as file:
-                    print(content, file=file)
-        tell_failed(failed, len(sources), "read")
-        if sentence := doubt(read):
-            print(sentence, file=sys.stderr)
-    return 1 if failed else 0
+            succeeded = _transcribe(args, predictor, sources, orientation, stream, progress)
+    return 0 if succeeded else 1

@@ -1,8 +1,9 @@
 """The one reader of pictures: data sets, text lines, pages, microscopy pictures and their masks all come through here.
 
 A picture is the only one of a PNG, JPEG, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in. Other formats of Pillow are
-refused, since some run programs (EPS), and so are files of several pages, planes or frames. The size in the header is bounded before
-anything is decoded. `gcsa.images.tiff` reads TIFF, torchvision PNG in colour of 16 bits, and Pillow all else.
+refused, since some run programs (EPS), and so are files of several pages, planes or frames. Where a `page` is asked for, a number
+from 1 to `count_pages`, the picture is that page of a TIFF or PDF file. The size in the header is bounded before anything is decoded.
+`gcsa.images.tiff` reads TIFF, `gcsa.images.pdf` PDF, torchvision PNG in colour of 16 bits, and Pillow all else.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torchvision.io import ImageReadMode, decode_png
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
+from gcsa.images import pdf
 from gcsa.images.pixels import (
     Pixels,
     Refused,
@@ -32,7 +34,7 @@ from gcsa.images.pixels import (
     with_alpha,
 )
 from gcsa.images.planes import Plane, choose_channel
-from gcsa.images.tiff import ORIENTATION, STARTS, Tiff
+from gcsa.images.tiff import ORIENTATION, STARTS, Tiff, document_pages, is_cut_off, open_tiff
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM")
 LOSSY = ("JPEG", "MPO", "WEBP")
@@ -41,7 +43,9 @@ MAX_BYTES = 2**31
 MAX_LABEL = 2**31 - 1
 
 
-def read_image(path: str | PathLike[str], channels: int, *, upright: bool = True) -> Image.Image:
+def read_image(
+    path: str | PathLike[str], channels: int, *, upright: bool = True, page: int | None = None
+) -> Image.Image:
     """A picture in colour (`channels` 3, mode RGB) or grey (1, mode L), of 8 bits, scaled as `gcsa.images.pixels.brightness` defines.
 
     It stands as its camera held it (EXIF or TIFF orientation), or without `upright` as it is stored.
@@ -50,16 +54,16 @@ def read_image(path: str | PathLike[str], channels: int, *, upright: bool = True
         ValueError: naming the file: it cannot be decoded, is of another format, holds several pictures or too many pixels.
     """
     with naming(path):
-        return to_8_bits(_decode(Path(path), upright=upright), channels)
+        return to_8_bits(_decode(Path(path), upright=upright, page=page), channels)
 
 
-def read_levels(path: str | PathLike[str], *, upright: bool = True) -> Array:
+def read_levels(path: str | PathLike[str], *, upright: bool = True, page: int | None = None) -> Array:
     """Grey levels (H, W) from 0, black, to 255: uint8, or float32 where the picture has more than 8 bits.
 
     Scaling, `upright` and errors are those of `read_image`.
     """
     with naming(path):
-        return to_levels(_decode(Path(path), upright=upright))
+        return to_levels(_decode(Path(path), upright=upright, page=page))
 
 
 def read_picture(path: str | PathLike[str], channels: int, plane: Plane | None = None) -> Array:
@@ -131,12 +135,15 @@ def read_labels(path: str | PathLike[str]) -> Array:
         return values.astype(np.int32)
 
 
-def image_size(path: str | PathLike[str], *, upright: bool = False) -> tuple[int, int]:
+def image_size(path: str | PathLike[str], *, upright: bool = False, page: int | None = None) -> tuple[int, int]:
     """Width and height as they are stored, from the header, or with `upright` as `read_picture` gives them.
 
     An orientation that a PNG file holds behind its pixels is not seen. Raises ValueError as `read_image` does.
     """
-    with naming(path), opened(Path(path)) as source:
+    with naming(path):
+        if page is not None and _starts(Path(path), pdf.START):
+            return pdf.page_size(Path(path), page)
+    with naming(path), opened(Path(path), page=page) as source:
         if isinstance(source, Tiff):
             height, width = source.shape
             check_pixels(height, width, source.is_deep)
@@ -148,6 +155,35 @@ def image_size(path: str | PathLike[str], *, upright: bool = False) -> tuple[int
             )  # else Pillow decodes the pixels to look behind them
             sideways = upright and known and int(source.getexif().get(ORIENTATION, 1)) >= 5
         return (height, width) if upright and sideways else (width, height)
+
+
+def count_pages(path: str | PathLike[str]) -> int:
+    """The pages of a PDF file, and of a TIFF file that has several; 0 for any other file, 1 for a PDF that cannot be read.
+
+    Of a TIFF file that was cut off, those that are there and one more, so that reading tells of it.
+    """
+    path = Path(path)
+    is_pdf = _starts(path, pdf.START)
+    try:
+        with naming(path):
+            if is_pdf:
+                return max(1, pdf.count_pages(path))
+            if not _starts(path, *STARTS):
+                return 0
+            with BoundedFile(path) as file:
+                content = open_tiff(file)
+                pages = len(document_pages(content))
+                pages += pages > 0 and is_cut_off(content)
+                return pages if pages > 1 else 0
+    except (ValueError, MemoryError):  # of which reading the picture, or the first page, tells the error
+        return int(is_pdf)
+
+
+def _starts(path: Path, *starts: bytes) -> bool:
+    if not path.is_file():  # reading a pipe or a device would not end
+        return False
+    with path.open("rb") as file:
+        return file.read(max(map(len, starts))).startswith(starts)
 
 
 def levels(image: Image.Image) -> Array:
@@ -170,9 +206,11 @@ def check_sizes(
         raise UserError(f"{image} is {here} pixels and its mask {mask} {there}: both must have one height and width")
 
 
-def _decode(path: Path, *, upright: bool = True, labels: bool = False, plane: Plane | None = None) -> Pixels:
+def _decode(
+    path: Path, *, upright: bool = True, labels: bool = False, plane: Plane | None = None, page: int | None = None
+) -> Pixels:
     # Of a stack only the plane is read.
-    with opened(path, labels=labels, plane=plane, max_bytes=MAX_BYTES if plane is None else None) as source:
+    with opened(path, labels=labels, plane=plane, page=page, max_bytes=MAX_BYTES if plane is None else None) as source:
         if isinstance(source, Tiff):
             return source.read(upright=upright)
         if labels and source.format in LOSSY:
@@ -188,7 +226,12 @@ def _decode(path: Path, *, upright: bool = True, labels: bool = False, plane: Pl
 
 @contextmanager
 def opened(
-    path: Path, *, labels: bool = False, max_bytes: int | None = MAX_BYTES, plane: Plane | None = None
+    path: Path,
+    *,
+    labels: bool = False,
+    max_bytes: int | None = MAX_BYTES,
+    plane: Plane | None = None,
+    page: int | None = None,
 ) -> Iterator[Tiff | Image.Image]:
     """The header of a picture in an open file. Raises ValueError, without the name of the file, as `read_image` does."""
     if path.exists() and not path.is_file():  # reading a pipe or a device would not end
@@ -197,7 +240,14 @@ def opened(
         if max_bytes is not None and file.length > max_bytes:
             raise Refused(f"is larger than {max_bytes:,} bytes: cut it into tiles")
         if file.peek(4)[:4] in STARTS:
-            yield Tiff(file, labels=labels, plane=plane)
+            yield Tiff(file, labels=labels, plane=plane, number=page)
+            return
+        if file.peek(5).startswith(pdf.START):
+            if page is None:
+                raise Refused(
+                    "is a PDF, of which transcribe.py reads the pages, and nothing else does: save them as images"
+                )
+            yield pdf.read_page(path, page)
             return
         try:
             image = Image.open(file, formats=[name for name in FORMATS if name != "TIFF"])

@@ -37,6 +37,8 @@ CODEC_TAGS = (292, 293, 347, 530)
 """What JPEG and fax need beside the size: options of fax, tables and subsampling of JPEG."""
 MPP_RANGE = (0.01, 100.0)
 """Micrometres a pixel of microscopes; beyond it, a resolution is that of a print or a screen."""
+DOCUMENTS = ("YX", "YXS", "IYX", "IYXS")
+"""Axes of pages, grey or in colour."""
 REVERSED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
 logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what it logs of damaged files is not for stderr
@@ -46,11 +48,12 @@ class Tiff:
     """The picture in an open TIFF file.
 
     shape: height and width as they are stored; dtype: of the stored values; labels: palettes are not looked up; plane: which
-    picture of a stack, where the file may be one; series: of tifffile, by default the only one of the file.
+    picture of a stack, where the file may be one; series: of tifffile, by default the only one of the file; number: from 1 on, of
+    one of `document_pages`, which is then the picture.
 
     Raises:
-        ValueError: stacks and several pictures, channels or colours that are neither grey, RGB, CMYK nor a palette, with or
-            without alpha, a compression that is not read, labels whose polarity is ambiguous.
+        ValueError: stacks and, without `number`, several pictures, channels or colours that are neither grey, RGB, CMYK nor a
+            palette, with or without alpha, a compression that is not read, labels whose polarity is ambiguous.
     """
 
     def __init__(
@@ -60,9 +63,10 @@ class Tiff:
         labels: bool = False,
         plane: planes.Plane | None = None,
         series: tifffile.TiffPageSeries | None = None,
+        number: int | None = None,
     ) -> None:
         self.file, self.labels = file, labels
-        self.series = series or _only_series(file)
+        self.series = series or _series(file, number)
         self.page: Any = self.series.keyframe
         content = self.page.parent
         page = self.page
@@ -309,6 +313,34 @@ def _by_pillow(data: bytes, shape: tuple[int, int, int], kind: str) -> Array:
         return np.asarray(image).reshape(shape)
 
 
+def open_tiff(file: BinaryIO) -> tifffile.TiffFile:
+    """The structure of a file, without the files that OME-XML may name: each has its own pages."""
+    return tifffile.TiffFile(file, _multifile=False)
+
+
+def _pictures(content: tifffile.TiffFile) -> list[tifffile.TiffPageSeries]:
+    return [one for one in content.series if not one.keyframe.is_reduced]  # thumbnails are no pictures
+
+
+def document_pages(content: tifffile.TiffFile) -> list[tifffile.TiffPageSeries]:
+    """The pictures of a file in its order, each by itself; those of a stack of microscopy, which names its axes, stay together."""
+    pictures = _pictures(content)
+    if any(one.kind not in ("generic", "uniform") or one.axes not in DOCUMENTS for one in pictures):
+        return pictures
+    numbers = sorted(page.index for one in pictures for page in one.pages if page is not None)
+    return [tifffile.TiffPageSeries([content.pages[i].aspage()]) for i in numbers]
+
+
+def is_cut_off(content: tifffile.TiffFile) -> bool:
+    """Whether the last page of a file names a next one, which is not there."""
+    place = content.pages.next_page_offset
+    if not place:
+        return False
+    content.filehandle.seek(place)
+    none = bytes(8 if content.is_bigtiff else 4)
+    return bool(content.filehandle.read(len(none)) != none)
+
+
 def _by_libtiff(
     data: bytes,
     width: int,
@@ -329,12 +361,12 @@ def _by_libtiff(
         return image
 
 
-def _only_series(file: BinaryIO) -> tifffile.TiffPageSeries:
-    """The only picture of a file. Raises ValueError for none and for several."""
-    content = tifffile.TiffFile(
-        file, _multifile=False
-    )  # without the files that OME-XML may name: each has its own pages
-    series = [one for one in content.series if not one.keyframe.is_reduced]  # thumbnails are no pictures
+def _series(file: BinaryIO, number: int | None) -> tifffile.TiffPageSeries:
+    """The only picture of a file, or the one of its pages that `number` says. Raises ValueError for none and for several."""
+    content = open_tiff(file)
+    series = _pictures(content) if number is None else document_pages(content)[number - 1 : number]
+    if number is not None and not series:
+        raise Refused(f"has no whole page {number}: it was cut off, so copy it again")
     if len(series) != 1:
         raise Refused(f"holds {len(series)} pictures: save one a file" if series else "holds no picture")
     return series[0]

@@ -119,7 +119,8 @@ TRANSCRIBE = [
     ("@lines missing", "there is no missing: give line images"),
     ("@lines missing.png", "there is no missing.png: give line images"),
     ("gcsa_ocr_tiny.fr18 @line.png", "did you mean gcsa_ocr_tiny.fr17?"),
-    ("@lines @empty", "holds no line images"),
+    ("@lines @empty", "holds no images"),
+    ("@lines @line.png --overwrite", "--overwrite is of files in a folder"),
     ("@lines @pipe", "is a device or a pipe"),
     ("@lines /dev/zero", "is a device or a pipe"),
     ("@lines gcsa_ocr_tiny.print.la09", "nothing to read: give images behind the adapter"),
@@ -140,7 +141,7 @@ TRANSCRIBE = [
     ("@lines @line.png --orientation down", "invalid choice: 'down'"),
     ("@lines @line.png --format xml", "invalid choice: 'xml'"),
     ("@lines @line.png --output missing/text", "to write text into: create it first"),
-    ("@lines @line.png --output @empty", "is a folder: name a file"),
+    ("@lines @line.png --output @text.ckpt/", "is a file: name a folder"),
     ("@lines @line.png --output /dev/full", "is a device or a pipe, not a file"),
 ]
 EVALUATE = [

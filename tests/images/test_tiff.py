@@ -13,7 +13,15 @@ from PIL import Image
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.images.intensity import percentiles
-from gcsa.images.reader import BoundedFile, image_size, read_image, read_labels, read_levels, read_picture
+from gcsa.images.reader import (
+    BoundedFile,
+    count_pages,
+    image_size,
+    read_image,
+    read_labels,
+    read_levels,
+    read_picture,
+)
 from gcsa.images.slides import open_window_source
 from gcsa.images.windows import ArrayImage, TiffImage
 from tests.fuzzing import sealed
@@ -367,3 +375,40 @@ def test_a_strip_that_expands_without_end(tmp_path: Path) -> None:
         file.filehandle.write(data)
     with sealed(tmp_path, memory=1 << 27):
         assert not read_picture(tmp_path / "x.tif", 1).any()
+
+
+def test_the_pages_of_a_document(tmp_path: Path) -> None:
+    """In the order of the file, whatever their sizes and modes, without thumbnails; a stack has no pages."""
+    grey = RNG.integers(0, 255, (2, HEIGHT, WIDTH), np.uint8)
+    colour = RNG.integers(0, 255, (9, 8, 3), np.uint8)
+    with tifffile.TiffWriter(tmp_path / "document.tif") as file:
+        for values, subfile in ((grey[0], 0), (grey[0, ::2, ::2], 1), (colour, 0), (grey[1], 0)):
+            file.write(values, metadata=None, subfiletype=subfile)
+    assert count_pages(tmp_path / "document.tif") == 3
+    for number, values in enumerate((grey[0], colour, grey[1]), 1):
+        assert image_size(tmp_path / "document.tif", page=number) == values.shape[1::-1]
+        read = np.asarray(read_image(tmp_path / "document.tif", 3, page=number))
+        assert np.array_equal(read, values if values.ndim == 3 else values[..., None].repeat(3, -1))
+    tifffile.imwrite(tmp_path / "stack.tif", grey, imagej=True)
+    for name in ("stack.tif", "missing.tif"):
+        assert count_pages(tmp_path / name) == 0
+
+
+def test_a_page_that_was_cut_off_is_not_left_out(tmp_path: Path) -> None:
+    """Wherever the file ends before the last page does."""
+    pages = [Image.fromarray(RNG.integers(0, 255, (HEIGHT, WIDTH), np.uint8)) for _ in range(3)]
+    pages[0].save(tmp_path / "document.tif", save_all=True, append_images=pages[1:], compression="tiff_lzw")
+    whole = (tmp_path / "document.tif").read_bytes()
+    path = tmp_path / "cut.tif"
+
+    def read_all() -> None:
+        count = count_pages(path)
+        for number in range(1, count + 1) or [None]:
+            read_image(path, 3, page=number)
+
+    with tifffile.TiffFile(tmp_path / "document.tif") as document:
+        third, last = document.pages[2].offset, document.pages.next_page_offset
+    for end in (*range(8, last, 23), third, last):
+        path.write_bytes(whole[:end])
+        with pytest.raises(UserError, match=r"cut\.tif"):
+            read_all()

@@ -89,13 +89,15 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(folder).mkdir()
         for i, image in enumerate(lines):
             image.save(f"{folder}/{i:05}.png")
-    lines[0].save("line.png")
     Path("my_net.py").write_text("def network(images):\n    return images[..., 0, 0]\n")
     Path("my_map.py").write_text("def see(images):\n    return images[:, :2] - images.cumsum(3)[:, :2] / 50\n")
     model = timm.create_model("gcsa_tiny", in_chans=1, group="c4", fields=4, depth=1)
     save_classifier(model, "small_model", input_size=(1, 28, 28))
     CTCRecognizer("ab", hidden=8, fields=4, depth=1, num_heads=1).save_pretrained("small_reader")
-    Path("page.xml").write_text(PAGE_XML.format(w=lines[0].width - 1, h=lines[0].height - 1))
+    Path("volume").mkdir()
+    for folder in (".", "volume"):
+        lines[0].save(f"{folder}/line.png")
+        Path(folder, "page.xml").write_text(PAGE_XML.format(w=lines[0].width - 1, h=lines[0].height - 1))
     return tmp_path
 
 

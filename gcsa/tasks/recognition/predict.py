@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,9 +31,23 @@ from gcsa.images.reader import levels
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line, without_margins
-from gcsa.tasks.recognition.pages.inputs import UNREADABLE, LineInput, Transcript, file_lines, has_page_size, reason
+from gcsa.tasks.recognition.pages.inputs import (
+    UNREADABLE,
+    LineInput,
+    Source,
+    Transcript,
+    find_lines,
+    has_page_size,
+    reason,
+)
 from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout, has_kraken
-from gcsa.tasks.recognition.reading import Reading, most_confident, page_orientation
+from gcsa.tasks.recognition.reading import (
+    PageVote,
+    Reading,
+    mean_confidence,
+    most_confident,
+    page_orientation,
+)
 from gcsa.weights import Weights, fill, read_adapter
 
 ACROSS = 3
@@ -167,10 +181,12 @@ class RecognitionPredictor(Predictor):
     def _item(self, image: Any, orientation: str) -> _Item:
         height, vote = self.network.height, self.page_orientation if orientation == "any" else None
         if isinstance(image, str | os.PathLike):
-            sources = file_lines(Path(image), False, PageFinder(vote) if has_kraken() else None)
+            sources = find_lines(Source(Path(image)), False, PageFinder(vote) if has_kraken() else None)
             lines = [_checked(source.line or UserError(source.error)) for source in sources]
             inks: list[Ink] = [partial(read_line, line, height) for line in lines]
-            return _Item(inks, lines[0].orientation, sources[0].number is not None)
+            if len(sources) == 1 and sources[0].number is None:
+                return _Item(inks)
+            return _Item(inks, lines[0].orientation if lines else 0, is_page=True)
         picture = _picture(image)
         if not has_page_size(*picture.size):
             return _Item([partial(read_line, picture, height)])
@@ -184,26 +200,27 @@ class RecognitionPredictor(Predictor):
 
     def transcribe(
         self,
-        sources: Iterable[LineInput],
+        sources: Iterable[Sequence[LineInput]],
         orientation: str | None = None,
         beams: int = 1,
         batch_size: int = 16,
         advance: Advance = lambda count: None,
-    ) -> Iterator[Transcript]:
-        """One transcript for each of `sources`, in their order; those of a page must be neighbours. See `read_lines`."""
+    ) -> Iterator[list[Transcript]]:
+        """The transcripts of the lines of each of `sources`, of `find_lines`, in their order. See `read_lines`.
+
+        A page is read before the next one is asked for; lines by themselves are read `CHUNK` at a time. `advance` is called with
+        the number of sources completed.
+        """
         for chunk in _chunks(sources):
-            lines = [(source, source.line) for source in chunk if source.line is not None]
-            advance(len(chunk) - len(lines))
+            is_page = _is_page(chunk[0])
+            lines = [(source, source.line) for inputs in chunk for source in inputs if source.line is not None]
             inks: list[Ink] = [partial(read_line, line, self.network.height) for _, line in lines]
-            pages = [source.file if source.number is not None else None for source, _ in lines]
-            readings = iter(self.read_lines(inks, pages, orientation, beams, batch_size, advance))
-            for source in chunk:
-                if source.line is None:
-                    yield Transcript(source, error=source.error)
-                elif isinstance(reading := next(readings), Reading):
-                    yield Transcript(source, _rotated(reading, source.line.orientation))
-                else:
-                    yield Transcript(source, error=reason(reading, source.file))
+            advance_lines: Advance = (lambda count: None) if is_page else advance
+            pages = [0] * len(inks) if is_page else ()
+            readings = iter(self.read_lines(inks, pages, orientation, beams, batch_size, advance_lines))
+            advance(1 if is_page else len(chunk) - len(lines))
+            for inputs in chunk:
+                yield [_transcript(source, readings) for source in inputs]
 
     def read_lines(
         self,
@@ -233,7 +250,7 @@ class RecognitionPredictor(Predictor):
         again: dict[int, _Line] = {}
         for lines in _by_page(pages, found):
             known = {i: readings for i in lines if isinstance(readings := found[i], dict)}
-            degrees = _page_orientation([*known.values()])
+            degrees = _page_orientation([*known.values()]).degrees
             for i, readings in known.items():
                 if degrees in readings:
                     result[i] = readings[degrees]
@@ -244,8 +261,8 @@ class RecognitionPredictor(Predictor):
                 result[i] = _rotated(readings[0], again[i].orientation)
         return result
 
-    def page_orientation(self, inks: Sequence[Ink]) -> int:
-        """The degrees by which a page with these lines is rotated."""
+    def page_orientation(self, inks: Sequence[Ink]) -> PageVote:
+        """The orientation of a page with these lines."""
         found = self._read({i: _Line(ink, cut=True) for i, ink in enumerate(inks)}, "any", 1, 16)
         return _page_orientation([readings for readings in found.values() if isinstance(readings, dict)])
 
@@ -293,13 +310,28 @@ class RecognitionPredictor(Predictor):
 
 def doubt(readings: Sequence[tuple[int, float]]) -> str:
     """A sentence where `readings` of (characters, confidence) are doubtful as a whole, else nothing."""
-    characters = sum(length for length, _ in readings)
-    confidence = sum(length * confidence for length, confidence in readings) / max(1, characters)
-    if not characters or confidence >= CONFIDENT:
+    confidence = mean_confidence(readings)
+    if not any(length for length, _ in readings) or confidence >= CONFIDENT:
         return ""
     return (
         f"The text was read with a confidence of {confidence:.2f}, below {CONFIDENT}: expect many errors. Was the model "
         "made for this script and type?"
+    )
+
+
+def page_confidence(readings: Sequence[Reading]) -> float:
+    """The mean confidence of the lines of a page, weighted by their lengths; 1 without any lines."""
+    return mean_confidence((len(reading.text), reading.confidence) for reading in readings) if readings else 1.0
+
+
+def page_doubts(pages: Mapping[str, float]) -> str:
+    """A sentence where some of `pages`, confidences by name, are below `CONFIDENT`, else nothing."""
+    doubtful = [f"{name} ({confidence:.2f})" for name, confidence in pages.items() if confidence < CONFIDENT]
+    if not doubtful:
+        return ""
+    return (
+        f"pages that were read with a confidence below {CONFIDENT}, so that many errors are to be expected: {', '.join(doubtful)}. "
+        "Was the model made for their script and type?"
     )
 
 
@@ -335,7 +367,7 @@ def _picture(image: Any) -> Image.Image:
         raise UserError(f"an array of {pixels.dtype} and shape {pixels.shape} is no image: give uint8") from error
 
 
-def _page_orientation(lines: Sequence[Readings]) -> int:
+def _page_orientation(lines: Sequence[Readings]) -> PageVote:
     return page_orientation(lines, [max(len(reading.text) for reading in readings.values()) for readings in lines])
 
 
@@ -363,16 +395,32 @@ def _better(known: Readings | BaseException | None, readings: Readings) -> Readi
     }
 
 
-def _chunks(sources: Iterable[LineInput]) -> Iterator[list[LineInput]]:
-    """At least `CHUNK` lines each, whole pages."""
-    chunk: list[LineInput] = []
-    for source in sources:
-        if len(chunk) >= CHUNK and (source.number is None or source.file != chunk[-1].file):
+def _is_page(lines: Sequence[LineInput]) -> bool:
+    return not lines or lines[0].number is not None
+
+
+def _chunks(sources: Iterable[Sequence[LineInput]]) -> Iterator[list[Sequence[LineInput]]]:
+    """A page each, or at most `CHUNK` lines by themselves."""
+    chunk: list[Sequence[LineInput]] = []
+    for lines in sources:
+        if chunk and (len(chunk) >= CHUNK or _is_page(lines)):
             yield chunk
             chunk = []
-        chunk.append(source)
+        chunk.append(lines)
+        if _is_page(lines):
+            yield chunk
+            chunk = []
     if chunk:
         yield chunk
+
+
+def _transcript(source: LineInput, readings: Iterator[Reading | BaseException]) -> Transcript:
+    if source.line is None:
+        return Transcript(source, error=source.error)
+    reading = next(readings)
+    if isinstance(reading, Reading):
+        return Transcript(source, _rotated(reading, source.line.orientation))
+    return Transcript(source, error=reason(reading, source.source))
 
 
 @contextmanager

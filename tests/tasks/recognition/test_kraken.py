@@ -102,6 +102,21 @@ def test_xml_is_valid_and_says_where_each_character_is(file: Path, kind: str, sc
     assert len(glyphs) == sum(len(line.text) for line in lines) - spaces
     assert all(len(line.polygon or ()) >= 3 for line in lines)
     assert XMLPage(xml).to_container().lines, "kraken opens it too"
+    assert {"gcsa", gcsa.__version__, MODEL} <= set(re.findall(r"[\w.]+", xml.read_text(encoding="utf-8")))
+
+
+@pytest.mark.skipif(not PAGES.is_dir(), reason=f"no {PAGES}: set GCSA_DATA")
+@pytest.mark.usefixtures("found_once")
+@pytest.mark.parametrize(("kind", "schema"), [("page", "pagecontent.xsd"), ("alto", "alto-4-3.xsd")])
+def test_blank_pages_of_a_tiff_are_valid_and_empty(kind: str, schema: str, tmp_path: Path) -> None:
+    blank = Image.new("L", (500, 700), 235)
+    blank.save(tmp_path / "book.tif", save_all=True, append_images=[blank.rotate(90, expand=True)])
+    arguments = [MODEL, str(tmp_path / "book.tif"), "--format", kind, "--output", f"{tmp_path / 'out'}/"]
+    assert transcribe.main(arguments) == 0
+    for name in ("book-1.xml", "book-2.xml"):
+        check(tmp_path / "out" / name, schema)
+        assert read_page(tmp_path / "out" / name) == []
+    assert kind == "page" or 'PHYSICAL_IMG_NR="2"' in (tmp_path / "out" / "book-2.xml").read_text(encoding="utf-8")
 
 
 @with_page

@@ -15,9 +15,10 @@ from gcsa.tasks.recognition import predict
 from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.tasks.recognition.pages import layout, output
-from gcsa.tasks.recognition.pages.inputs import find_lines, is_page
+from gcsa.tasks.recognition.pages.inputs import Source, find_lines, is_page
 from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, lines_stand
 from gcsa.tasks.recognition.predict import RecognitionPredictor
+from gcsa.tasks.recognition.reading import PageVote
 from tests.tasks.recognition.test_predict import Reader
 
 DEGREES = (0, 90, 180, 270)
@@ -78,9 +79,9 @@ def finds_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "segment", segment)
 
 
-def vote(inks: list[Ink]) -> int:
+def vote(inks: list[Ink]) -> PageVote:
     """Upside down the border of the page is at the right, where the stand-in takes all rows for one line."""
-    return 0 if len(inks) > 1 else 180
+    return PageVote(0 if len(inks) > 1 else 180, 0.9)
 
 
 def test_profiles_tell_lines_that_stand(page: Image.Image) -> None:
@@ -93,16 +94,56 @@ def test_a_page_is_cut_from_the_same_pixels_in_any_orientation(scans: dict[int, 
     found = {}
     for degrees, file in scans.items():
         finder = PageFinder(vote)
-        found[degrees] = finder(file)
+        found[degrees] = finder(Source(file))
         assert {line.orientation for line in found[degrees]} == {degrees}
-        assert [tuple(map(tuple, line.boundary)) for line in finder.segmentations[file].lines] == [
+        assert [tuple(map(tuple, line.boundary)) for line in finder.segmentation.lines] == [
             tuple((int(x), int(y)) for x, y in line.polygon or ()) for line in found[degrees]
         ]
     assert len(found[0]) == len(TEXTS)
     for degrees in DEGREES:
         for a, b in zip(found[0], found[degrees], strict=True):
             assert torch.equal(read_line(a), read_line(b))
-    assert {line.orientation for line in PageFinder(None)(scans[180])} == {0}
+    assert {line.orientation for line in PageFinder(None)(Source(scans[180]))} == {0}
+
+
+@pytest.mark.usefixtures("finds_rows")
+def test_where_profiles_mislead_reading_decides(scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The axis that the profiles name is left only for one that is read with more confidence."""
+
+    def unsure(inks: list[Ink]) -> PageVote:
+        degrees, _ = vote(inks)
+        return PageVote(degrees, 0.6 if degrees else 0.9)
+
+    monkeypatch.setattr(layout, "lines_stand", lambda levels: levels.shape[0] > levels.shape[1])  # as they do
+    expected = {degrees: PageFinder(vote)(Source(file)) for degrees, file in scans.items()}
+    monkeypatch.setattr(layout, "lines_stand", lambda levels: levels.shape[0] < levels.shape[1])
+    for degrees, file in scans.items():
+        assert PageFinder(unsure)(Source(file)) == expected[degrees]
+        assert PageFinder(vote)(Source(file)) != expected[degrees], "0.9 is confident enough"
+
+
+@pytest.mark.parametrize("deviation", [2, 12])
+def test_a_page_of_paper_has_no_lines(deviation: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Grain of the paper or what shines through, which kraken takes for lines, and nothing at all; from a file and from memory."""
+    grain = 220 + np.random.default_rng(0).normal(0, deviation, (500, 600)).clip(-60, 60)
+    Image.fromarray(grain.clip(0, 255).astype(np.uint8)).save(tmp_path / "verso.png")
+    box = [(50, 50), (550, 50), (550, 90), (50, 90)]
+    monkeypatch.setattr(predict, "has_kraken", lambda: True)
+    monkeypatch.setattr(layout, "lines_stand", lambda levels: False)
+    for lines in ([], [Found(box, box[2:])]):
+        monkeypatch.setattr(layout, "segment", lambda image, lines=lines: Segmentation(lines))
+        assert find_lines(Source(tmp_path / "verso.png"), find_on=PageFinder(vote)) == []
+        assert RecognitionPredictor(Reader()).predict([str(tmp_path / "verso.png"), grain.astype(np.uint8)]) == [[], []]
+
+
+def test_where_kraken_fails_the_page_is_named(monkeypatch: pytest.MonkeyPatch, scans: dict[int, Path]) -> None:
+    def fail(image: Image.Image) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(layout, "segment", fail)
+    (line,) = find_lines(Source(scans[0]), find_on=PageFinder(vote))
+    assert str(scans[0]) in line.error
+    assert "IndexError" in line.error
 
 
 @pytest.mark.usefixtures("finds_rows")
@@ -130,17 +171,17 @@ def test_print_that_shines_through_is_left_out(scans: dict[int, Path], tmp_path:
     Image.fromarray(levels).save(tmp_path / "both.png")
     found = layout.segment(Image.open(tmp_path / "both.png"))
     assert len(found.lines) == len(TEXTS) + 1
-    assert len(PageFinder(None)(tmp_path / "both.png")) == len(TEXTS)
+    assert len(PageFinder(None)(Source(tmp_path / "both.png"))) == len(TEXTS)
     assert len(layout.printed(replace(found, lines=found.lines[:2]), levels).lines) == 2
 
 
 def test_a_page_is_never_read_as_a_line(
     scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert is_page(scans[0])
-    (source,) = find_lines([scans[0]])
+    assert is_page(Source(scans[0]))
+    (source,) = find_lines(Source(scans[0]))
     assert "kraken: pip install 'gcsa-vit[kraken]'" in source.error
-    (transcript,) = RecognitionPredictor(Reader()).transcribe([source])
+    ((transcript,),) = RecognitionPredictor(Reader()).transcribe([[source]])
     assert transcript.error == source.error
     monkeypatch.setattr(output, "has_kraken", lambda: False)
     with pytest.raises(SystemExit, match="2"):
@@ -153,8 +194,8 @@ def test_a_page_is_never_read_as_a_line(
     [
         (["--beams", "4"], "drop --beams"),
         (["{line}"], "is none: take --format text or json"),
-        (["{90}"], "make a folder"),
-        (["{90}", "--output", "nowhere/x"], "create it first"),
+        (["{90}"], "name a folder"),
+        (["{90}", "--output", "nowhere/x/"], "create it first"),
     ],
 )
 def test_what_cannot_be_written_as_a_page_is_refused_before_work(

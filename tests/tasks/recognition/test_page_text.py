@@ -4,13 +4,17 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 from xml.dom.minidom import parseString
 
 import pytest
 from PIL import Image
 
+import gcsa
+from gcsa.cli import transcribe
 from gcsa.cli.transcribe import main
 from gcsa.tasks.recognition.data.charset import normalize
+from gcsa.tasks.recognition.pages.inputs import LineInput, Source, find_lines
 from gcsa.tasks.recognition.pages.page_xml import read_page
 from gcsa.tasks.recognition.pages.text import write_text
 from gcsa.tasks.recognition.reading import Reading
@@ -30,7 +34,7 @@ def written(desk: Path, content: str, readings: list[Reading | None]) -> str:
     """The new content of a file; it is also read back."""
     path = desk / "1.xml"
     path.write_text(content, encoding="utf-8")
-    new = write_text(path, readings)
+    new = write_text(path, readings, "weights")
     path.write_text(new, encoding="utf-8")
     return new
 
@@ -55,7 +59,8 @@ def test_all_else_stays(desk: Path) -> None:
     new = written(desk, before, READINGS)
 
     def without_text(content: str) -> str:
-        content = re.sub(r"<TextEquiv.*?</TextEquiv>|<Word.*?</Word>", "", content.partition("?>")[2], flags=re.S)
+        left_out = r"<TextEquiv.*?</TextEquiv>|<Word.*?</Word>|<Metadata>.*?</Metadata>"
+        content = re.sub(left_out, "", content.partition("?>")[2], flags=re.S)
         return re.sub(r"\s", "", content)
 
     assert without_text(new) == without_text(before)
@@ -189,9 +194,8 @@ def test_what_cannot_be_read_is_listed_and_the_rest_written(
         (["alto.xml", "--format", "page"], "alto.xml is written as it came: take --format alto, not page"),
         (["pages/1.xml", "--format", "alto"], "1.xml is written as it came: take --format page, not alto"),
         (["pages/1.xml", "--output", "pages/1.xml"], "pages/1.xml is one of the inputs, and would be overwritten"),
-        (["pages", "--format", "page"], "2 pages are written as a file each: make a folder"),
+        (["pages", "--format", "page"], "2 pages are written as a file each: name a folder"),
         (["pages/1.png", "--format", "page"], "1.png is none: take --format text or json"),
-        (["bad.xml", "--format", "page"], "bad.xml is not XML that can be read safely"),
         (["missing.xml", "--format", "page"], "missing.xml"),
     ],
 )
@@ -210,3 +214,148 @@ def test_refused(
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert message in err
+
+
+def volume(pages: Path) -> Path:
+    """Three pages: 1.xml, 2.xml, which is blank, and 3.xml."""
+    shutil.copy(pages / "2.xml", pages / "3.xml")
+    lines = re.compile(r"<TextLine.*</TextLine>", re.S)
+    (pages / "2.xml").write_text(lines.sub("", (pages / "1.xml").read_text()))
+    return pages
+
+
+@pytest.mark.parametrize(("kind", "ending"), [("text", "txt"), ("json", "jsonl"), ("page", "xml")])
+def test_a_folder_is_written_page_by_page_and_resumes(
+    kind: str,
+    ending: str,
+    weights: Path,
+    pages: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    volume(pages)
+    out = tmp_path / "out"
+    arguments = [str(weights), str(pages), "--format", kind, "--output", f"{out}/"]
+    seen: list[str] = []
+
+    def interrupted(source: Source, *options: Any) -> list[LineInput]:
+        seen.append(source.file.stem)
+        if seen == ["1", "2", "3"]:
+            raise KeyboardInterrupt
+        return find_lines(source, *options)
+
+    monkeypatch.setattr(transcribe, "find_lines", interrupted)
+    with pytest.raises(SystemExit, match="130"):
+        main(arguments)
+    assert sorted(file.name for file in out.iterdir()) == [f"1.{ending}", f"2.{ending}"]
+    first = (out / f"1.{ending}").read_bytes()
+    capsys.readouterr()
+    assert main(arguments) == 0
+    assert "2 of 3" in capsys.readouterr().err
+    assert seen[3:] == ["3"]
+    assert main(arguments) == 0
+    assert seen[4:] == []
+    assert main([*arguments, "--overwrite"]) == 0
+    assert seen[4:] == ["1", "2", "3"]
+    if kind == "page":
+        Image.open(pages / "1.png").save(out / "1.png")
+        assert [len(read_page(out / f"{i}.xml")) for i in (1, 2, 3)] == [2, 0, 2]
+    else:
+        assert (out / f"1.{ending}").read_bytes() == first
+        assert (out / f"2.{ending}").read_bytes() == b""
+
+
+@pytest.mark.parametrize("kind", ["text", "page"])
+def test_one_bad_page_costs_one_line(
+    kind: str, weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    volume(pages)
+    (pages / "0.xml").write_text("<PcGts><Page>")
+    (pages / "1a.xml").write_text("<html>not found</html>")
+    out = tmp_path / "out"
+    assert main([str(weights), str(pages), "--format", kind, "--output", f"{out}/"]) == 1
+    assert sorted(file.stem for file in out.iterdir()) == ["1", "2", "3"]
+    header, *listed = capsys.readouterr().err.partition("2 of 7 could not be read:")[2].splitlines()
+    assert [name for name in ("0.xml", "1a.xml") for line in listed[:2] if str(pages / name) in line] == [
+        "0.xml",
+        "1a.xml",
+    ]
+
+
+def test_doubtful_and_blank_pages_are_named(weights: Path, pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """These weights are random."""
+    volume(pages)
+    assert main([str(weights), str(pages)]) == 0
+    *doubtful, blank = capsys.readouterr().err.splitlines()
+    assert str(pages / "2.xml") in blank
+    for name, line in zip(("1.xml", "3.xml"), doubtful, strict=True):
+        assert str(pages / name) in line
+        assert "--orientation upright" in line
+
+
+def test_every_page_of_a_tiff_is_read(weights: Path, folder: Path, tmp_path: Path) -> None:
+    images = [Image.open(folder / f"{i}.png") for i in range(3)]
+    images[0].save(tmp_path / "book.tif", save_all=True, append_images=images[1:])
+    out = tmp_path / "out"
+    assert (
+        main(
+            [
+                str(weights),
+                str(tmp_path / "book.tif"),
+                *map(str, sorted(folder.glob("[012].png"))),
+                "--output",
+                f"{out}/",
+            ]
+        )
+        == 0
+    )
+    for i in range(3):
+        assert (out / f"book-{i + 1}.txt").read_text() == (out / f"{i}.txt").read_text() != "\n"
+
+
+def test_every_page_of_a_pdf_is_read(weights: Path, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pypdfium2")
+    images = [Image.open(folder / f"{i}.png") for i in range(2)]
+    images[0].save(tmp_path / "book.pdf", save_all=True, append_images=images[1:], resolution=300)
+    out = tmp_path / "out"
+    assert main([str(weights), str(tmp_path), "--output", f"{out}/"]) == 0
+    assert sorted(file.name for file in out.iterdir()) == ["book-1.txt", "book-2.txt"]
+    assert all(file.read_text().strip() for file in out.iterdir())
+
+
+METADATA = """<Metadata><Creator>TRP</Creator><Created>2016-06-16T16:57:15</Created><LastChange>2016-06-16T16:57:15</LastChange>
+{comments}<MetadataItem name="a" value="b"/></Metadata><Page """
+
+
+@pytest.mark.parametrize("comments", ["", "<Comments>by hand</Comments>"])
+def test_page_says_who_read_it(desk: Path, comments: str) -> None:
+    written(desk, PAGE.format(**page()).replace("<Page ", METADATA.format(comments=comments)), READINGS)
+    (metadata,) = parseString(write_text(desk / "1.xml", READINGS, "other")).getElementsByTagName("Metadata")
+    elements = [child for child in metadata.childNodes if child.nodeType == child.ELEMENT_NODE]
+    assert [child.tagName for child in elements] == ["Creator", "Created", "LastChange", "Comments", "MetadataItem"]
+    creator, created, changed, said = (child.firstChild.data for child in elements[:4])
+    assert (creator, created) == ("TRP", "2016-06-16T16:57:15") != (creator, changed)
+    *kept, ours = said.splitlines()
+    assert kept == (["by hand"] if comments else [])
+    assert {"gcsa", gcsa.__version__, "other"} <= set(ours.split())
+
+
+@pytest.mark.parametrize(("version", "tag"), [(2, "OCRProcessing"), (4, "Processing")])
+def test_alto_says_who_read_it(desk: Path, version: int, tag: str) -> None:
+    by_other = f'<{tag} ID="x"/>'
+    content = ALTO.format(**alto(version=version)).replace("</Description>", f"{by_other}</Description>")
+    written(desk, content, READINGS[:1])
+    document = parseString(write_text(desk / "1.xml", READINGS[:1], "other"))
+    description = document.getElementsByTagName("Description")[0]
+    other, ours = description.getElementsByTagName(tag)
+    assert [description.lastChild, other.getAttribute("ID")] == [ours, "x"]
+    said = {
+        e.tagName: e.firstChild.data for e in ours.getElementsByTagName("*") if e.firstChild.nodeType == e.TEXT_NODE
+    }
+    assert (said["softwareName"], said["softwareVersion"]) == ("gcsa", gcsa.__version__)
+    assert "other" in said["processingStepSettings"]
+
+
+def test_nobody_read_what_nobody_could(desk: Path) -> None:
+    assert "gcsa" not in written(desk, PAGE.format(**page()), [None, None])

@@ -17,7 +17,7 @@ from gcsa.groups import group as make_group
 from gcsa.tasks.recognition import predict
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
-from gcsa.tasks.recognition.pages.inputs import find_lines
+from gcsa.tasks.recognition.pages.inputs import find_lines, find_sources
 from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt
 from gcsa.tasks.recognition.reading import Reading, most_confident, page_orientation
 
@@ -32,7 +32,8 @@ def predictor(weights: Path) -> RecognitionPredictor:
 
 
 def texts(predictor: RecognitionPredictor, *inputs: Path, **options: Any) -> list[str]:
-    found = [transcript.reading for transcript in predictor.transcribe(find_lines(inputs), "upright", **options)]
+    pages = predictor.transcribe(map(find_lines, find_sources(inputs)), "upright", **options)
+    found = [transcript.reading for page in pages for transcript in page]
     return [reading.text for reading in found if reading is not None]
 
 
@@ -201,10 +202,10 @@ def test_equal_readings_are_told_apart_by_their_text() -> None:
 def test_votes_count_with_length_and_confidence() -> None:
     long = {0: Reading("", 0.8), 180: Reading("", 0.6)}
     short = {0: Reading("", 0.1), 180: Reading("", 0.9)}
-    assert page_orientation([long, short], [50, 5]) == 0
-    assert page_orientation([long, short], [5, 50]) == 180
-    assert page_orientation([{90: Reading("", 0.5), 270: Reading("", 0.4)}], [9]) == 90
-    assert page_orientation([], []) == 0
+    assert page_orientation([long, short], [50, 5]).degrees == 0
+    assert page_orientation([long, short], [5, 50]).degrees == 180
+    assert page_orientation([{90: Reading("", 0.5), 270: Reading("", 0.4)}], [9]) == (90, 0.5)
+    assert page_orientation([], []) == (0, 0)
 
 
 def test_doubtful_text_is_said_to_be_so() -> None:

@@ -48,6 +48,7 @@ Points = tuple[tuple[float, float], ...]
 class Line(NamedTuple):
     """A line of text: a whole image file, or what lies within `polygon` (pixels x, y) on the image of a page.
 
+    page: the number of that image, from 1 on, in a file of several.
     orientation: degrees, counter-clockwise, by which the page is known to be rotated; the line is cut from the upright page.
     error: why the line cannot be cut out, where the file that describes the page gives no usable polygon.
     """
@@ -59,6 +60,7 @@ class Line(NamedTuple):
     polygon: Points | None = None
     orientation: int = 0
     error: str = ""
+    page: int | None = None
 
     @property
     def name(self) -> str:
@@ -84,8 +86,8 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
     if line.error:
         raise UserError(line.error)
     if line.polygon is None:
-        return _ink_of(read_levels(line.image), None, line.name, height)
-    page = page_levels(line.image)
+        return _ink_of(read_levels(line.image, page=line.page), None, line.name, height)
+    page = page_levels(line.image, line.page)
     polygon = rotate_points(line.polygon, -line.orientation, page.shape)
     return polygon_ink(np.rot90(page, -line.orientation // 90), polygon, line.name, height)
 
@@ -192,15 +194,15 @@ def fit_bytes(line: Tensor, height: int, step: int, upright: bool) -> Tensor:
     return fit_line(line, height, step, upright).mul(255).round_().to(torch.uint8)
 
 
-def page_levels(path: Path) -> Array:
-    """Grey levels (H, W) of the image of a page, as it is stored."""
+def page_levels(path: Path, page: int | None = None) -> Array:
+    """Grey levels (H, W) of the image of a page, as it is stored; `page` is of `read_levels`."""
     status = path.stat()
-    return _page_as_of(path, status.st_mtime_ns, status.st_size)
+    return _page_as_of(path, page, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(maxsize=1)  # the lines of a page come one after the other
-def _page_as_of(path: Path, modified: int, size: int) -> Array:
-    return read_levels(path, upright=False)  # coordinates are those of the stored pixels
+def _page_as_of(path: Path, page: int | None, modified: int, size: int) -> Array:
+    return read_levels(path, upright=False, page=page)  # coordinates are those of the stored pixels
 
 
 def _ink_of(levels: Array, inside: Array | None, name: str, height: int | None = None) -> Tensor:

@@ -1,7 +1,7 @@
 """What is read, as lines: images of lines, images of pages, PAGE-XML and ALTO files, and folders of these.
 
 The lines on the image of a page are searched first; those of an XML file are cut from its image in reading order. The images in a
-folder with .xml pages belong to these pages.
+folder with .xml pages belong to these pages. The pages of a PDF, and of a TIFF file of several, are read one by one.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import ADAPTER_CONFIG
-from gcsa.images.folders import SUFFIXES, list_images
-from gcsa.images.reader import image_size
+from gcsa.images.folders import SUFFIXES, list_files
+from gcsa.images.reader import count_pages, image_size
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
 from gcsa.tasks.recognition.reading import Reading
@@ -26,11 +27,29 @@ PAGE_ASPECT = 4
 """An image of this many pixels on its short side, whose long side is below so many times that, is a page."""
 
 
-@dataclass(frozen=True)
-class LineInput:
-    """A line to read: `line` of `file`, with its `number` from 1 on where that is a page; or the `error` that prevents it."""
+class Source(NamedTuple):
+    """What is read at a time: a file, or the `page`, from 1 on, of one of several `pages`."""
 
     file: Path
+    page: int | None = None
+    pages: int = 1
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return str(self.file) if self.page is None else f"{self.file}, page {self.page}"
+
+    @property
+    def stem(self) -> str:
+        """Of the files that are written for it."""
+        return self.file.stem if self.page is None else f"{self.file.stem}-{self.page:0{len(str(self.pages))}}"
+
+
+@dataclass(frozen=True)
+class LineInput:
+    """A line to read: `line` of `source`, with its `number` from 1 on where that is a page; or the `error` that prevents it."""
+
+    source: Source
     line: Line | None = None
     number: int | None = None
     error: str = ""
@@ -47,7 +66,9 @@ class Transcript:
     def as_dict(self) -> dict[str, object]:
         """For JSON: of lines of a page also their number and box, (left, top, right, bottom) in pixels of its image."""
         # JSON is UTF-8, which the name of a file need not be.
-        content: dict[str, object] = {"file": os.fsencode(self.input.file).decode(errors="backslashreplace")}
+        content: dict[str, object] = {"file": os.fsencode(self.input.source.file).decode(errors="backslashreplace")}
+        if self.input.source.page is not None:
+            content["page"] = self.input.source.page
         if self.input.number is not None:
             content["line"] = self.input.number
         if self.input.line is not None and self.input.line.polygon is not None:
@@ -59,16 +80,15 @@ class Transcript:
         return content | {"text": self.reading.text, "confidence": confidence, "orientation": orientation}
 
 
-def find_lines(
-    inputs: Iterable[str | Path], any_image: bool = False, find_on: Callable[[Path], list[Line]] | None = None
-) -> list[LineInput]:
-    """The lines of files and folders, in their order; those of a folder by name. Reads pages, but no images of lines.
+def find_sources(inputs: Iterable[str | Path]) -> list[Source]:
+    """The files to read and those in folders, in their order; those of a folder by name; of a document of several pages each
+    page. Raises as `input_files`."""
+    return [source for path in inputs for file in input_files(path) for source in _sources(file)]
 
-    any_image: of `read_page`; find_on: finds the lines on the image of a page, which is refused without it.
 
-    A page that cannot be read is a `LineInput` with an error. Raises as `input_files`.
-    """
-    return [line for path in inputs for file in input_files(path) for line in file_lines(file, any_image, find_on)]
+def _sources(file: Path) -> list[Source]:
+    pages = count_pages(file)
+    return [Source(file, page, pages) for page in range(1, pages + 1)] or [Source(file)]
 
 
 def input_files(path: str | Path) -> list[Path]:
@@ -81,31 +101,38 @@ def input_files(path: str | Path) -> list[Path]:
         if not path.exists():
             raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
         return [path]
-    files = list_pages(path) or list_images(path, recursive=True)
+    files = list_pages(path) or list_files(path, (*SUFFIXES, ".pdf"), recursive=True)
     if not files:
         raise UserError(
-            f"{path} holds no line images ({', '.join(SUFFIXES)}) and no PAGE-XML or ALTO files; an adapter, which is a "
+            f"{path} holds no images ({', '.join(SUFFIXES)}, .pdf) and no PAGE-XML or ALTO files; an adapter, which is a "
             f"folder with {ADAPTER_CONFIG}, stands right behind the model"
         )
     return files
 
 
-def file_lines(file: Path, any_image: bool, find_on: Callable[[Path], list[Line]] | None) -> list[LineInput]:
-    """The lines of one file; see `find_lines`."""
+def find_lines(
+    source: Source, any_image: bool = False, find_on: Callable[[Source], list[Line]] | None = None
+) -> list[LineInput]:
+    """The lines of a page, none where it is blank; or the image of a line, which is not read yet.
+
+    any_image: of `read_page`; find_on: finds the lines on the image of a page, which is refused without it.
+
+    A page that cannot be read is one `LineInput` with an error.
+    """
     try:
-        if is_xml(file):
-            lines = read_page(file, any_image)
-        elif not is_page(file):
-            return [LineInput(file, Line(file))]
+        if is_xml(source.file):
+            lines = read_page(source.file, any_image)
+        elif not is_page(source):
+            return [LineInput(source, Line(source.file, page=source.page))]
         elif find_on is None:
             raise UserError(
-                f"{file} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'"
+                f"{source.name} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'"
             )
         else:
-            lines = find_on(file)
-        return [LineInput(file, line, number) for number, line in enumerate(lines, 1)]
+            lines = find_on(source)
+        return [LineInput(source, line, number) for number, line in enumerate(lines, 1)]
     except UNREADABLE as error:  # the other files are read
-        return [LineInput(file, error=reason(error, file))]
+        return [LineInput(source, error=reason(error, source))]
 
 
 def is_xml(file: Path) -> bool:
@@ -113,12 +140,21 @@ def is_xml(file: Path) -> bool:
     return file.suffix.lower() == ".xml"
 
 
-def is_page(file: Path) -> bool:
+def is_page(source: Source) -> bool:
     """Whether an image has the size of a page; False for one that cannot be opened, of which reading tells the error."""
     try:
-        return has_page_size(*image_size(file))
+        return has_page_size(*image_size(source.file, page=source.page))
     except UNREADABLE:
         return False
+
+
+def is_readable(source: Source) -> bool:
+    """Whether the header of an image can be read."""
+    try:
+        image_size(source.file, page=source.page)
+    except UNREADABLE:
+        return False
+    return True
 
 
 def has_page_size(width: int, height: int) -> bool:
@@ -127,7 +163,7 @@ def has_page_size(width: int, height: int) -> bool:
     return short >= PAGE_SIDE and long < PAGE_ASPECT * short
 
 
-def reason(error: BaseException, file: Path) -> str:
-    """The error in one line that names `file`."""
+def reason(error: BaseException, source: Source) -> str:
+    """The error in one line that names `source`."""
     message = one_line(error, 1000)
-    return message if str(file) in message else f"{file}: {message}"
+    return message if source.name in message else f"{source.name}: {message}"

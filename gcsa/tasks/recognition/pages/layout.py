@@ -1,19 +1,21 @@
 """Lines on the image of a page, found by kraken (Kiessling 2020, doi:10.1007/978-3-030-57058-3_21), and their text as PAGE-XML or ALTO.
 
 kraken finds lines on upright pages, so a page is made upright first. The profiles of its ink tell whether its lines stand or lie; of
-the two orientations that are left, the recogniser reads some lines in both and the more confident one counts. The lines of a scan
-that is rotated by a multiple of 90 degrees are therefore cut from the same pixels as those of the upright scan, and read the same.
+the two orientations that are left, the recogniser reads some lines in both and the more confident one counts. Where its confidence is
+`DOUBTFUL`, as where black borders mislead the profiles, the lines are searched the other way too, and the more confident way counts.
+The lines of a scan that is rotated by a multiple of 90 degrees are therefore cut from the same pixels as those of the upright scan,
+and read the same.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +25,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import UserError
-from gcsa.images.reader import read_image
-from gcsa.tasks.recognition.data.line_image import Line, Points, cut, page_levels, polygon_ink, rotate_points
-from gcsa.tasks.recognition.reading import Reading
+from gcsa._utils.errors import UserError, one_line
+from gcsa.images.reader import image_size, read_image
+from gcsa.tasks.recognition.data.line_image import (
+    MIN_CONTRAST,
+    Line,
+    Points,
+    cut,
+    page_levels,
+    polygon_ink,
+    rotate_points,
+)
+from gcsa.tasks.recognition.pages.inputs import Source
+from gcsa.tasks.recognition.pages.provenance import sign
+from gcsa.tasks.recognition.reading import DOUBTFUL, PageVote, Reading
 
 FORMATS = {"page": "pagexml", "alto": "alto"}
 """What pages are written as, and kraken's templates for it."""
@@ -36,11 +48,14 @@ PROFILE_SIDE = 1000
 STRIPS = 8
 LEAST_PRINT = 0.4
 """A line with less than this share of the dark pixels that are usual on the page is print of the back, or a rule."""
+FAINT = 0.7
+"""Where the ink of most lines is lighter than this share of their paper, a page is blank: print that shines through had 0.85, print
+and a hand 0.08 to 0.2."""
 RULE = 0.8
 
 Ink = Callable[[], Tensor]
-Vote = Callable[[Sequence[Ink]], int]
-"""The degrees by which a page is rotated, as its lines say; `RecognitionPredictor.page_orientation`."""
+Vote = Callable[[Sequence[Ink]], PageVote]
+"""`RecognitionPredictor.page_orientation`."""
 
 
 def has_kraken() -> bool:
@@ -85,40 +100,62 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
 
     vote: tells the orientation of a page; without it, the page is upright.
 
-    Raises ValueError for a page without lines.
+    Raises ValueError where kraken fails.
     """
 
-    def found(orientation: int) -> Layout:
+    @cache
+    def found(orientation: int) -> tuple[Layout, PageVote]:
         upright, colours = (np.rot90(pixels, -orientation // 90) for pixels in (levels, image))
-        segmentation = printed(segment(Image.fromarray(np.ascontiguousarray(colours))), upright)
-        if not segmentation.lines:
-            raise UserError(f"no lines of text were found on {name}: is it a page?")
-        return Layout(segmentation, orientation, upright)
+        with _naming(name):
+            segmentation = segment(Image.fromarray(np.ascontiguousarray(colours)))
+        layout = Layout(printed(segmentation, upright), orientation, upright)
+        inks, boundaries = layout.inks(name), [line.boundary for line in layout.segmentation.lines]
+        longest = sorted(range(len(inks)), key=lambda i: -_length(boundaries[i]))[:VOTERS]
+        return layout, PageVote(0, 1.0) if vote is None else vote([inks[i] for i in longest])
+
+    def upright_or_upside_down(orientation: int) -> tuple[Layout, PageVote]:
+        layout, voted = found(orientation)
+        return found((layout.orientation + voted.degrees) % 360) if voted.degrees else (layout, voted)
 
     if vote is None:
-        return found(0)
-    layout = found(90 if lines_stand(levels) else 0)
-    boundaries = [line.boundary for line in layout.segmentation.lines]
-    inks = layout.inks(name)
-    longest = sorted(range(len(inks)), key=lambda i: -_length(boundaries[i]))[:VOTERS]
-    wrong = vote([inks[i] for i in longest])
-    return found((layout.orientation + wrong) % 360) if wrong else layout
+        return found(0)[0]
+    stands = lines_stand(levels)
+    layout, voted = upright_or_upside_down(90 if stands else 0)
+    if voted.confidence < DOUBTFUL:
+        other, other_voted = upright_or_upside_down(0 if stands else 90)
+        if other_voted.confidence > voted.confidence:
+            return other
+    return layout
 
 
 class PageFinder:
-    """Finds the lines on images of pages, and remembers the segmentation of each for `write`; vote: of `find_layout`."""
+    """Finds the lines on images of pages, and remembers the segmentation of the last one for `write`; vote: of `find_layout`."""
 
     def __init__(self, vote: Vote | None) -> None:
         self.vote = vote
-        self.segmentations: dict[Path, Any] = {}
+        self.segmentation: Any = None
 
-    def __call__(self, file: Path) -> list[Line]:
-        """The lines of a page in kraken's reading order. Raises ValueError for one without lines or that cannot be read."""
-        image = np.asarray(read_image(file, 3, upright=False))
-        layout = find_layout(page_levels(file), image, str(file), self.vote)
-        self.segmentations[file] = layout.as_scanned()
-        polygons = layout.polygons()
-        return [Line(file, document=file.stem, polygon=p, orientation=layout.orientation) for p in polygons]
+    def __call__(self, source: Source) -> list[Line]:
+        """The lines of a page in kraken's reading order, none of a blank one. Raises ValueError for one that cannot be read."""
+        file, page = source.file, source.page
+        image = np.asarray(read_image(file, 3, upright=False, page=page))
+        layout = find_layout(page_levels(file, page), image, source.name, self.vote)
+        self.segmentation = layout.as_scanned()
+        lines = layout.polygons()
+        return [Line(file, document=file.stem, polygon=p, orientation=layout.orientation, page=page) for p in lines]
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Whatever kraken stumbles over on a page as a UserError, so that the other pages are read."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"kraken cannot work on {name} ({type(error).__name__}: {one_line(error)}): leave it out"
+        ) from error
 
 
 def segment(page: Image.Image) -> Any:
@@ -128,7 +165,8 @@ def segment(page: Image.Image) -> Any:
     from kraken.tasks import SegmentationTaskModel
 
     config = SegmentationInferenceConfig(accelerator="cpu", device=1, num_threads=torch.get_num_threads())
-    found = SegmentationTaskModel.load_model().predict(page, config)
+    with torch.autocast("cpu", enabled=False):  # which --precision sets for the recogniser
+        found = SegmentationTaskModel.load_model().predict(page, config)
     return replace(found, lines=[line for line in found.lines if line.boundary and len(line.boundary) > 2])
 
 
@@ -158,13 +196,24 @@ def records(segmentation: Any, readings: Iterable[Reading | None]) -> list[Any]:
     return [_record(line, reading) for line, reading in zip(segmentation.lines, readings, strict=True)]
 
 
-def write(segmentation: Any, readings: Iterable[Reading | None], file: Path, size: tuple[int, int], kind: str) -> str:
-    """A page as PAGE-XML ("page") or ALTO ("alto"), as kraken writes it; `size` (width, height) of the image in `file`."""
+def write(segmentation: Any, readings: Iterable[Reading | None], source: Source, kind: str, weights: str) -> str:
+    """A page as PAGE-XML ("page") or ALTO ("alto"), as kraken writes it, which says that gcsa read it with `weights`."""
+    from defusedxml.minidom import parseString
+    from kraken.containers import ProcessingStep
     from kraken.serialization import serialize
 
-    found = [record.logical_order() for record in records(segmentation, readings)]
-    results = replace(segmentation, lines=found, imagename=file.name)
-    return str(serialize(results, image_size=size, template=FORMATS[kind]))
+    step = ProcessingStep("lines", "processing", "search of lines", {"model": "kraken's default"})
+    size = image_size(source.file, page=source.page)
+    with _naming(source.name):
+        found = [record.logical_order() for record in records(segmentation, readings)]
+        results = replace(segmentation, lines=found, imagename=source.file.name)
+        content = serialize(results, image_size=size, template=FORMATS[kind], processing_steps=[step])
+    document: Any = parseString(content.encode())
+    for page in document.getElementsByTagName("Page"):
+        if source.page is not None and page.hasAttribute("PHYSICAL_IMG_NR"):  # of ALTO
+            page.setAttribute("PHYSICAL_IMG_NR", str(source.page))
+    sign(document, weights)
+    return str(document.toxml(encoding="UTF-8"), "utf-8")
 
 
 def _record(line: Any, reading: Reading | None) -> Any:
@@ -184,13 +233,19 @@ def _record(line: Any, reading: Reading | None) -> Any:
 
 
 def printed(segmentation: Any, page: Array) -> Any:
-    """A segmentation of `page` (H, W) without lines that shine through from the back, and without rules."""
+    """A segmentation of `page` (H, W) without lines that shine through from the back, and without rules.
+
+    On a blank page, where most lines are grain of the paper or shine through, none is left.
+    """
     levels = [(levels, inside) for levels, inside in (cut(page, line.boundary) for line in segmentation.lines)]
     usual = np.median(
         [np.percentile(levels[inside], (1, 95)) for levels, inside in levels if inside.any()] or [[0, 0]], axis=0
     )
+    least_contrast = MIN_CONTRAST / 255 * page.max()  # a page of 16 bits may use few of them
+    if not levels or usual[0] > FAINT * usual[1] or usual[1] - usual[0] < least_contrast:
+        return replace(segmentation, lines=[], line_orders=[])
     print_shares = [_print_share(levels < usual.mean(), inside) for levels, inside in levels]
-    least = LEAST_PRINT * np.median(print_shares) if print_shares else 0
+    least = LEAST_PRINT * np.median(print_shares)
     kept = [line for line, share in zip(segmentation.lines, print_shares, strict=True) if share >= least]
     return replace(segmentation, lines=kept, line_orders=[])
 

@@ -1,28 +1,34 @@
-"""Pages with their text as files: what can be written is checked before anything is read."""
+"""Pages and lines with their text as files: what can be written is checked before anything is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
-from gcsa.images.reader import image_size
-from gcsa.tasks.recognition.pages.inputs import Transcript, is_page, is_xml
-from gcsa.tasks.recognition.pages.layout import has_kraken, write
+from gcsa.tasks.recognition.pages.inputs import UNREADABLE, Source, Transcript, is_page, is_readable, is_xml
+from gcsa.tasks.recognition.pages.layout import FORMATS, has_kraken, write
 from gcsa.tasks.recognition.pages.page_xml import format_of
 from gcsa.tasks.recognition.pages.text import write_text
-from gcsa.tasks.recognition.reading import Reading
+
+ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml"}
+"""Of the files in a folder, by format."""
 
 
-def check_pages(files: Sequence[Path], kind: str, output: str, beams: int) -> None:
-    """Raises ValueError where `files` cannot be written as XML of `kind`, "page" or "alto"."""
-    for file in files:
-        if is_xml(file):
-            if (found := format_of(file)) != kind:
-                raise UserError(f"{file} is written as it came: take --format {found}, not {kind}")
-        elif not is_page(file):
-            raise UserError(f"--format {kind} is for pages, and {file} is none: take --format text or json")
+def check_pages(sources: Sequence[Source], kind: str, output: str, beams: int) -> None:
+    """Raises ValueError where `sources` cannot be written as XML of `kind`, "page" or "alto"; those that cannot be read are passed
+    over, of which reading tells the error."""
+    for source in sources:
+        if is_xml(source.file):
+            if (found := _format(source.file)) not in (kind, None):
+                raise UserError(f"{source.file} is written as it came: take --format {found}, not {kind}")
+        elif not is_page(source):
+            if is_readable(source):
+                raise UserError(f"--format {kind} is for pages, and {source.name} is none: take --format text or json")
         elif not has_kraken():
             raise MissingExtraError(
                 f"--format {kind} of images is written by kraken, which is not installed: pip install 'gcsa-vit[kraken]'"
@@ -31,41 +37,88 @@ def check_pages(files: Sequence[Path], kind: str, output: str, beams: int) -> No
             raise UserError(
                 "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
             )
-    if len(files) > 1 and not Path(output).is_dir():
-        raise UserError(f"{len(files)} pages are written as a file each: make a folder, and name it with --output")
-    if len({file.stem for file in files}) < len(files):
-        raise UserError(
-            "two of the pages have one name, and would be written to one file: read them one after the other"
-        )
+    if len(sources) > 1 and not is_folder(output):
+        raise UserError(f"{len(sources)} pages are written as a file each: name a folder, as in --output FOLDER/")
 
 
-def check_inputs_kept(files: Sequence[Path], output: str, as_pages: bool) -> None:
-    """Raises ValueError where one of `files` would be overwritten by anything but itself with its text in it."""
+def _format(file: Path) -> str | None:
+    try:
+        return format_of(file)
+    except MissingExtraError:
+        raise
+    except UNREADABLE:
+        return None
 
-    def name(path: Path) -> str:
-        return str(path.resolve()).casefold()  # as some file systems compare names
 
-    inputs = set(map(name, files))
-    for file in files:
-        target = target_of(file, output)
-        if name(target) in inputs and not (as_pages and name(target) == name(file)):
+def is_folder(output: str) -> bool:
+    """Whether files are written into `output`: it ends in a slash, or is a folder already."""
+    return output.endswith(("/", os.sep)) or Path(output).is_dir()
+
+
+def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, output: str) -> None:
+    """Raises ValueError where `output` takes no files, two `sources` would be written to one file, one of them would be overwritten
+    by anything but itself with its text in it, or the next run would take what this one writes for its `inputs`."""
+    as_pages, folder = kind in FORMATS, Path(output)
+    if is_folder(output):
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"--output {output} is a file: name a folder")
+        check_writable(folder / f"x{ENDINGS[kind]}" if folder.exists() else folder)
+        owners: dict[str, Source] = {}
+        for source in sources:
+            other = owners.setdefault(_key(target_of(source, kind, output)), source)
+            if other is not source:
+                raise UserError(
+                    f"{other.name} and {source.name} have one name, and would be written to one file: read them into folders of "
+                    "their own"
+                )
+        if (
+            as_pages
+            and not all(is_xml(source.file) for source in sources)
+            and _key(folder) in map(_key, map(Path, inputs))
+        ):
+            raise UserError(
+                f"--output {output} is the folder of the images, where the next run would take the XML files for what is to be "
+                "read: name another folder"
+            )
+    else:
+        check_writable(output)
+    files = {_key(source.file) for source in sources}
+    for source in sources:
+        target = target_of(source, kind, output)
+        if _key(target) in files and not (as_pages and _key(target) == _key(source.file)):
             raise UserError(f"{target} is one of the inputs, and would be overwritten: name another --output")
 
 
-def target_of(file: Path, output: str) -> Path:
-    """Where the page `file` is written: `output`, or a file in it where it is a folder."""
-    return Path(output) / f"{file.stem}.xml" if Path(output).is_dir() else Path(output)
+def _key(path: Path) -> str:
+    return str(path.resolve()).casefold()  # as some file systems compare names
 
 
-def page_contents(transcripts: Iterable[Transcript], segmentations: dict[Path, Any], kind: str) -> dict[Path, str]:
-    """The XML of `kind` of each page among `transcripts`; segmentations: of `PageFinder`."""
-    pages: dict[Path, list[Reading | None]] = {}
-    for transcript in transcripts:
-        if transcript.input.line is not None:
-            pages.setdefault(transcript.input.file, []).append(transcript.reading)
-    return {
-        file: write_text(file, readings)
-        if is_xml(file)
-        else write(segmentations[file], readings, file, image_size(file), kind)
-        for file, readings in pages.items()
-    }
+def target_of(source: Source, kind: str, output: str) -> Path:
+    """Where the text of `source` is written: `output`, or a file in it where it is a folder."""
+    return Path(output) / f"{source.stem}{ENDINGS[kind]}" if is_folder(output) else Path(output)
+
+
+def is_done(source: Source, kind: str, output: str) -> bool:
+    """Whether an earlier run wrote the text of `source` into the folder `output`; files appear there whole or not at all."""
+    target = target_of(source, kind, output)
+    return target.is_file() and _key(target) != _key(source.file)
+
+
+def content_of(transcripts: Sequence[Transcript], kind: str) -> str:
+    """Text or JSON: a line of output for every line, empty text for one that could not be read."""
+    if kind == "json":
+        lines = [json.dumps(transcript.as_dict(), ensure_ascii=False) for transcript in transcripts]
+    else:
+        lines = [transcript.reading.text if transcript.reading is not None else "" for transcript in transcripts]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def page_content(source: Source, transcripts: Sequence[Transcript], segmentation: Any, kind: str, weights: str) -> str:
+    """The XML of `kind` of a page that was read with `weights`; segmentation: of `PageFinder`, for the image of a page.
+
+    Raises ValueError where the page cannot be written.
+    """
+    readings = [transcript.reading for transcript in transcripts]
+    if is_xml(source.file):
+        return write_text(source.file, readings, weights) + "\n"
+    return write(segmentation, readings, source, kind, weights) + "\n"

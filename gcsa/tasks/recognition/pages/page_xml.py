@@ -51,7 +51,7 @@ def list_pages(folder: Path) -> list[Path]:
 
 
 def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
-    """The lines of a PAGE-XML or ALTO file in `reading_order`; `text` is empty where there is none.
+    """The lines of a PAGE-XML or ALTO file in `reading_order`, none where the page is blank; `text` is empty where there is none.
 
     A line whose polygon cannot be used has neither text nor polygon, and an `error` that says why.
 
@@ -59,7 +59,7 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
     its last part beside the XML file and in the folder above it. With `any_image` it is read wherever the file says.
 
     Raises:
-        ValueError: naming the file: not XML, unsafe XML, another schema, no lines, an impossible page size or unit, more of
+        ValueError: naming the file: not XML, unsafe XML, another schema, an impossible page size or unit, more of
             anything than a page has, no image, or one that lies elsewhere or is not stored upright.
         FileNotFoundError: no such file.
     """
@@ -75,8 +75,8 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
         texts = [normalize(_bounded(text_of(element))) for element in elements]
     except (KeyError, ValueError) as error:
         raise UserError(f"{path} cannot be read as a page ({_reason(error)}): correct it") from error
-    if not elements:
-        raise UserError(f"{path} holds no TextLine: segment and transcribe the page, or remove the file")
+    if not elements:  # a blank page, of which no image is needed
+        return []
     image = _find_image(path, name, any_image)
     try:
         width, height = image_size(image)

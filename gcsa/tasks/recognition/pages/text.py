@@ -13,6 +13,7 @@ from typing import Any
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import read_bounded
 from gcsa.tasks.recognition.pages.page_xml import MAX_BYTES, ROOTS, line_order
+from gcsa.tasks.recognition.pages.provenance import children, new, sign, text_of
 from gcsa.tasks.recognition.reading import Reading
 
 BEHIND_TEXT = ("TextStyle", "UserDefined", "Labels")
@@ -22,8 +23,10 @@ TAGGED_CHARACTERS = re.compile(r"\s*[^\s{}]+ *\{[^}]*\boffset:[^}]*\}")
 """What Transkribus says of characters of a line, such as an abbreviation's, by their place in the text."""
 
 
-def write_text(path: Path, readings: Sequence[Reading | None]) -> str:
+def write_text(path: Path, readings: Sequence[Reading | None], weights: str) -> str:
     """The content of a file that `read_page` reads, with the text of its lines from `readings`, in the order of `read_page`.
+
+    The file also says that gcsa read it with `weights`, unless no line has a reading.
 
     A text replaces all that the file says of the line's text: its words, characters and other readings too. A region
     that states a text gets that of its lines, if one of them has a reading. A line without a reading stays as it is.
@@ -43,24 +46,16 @@ def write_text(path: Path, readings: Sequence[Reading | None]) -> str:
         write(line, reading)
     for region in document.getElementsByTagNameNS("*", "TextRegion"):
         inner = region.getElementsByTagNameNS("*", "TextLine")
-        if _children(region, "TextEquiv") and not read.keys().isdisjoint(inner):
+        if children(region, "TextEquiv") and not read.keys().isdisjoint(inner):
             _write_text_equiv(region, "\n".join(map(_text, inner)))
+    if read or not lines:
+        sign(document, weights)
     return str(document.toxml(encoding="UTF-8"), "utf-8")
 
 
-def _children(element: Any, *tags: str) -> list[Any]:
-    return [child for child in element.childNodes if child.localName in tags]
-
-
 def _drop(element: Any, *tags: str) -> None:
-    for child in _children(element, *tags):
+    for child in children(element, *tags):
         element.removeChild(child)
-
-
-def _new(parent: Any, tag: str) -> Any:
-    """An element for `parent`, in its namespace and written with its prefix."""
-    name = f"{parent.prefix}:{tag}" if parent.prefix else tag
-    return parent.ownerDocument.createElementNS(parent.namespaceURI, name)
 
 
 def _write_page_line(line: Any, reading: Reading) -> None:
@@ -73,17 +68,16 @@ def _write_page_line(line: Any, reading: Reading) -> None:
 def _write_text_equiv(parent: Any, text: str) -> Any:
     """Makes `text` the only one of a line or region; returns the element that holds it."""
     _drop(parent, "TextEquiv")
-    equiv, content = _new(parent, "TextEquiv"), _new(parent, "Unicode")
-    content.appendChild(parent.ownerDocument.createTextNode(text))
-    equiv.appendChild(content)
-    parent.insertBefore(equiv, next(iter(_children(parent, *BEHIND_TEXT)), None))
+    equiv = new(parent, "TextEquiv")
+    equiv.appendChild(new(parent, "Unicode", text))
+    parent.insertBefore(equiv, next(iter(children(parent, *BEHIND_TEXT)), None))
     return equiv
 
 
 def _write_alto_line(line: Any, reading: Reading) -> None:
     """One String for the whole line, as eScriptorium writes it."""
     _drop(line, "String", "SP", "HYP")
-    string = _new(line, "String")
+    string = new(line, "String")
     for side in BOX:
         if line.hasAttribute(side):
             string.setAttribute(side, line.getAttribute(side))
@@ -94,7 +88,7 @@ def _write_alto_line(line: Any, reading: Reading) -> None:
 
 def _text(element: Any) -> str:
     """The text of a line or a word; of a line that states none, that of its words."""
-    equivs = _children(element, "TextEquiv")
+    equivs = children(element, "TextEquiv")
     if not equivs:
-        return " ".join(map(_text, _children(element, "Word")))
-    return "".join(node.data for content in _children(equivs[0], "Unicode") for node in content.childNodes)
+        return " ".join(map(_text, children(element, "Word")))
+    return "".join(map(text_of, children(equivs[0], "Unicode")))
