@@ -280,10 +280,9 @@ def test_copies(wrapper):
 def test_export_with_any_number_of_images(wrapped, tmp_path):
     channels, d4 = (2 if isinstance(wrapped.network, Local) else 3), group("d4")
     x, batch = images(5, channels, 32, 32).float(), torch.export.Dim("batch", min=1, max=64)
-    options = dict(args=(x[:2],), dynamic_shapes=({0: batch},))
-    exported = torch.export.export(wrapped.eval(), **options).module()
-    torch.testing.assert_close(exported(x), wrapped(x))
-    torch.onnx.export(wrapped, f=tmp_path / "net.onnx", dynamo=True, verbose=False, **options)
+    program = torch.export.export(wrapped.eval(), (x[:2],), dynamic_shapes=({0: batch},))
+    torch.testing.assert_close(program.module()(x), wrapped(x))
+    torch.onnx.export(program, f=tmp_path / "net.onnx", dynamo=True, verbose=False)
     session = pytest.importorskip("onnxruntime").InferenceSession(tmp_path / "net.onnx")
     (given,) = session.get_inputs()
     answers = [

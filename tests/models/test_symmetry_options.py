@@ -22,7 +22,15 @@ from tests.runs import composed, train
 
 NAME = "test_efficientnet"
 CONF = Path(__file__).parents[2] / "conf"
-DIGITS = ("data=digits", "model=timm", f"model.name={NAME}", "trainer.max_epochs=1", "logger=none", "threads=1")
+DIGITS = (
+    "data=digits",
+    "data.limit_train=128",
+    "model=timm",
+    f"model.name={NAME}",
+    "trainer.max_epochs=1",
+    "logger=none",
+    "threads=1",
+)
 
 
 @pytest.mark.parametrize("symmetry", ["averaged", "canonical", "learned"])
