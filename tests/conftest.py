@@ -1,4 +1,4 @@
-"""Fixtures of all tests: a fixed seed, and no log files left open."""
+"""Fixtures of all tests: a fixed seed, one thread, and no log files left open."""
 
 import logging
 import os
@@ -12,8 +12,9 @@ import torch  # which reads it
 
 
 @pytest.fixture(autouse=True)
-def seed() -> None:
+def seed_and_thread() -> None:
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # also after a test of other numbers
 
 
 @pytest.fixture(autouse=True)

@@ -1,17 +1,22 @@
 """A complete small run: 3 epochs of 4 batches of digits, a tiny timm model with batch norm and dropout, on one thread."""
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytorch_lightning as pl
 from hydra import compose, initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, open_dict
 
 from gcsa.tasks import get_task
+from gcsa.tasks.classification.evaluate import summarize
 from gcsa.training import run
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -29,11 +34,22 @@ TINY = (
 )
 
 
+@cache
+def composition(*choices: str) -> DictConfig:
+    """conf/train.yaml with other files of conf/; composing it takes most of the time of a test that trains nothing."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("train", list(choices), return_hydra_config=True)
+
+
 def composed(output_dir: Path, *overrides: str) -> DictConfig:
     """conf/train.yaml as `train.py` would see it, with `output_dir`."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("train", [f"output_dir={output_dir}", *overrides], return_hydra_config=True)
+    overrides = (f"output_dir={output_dir}", *overrides)
+    choices = [text for text in overrides if (CONF / text.partition("=")[0]).is_dir()]
+    cfg = copy.deepcopy(composition(*choices))
+    values = OverridesParser.create().parse_overrides([text for text in overrides if text not in choices])
+    ConfigLoaderImpl._apply_overrides_to_config(values, cfg)  # after all choices, as Hydra does
     with open_dict(cfg):
+        cfg.hydra.overrides.task = list(overrides)
         cfg.hydra.runtime.output_dir = cfg.output_dir
         HydraConfig.instance().set_config(cfg)
         del cfg.hydra
@@ -78,5 +94,7 @@ def killed_at(batch: int) -> Iterator[None]:
 
 
 def train(cfg: DictConfig, output_dir: Path) -> float:
-    """What `train.py` does with `cfg`."""
-    return run.train(get_task(cfg.data.task), cfg, output_dir)
+    """What `train.py` does with `cfg`, but for the rotation curve, which is of 64 images."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gcsa.tasks.classification.task.summarize", partial(summarize, seconds=0))
+        return run.train(get_task(cfg.data.task), cfg, output_dir)

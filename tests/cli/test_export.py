@@ -9,9 +9,11 @@ import pytest
 import timm
 import torch
 from safetensors import safe_open
+from torch import Tensor, nn
 
 import gcsa
 from gcsa.cli.export import main
+from gcsa.export import FORMATS
 from gcsa.tasks.recognition.predict import empty_recognizer
 from gcsa.weights import check_weights, fill, save_classifier
 
@@ -54,8 +56,15 @@ def test_published_weights_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert os.listdir() == ["m.pt"]
 
 
-def test_an_onnx_file_says_what_a_program_needs(tmp_path: Path) -> None:
+def test_an_onnx_file_says_what_a_program_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx = pytest.importorskip("onnx")
+
+    def write(model: nn.Module, image: Tensor, any_size: bool, file: Path) -> nn.Module:
+        """An empty graph: tests/export tests the real ones, which take seconds."""
+        onnx.save(onnx.helper.make_model(onnx.helper.make_graph([], "empty", [], [])), file)
+        return model
+
+    monkeypatch.setitem(FORMATS, "onnx", write)
     lines = recognizer().save_pretrained(tmp_path / "lines")
     small = timm.create_model("gcsa_tiny", in_chans=1, num_classes=2, group="c4", fields=4, depth=1)
     about = {"input_size": (1, 28, 28), "mean": (0.5,), "std": (0.2,), "label_names": ["ä", "b"]}

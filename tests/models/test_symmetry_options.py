@@ -18,11 +18,10 @@ from gcsa.symmetry import Averaged, Canonical
 from gcsa.tasks.classification.evaluate import evaluate
 from gcsa.tasks.classification.pretrained import load_pretrained
 from gcsa.testing import assert_invariant
-from tests.runs import composed, train
+from tests.runs import TINY, composed, train
 
 NAME = "test_efficientnet"
 CONF = Path(__file__).parents[2] / "conf"
-DIGITS = ("data=digits", "model=timm", f"model.name={NAME}", "trainer.max_epochs=1", "logger=none", "threads=1")
 
 
 @pytest.mark.parametrize("symmetry", ["averaged", "canonical", "learned"])
@@ -54,7 +53,7 @@ def test_options_that_cannot_work(name: str, options: dict[str, Any], words: str
 
 @pytest.mark.parametrize("symmetry", ["averaged", "learned"])
 def test_from_training_to_predictions(symmetry: str, tmp_path: Path) -> None:
-    train(composed(tmp_path, *DIGITS, f"model.symmetry={symmetry}"), tmp_path)
+    train(composed(tmp_path, *TINY, "trainer.max_epochs=1", "test=true", f"model.symmetry={symmetry}"), tmp_path)
     assert json.loads((tmp_path / "results.json").read_text())["results"]["invariance_error"] < 1e-5
     image = np.random.default_rng(0).integers(0, 255, (28, 28), dtype=np.uint8)
     answers = []

@@ -24,9 +24,9 @@ from PIL import Image
 
 from gcsa.cli import audit, classify, embed, export, segment, transcribe
 from gcsa.cli.demo import command as demo
-from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.weights import save_classifier
+from tests.export.small import recognizer
 from tests.images.slide_files import halved, tissue_picture, write_slide
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("my_map.py").write_text("def see(images):\n    return images[:, :2] - images.cumsum(3)[:, :2] / 50\n")
     model = timm.create_model("gcsa_tiny", in_chans=1, group="c4", fields=4, depth=1)
     save_classifier(model, "small_model", input_size=(1, 28, 28))
-    CTCRecognizer("ab", hidden=8, fields=4, depth=1, num_heads=1).save_pretrained("small_reader")
+    recognizer().save_pretrained("small_reader")
     Path("volume").mkdir()
     for folder in (".", "volume"):
         lines[0].save(f"{folder}/line.png")

@@ -50,13 +50,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @cache
 def create(options: str) -> None:
-    """The network of a run, once: lists share most of theirs."""
+    """The network of a run, once, without its numbers: lists share most of theirs."""
     kwargs = json.loads(options)
     task = kwargs.pop("task", "classification")
-    if task == "recognition":
-        CTCRecognizer("ab", encoder=kwargs.pop("name"), **kwargs)
-    else:
-        Segmenter(**kwargs) if task == "segmentation" else create_model(**kwargs)
+    with torch.device("meta"):
+        if task == "recognition":
+            CTCRecognizer("ab", encoder=kwargs.pop("name"), **kwargs)
+        else:
+            Segmenter(**kwargs) if task == "segmentation" else create_model(**kwargs)
 
 
 @pytest.mark.parametrize("name", LISTS)
@@ -181,6 +182,7 @@ def test_the_test_set_is_read_once(group: str, tmp_path: Path, monkeypatch: pyte
     torch.manual_seed(0)
     monkeypatch.setattr(final, "ROOT", tmp_path)
     monkeypatch.setattr(final, "RESULTS", tmp_path / "docs/results")
+    monkeypatch.setattr(final, "TURNED_IMAGES", 40)
     model = randomize(timm.create_model("gcsa_tiny", group=group, num_classes=10, in_chans=1, fields=4, depth=1))
     save_classifier(model, tmp_path / "outputs/queue/learning/digits/seed0/a, rate 0.1/weights")
     result = tmp_path / "docs/results/learning/digits/seed0/a, rate 0.1.json"
@@ -193,7 +195,8 @@ def test_the_test_set_is_read_once(group: str, tmp_path: Path, monkeypatch: pyte
     assert round(found["accuracy"] * found["images"], 6).is_integer()
     assert 0 <= found["accuracy"] < 0.5
     assert len(found["wrong"]) == round(359 * (1 - found["accuracy"]))
-    assert sum(found["reliability"]["images"]) == found["turns"]["images"] == 359
+    assert sum(found["reliability"]["images"]) == 359
+    assert found["turns"]["images"] == 40
     assert found["changed_by_turns"] == 0 if group == "c4" else found["changed_by_turns"] > 0.1
     monkeypatch.setattr(final, "create_datamodule", pytest.fail)
     final.main()

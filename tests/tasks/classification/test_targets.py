@@ -29,6 +29,7 @@ SHORT = (
     "data.in_chans=1",
     "data.batch_size=32",
     "trainer.max_epochs=25",
+    "trainer.check_val_every_n_epoch=5",
     "callbacks=no_ema",
     "optimizer.lr=0.003",
     "threads=1",

@@ -1,9 +1,0 @@
-"""Runs take one thread, for two runs at once would take turns on the cores."""
-
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
