@@ -63,7 +63,7 @@ def main() -> None:
     examples = [data.example(pair) for pair in data.listed(args.split)]
     rows: dict[str, dict[str, float]] = {}
 
-    def measure(name: str, views: list[tuple[Array, Array]], scale: float = 1.0) -> None:
+    def measure(name: str, views: list[tuple[Array, Array]], scale: float | str = 1.0) -> None:
         groups = {"all": InstanceScores(), "grey": InstanceScores(), "coloured": InstanceScores()}
         for example, (picture, labels) in zip(examples, views, strict=True):
             found = predictor.predict(picture, scale=scale).labels
@@ -77,6 +77,7 @@ def main() -> None:
         measure(f"{factor:g}", views)
         if factor != 1:
             measure(f"{factor:g}, read with scale={1 / factor:g}", views, 1 / factor)
+        measure(f"{factor:g}, read with scale=auto", views, "auto")
     measure("negative", [(255 - example.picture, example.labels) for example in examples])
     empty = {}
     for name in WITHOUT_NUCLEI:

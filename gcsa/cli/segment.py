@@ -64,6 +64,10 @@ class Job(NamedTuple):
         return str(self.path) if self.stem == self.path.stem else f"{self.path}, slice {self.plane.z}"
 
 
+def _scale(text: str) -> float | str:
+    return text if text == "auto" else factor(text)
+
+
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog=program("segment"),
@@ -99,7 +103,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=f"side of the tiles of large images (default {TILE}): smaller tiles take less memory and more time",
     )
     sizes = parser.add_mutually_exclusive_group()
-    sizes.add_argument("--scale", type=factor, default=1.0, help="magnify images by this factor for the network")
+    sizes.add_argument(
+        "--scale",
+        type=_scale,
+        default=1.0,
+        metavar="FACTOR",
+        help="magnify images by this factor for the network; auto: by what it finds, in a second pass where sizes differ",
+    )
     sizes.add_argument(
         "--diameter", type=factor, metavar="PIXELS", help="of the objects: finds the factor from the weights"
     )
@@ -265,7 +275,13 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
         )
     if args.diameter is not None:
         args.scale = predictor.scale_for(args.diameter)
-    check_float("--scale", args.scale, 0.01, 100)
+    if args.scale == "auto":
+        if predictor.diameter is None or predictor.network.output == "classes":
+            raise UserError(
+                "--scale auto needs weights of instances that say their diameter: give a factor or --diameter"
+            )
+    else:
+        check_float("--scale", args.scale, 0.01, 100)
     if args.prob_thresh is not None:
         predictor.prob_thresh = args.prob_thresh
     if args.nms_thresh is not None:

@@ -25,9 +25,22 @@ from gcsa.images.windows import ArrayImage, ScaledImage, WindowedImage
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, canonical_pose, transform_array, transform_objects
-from gcsa.tasks.segmentation.stars import Labels, Objects, check_installed, draw, find_candidates, suppress
+from gcsa.tasks.segmentation.stars import (
+    Labels,
+    Objects,
+    check_installed,
+    draw,
+    find_candidates,
+    median_diameter,
+    suppress,
+)
 from gcsa.tasks.segmentation.tiles import predict_tiles
 from gcsa.weights import Weights, fill, write
+
+SAME_SIZE = (0.6, 1.7)
+"""Objects whose median diameter is so many times that of training are read as they are (docs/measured/nuclei.md)."""
+FEWEST = 3
+"""Objects that tell a size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,11 +184,22 @@ class SegmentationPredictor(Predictor):
             raise UserError("these weights do not say how large their training objects were: give a scale instead")
         return self.diameter / diameter
 
+    def own_scale(self, found: Segmentation) -> float:
+        """The scale at which to read an image again, from what was found in it at scale 1: 1 where its objects are about as large as
+        those of training, or too few to tell. Raises UserError as `scale_for`, and for a network for classes."""
+        if found.objects is None:
+            raise UserError("scale='auto' goes by the size of objects, which a network for classes does not tell apart")
+        diameter = median_diameter([found.labels])
+        if diameter is None or len(found.objects) < FEWEST:
+            return 1.0
+        scale = self.scale_for(diameter)
+        return 1.0 if SAME_SIZE[0] <= 1 / scale <= SAME_SIZE[1] else scale
+
     def predict(
         self,
         images: Any,
         *,
-        scale: float = 1.0,
+        scale: float | Literal["auto"] = 1.0,
         tile: int | None = None,
         progress: Callable[[float], object] = lambda fraction: None,
     ) -> Any:
@@ -185,7 +209,8 @@ class SegmentationPredictor(Predictor):
 
         Args:
             images: as in `Predictor.predict`, or a `gcsa.images.windows.WindowedImage`.
-            scale: the network sees the image magnified by this factor; results are of the image as it is.
+            scale: the network sees the image magnified by this factor; results are of the image as it is. "auto" reads at 1, and
+                again where the objects that it found are of another size than those of training (`own_scale`).
             tile: side of the tiles of large images, in pixels; None chooses.
             progress: called with the fraction completed by each tile.
 
@@ -198,7 +223,11 @@ class SegmentationPredictor(Predictor):
         if isinstance(images, list | tuple):
             return [self.predict(image, scale=scale, tile=tile, progress=progress) for image in images]
         with open_image(images, self.network.in_chans) as image:
-            return self.finish(self.predict_candidates(image, scale=scale, tile=tile, progress=progress))
+            factor = 1.0 if scale == "auto" else scale
+            found = self.finish(self.predict_candidates(image, scale=factor, tile=tile, progress=progress))
+            if scale != "auto" or (factor := self.own_scale(found)) == 1:
+                return found
+            return self.finish(self.predict_candidates(image, scale=factor, tile=tile, progress=progress))
 
     @torch.inference_mode()
     def predict_candidates(
