@@ -311,6 +311,8 @@ def test_what_is_no_segmenter(
         ((weights, "--diameter", "0"), "0 is not a positive number"),
         ((weights, "--diameter", "10"), "do not say how large their training objects were"),
         ((weights, "--scale", "1000"), "--scale=1000"),
+        ((weights, "--scale", "auto"), "needs weights of instances that say their diameter"),
+        ((weights, "--scale", "automatic"), "automatic is not a positive number"),
         ((weights, "--outputs", "classes"), "says its own: leave it out"),
         ((weights, "--symmetry", "canonical"), "gcsa_unet_tiny is exact under d4 already: leave out symmetry"),
         ((weights, "--group", "d4"), "--group d4 is of --symmetry"),
@@ -354,13 +356,14 @@ def test_what_a_network_gives_is_looked_at_for_each_image(
 
 def test_the_size_of_objects(run: Run, images: Path, made: SegmentationPredictor, tmp_path: Path) -> None:
     weights = SegmentationPredictor(made.network, diameter=20.0).save_pretrained(tmp_path / "weights")
-    for option in (("--scale", 2), ("--diameter", 10)):
+    for option in (("--scale", 2), ("--diameter", 10), ("--scale", "auto")):
         code, _, err = run(
             "segment", weights, images / "a.png", "--output", tmp_path / option[0], *option, "--only", "labels"
         )
         assert code == 0, err
         found = read_labels(tmp_path / option[0] / "a_labels.png")
-        expected = SegmentationPredictor(made.network).predict(images / "a.png", scale=2.0).labels
+        scale: Any = 2.0 if option[1] != "auto" else "auto"
+        expected = SegmentationPredictor(made.network, diameter=20.0).predict(images / "a.png", scale=scale).labels
         assert np.array_equal(found > 0, expected > 0)
 
 

@@ -14,7 +14,8 @@ from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import SegmentationPredictor
 from gcsa.tasks.segmentation.metrics import InstanceScores
 from gcsa.tasks.segmentation.pose import transform_array
-from gcsa.tasks.segmentation.predict import nearest
+from gcsa.tasks.segmentation.predict import Segmentation, nearest
+from gcsa.tasks.segmentation.stars import median_diameter
 from gcsa.tasks.segmentation.tiles import choose_tiles
 from tests.tasks.segmentation.networks import TINY, picture, untrained, whole_maps
 
@@ -180,6 +181,26 @@ def test_scale_keeps_every_pose_exact(output: str, scale: float) -> None:
         assert np.array_equal(turned.labels, transform_array(upright.labels, D4, g))
 
 
+def test_the_scale_that_is_found_keeps_every_pose_exact() -> None:
+    """It is that of the weights' diameter, where the objects are of another size; few objects tell none."""
+    predictor = untrained(torch.float32, prob_thresh=0.3, nms_thresh=0.2)
+    image = picture(61, 50)
+    found = predictor.predict(image)
+    diameter = median_diameter([found.labels])
+    assert diameter is not None
+    predictor.diameter = diameter
+    assert np.array_equal(predictor.predict(image, scale="auto").labels, found.labels)
+    predictor.diameter = 2 * diameter
+    upright = predictor.predict(image, scale="auto")
+    assert np.array_equal(upright.labels, predictor.predict(image, scale=2.0).labels)
+    for g in range(D4.order):
+        turned = predictor.predict(np.ascontiguousarray(transform_array(image, D4, g)), scale="auto")
+        assert np.array_equal(turned.labels, transform_array(upright.labels, D4, g))
+    assert predictor.own_scale(Segmentation(found.labels * 0, found.objects[:0])) == 1
+    with pytest.raises(ValueError, match="goes by the size of objects"):
+        untrained(output="classes").predict(image, scale="auto")
+
+
 def test_small_nuclei_are_found_at_their_scale() -> None:
     """Nuclei at half their size: with scale=2, and with their diameter, most are where they are in the image itself."""
     predictor: Any = gcsa.load("gcsa_unet_tiny.nuclei")
@@ -197,6 +218,7 @@ def test_small_nuclei_are_found_at_their_scale() -> None:
     assert agrees(predictor.predict(small).labels) < agrees(predictor.predict(small, scale=2.0).labels), (
         "negative control"
     )
+    assert agrees(predictor.predict(small, scale="auto").labels) > 0.8
     with pytest.raises(ValueError, match="scale=0 must be"):
         predictor.predict(small, scale=0)
     with pytest.raises(ValueError, match="do not say how large"):
