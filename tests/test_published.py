@@ -20,7 +20,7 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import measure
-from gcsa.testing import assert_invariant
+from gcsa.testing import assert_equivariant
 from gcsa.weights import read
 
 ROOT = Path(__file__).parents[1]
@@ -65,16 +65,19 @@ def test_timm_opens_them_by_their_tag(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_timm_opens_them_in_its_other_ways(name: str, tmp_path: Path) -> None:
-    """By the bare name, by a description, from a folder that it wrote, with other options, and as features."""
+    """By a description, from a folder that it wrote, the first of them by the bare name, with other options, and as features."""
     trained = timm.create_model(name, pretrained=True).eval()
     architecture = name.partition(".")[0]
     save_for_hf(trained, str(tmp_path), safe_serialization=True)
     others = [
-        timm.create_model(architecture, pretrained=True),
-        timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=dict(mean=(0.5,))),
         timm.create_model(architecture, pretrained=True, pretrained_cfg=timm.get_pretrained_cfg(name)),
         timm.create_model(f"local-dir:{tmp_path}", pretrained=True),
     ]
+    if name == f"{architecture}.{timm.get_pretrained_cfg(architecture).tag}":
+        others += [
+            timm.create_model(architecture, pretrained=True),
+            timm.create_model(architecture, pretrained=True, pretrained_cfg_overlay=dict(mean=(0.5,))),
+        ]
     x = torch.randn(1, *trained.default_cfg["input_size"])
     with torch.no_grad():
         logits = trained(x)
@@ -126,7 +129,9 @@ def test_the_images_of_a_clean_clone(name: str) -> None:
         logits = model(images)
     expected = torch.tensor(*EXPECTED[name].values())
     assert torch.allclose(logits, expected, rtol=0, atol=2e-3)
-    assert_invariant(model, images, model.group)
+    # In training mode, batch norm of two images enlarges rounding.
+    tolerance = {torch.float64: 1e-10, torch.float32: 3e-5}
+    assert_equivariant(model, images, model.group, "image", "invariant", tolerance=tolerance)
     by_timm = timm.create_model(f"local-dir:{published(name)}", pretrained=True).eval()
     with torch.no_grad():
         assert torch.equal(by_timm(images), logits)

@@ -58,6 +58,22 @@ def off_grid() -> str:
     return table(["answers that change, mean / worst", *(f"`{name}`" for name in models)], rows)
 
 
+def two_views() -> str:
+    """Variants of training on two views of each image, one seed each, on the validation patches."""
+    found = [json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/two_views").glob("*.json"))]
+    rows = []
+    for one in sorted(found, key=lambda one: one["families"]["angle"]["worst_changed"], reverse=True):
+        families = one["families"]
+        worst = [f"{100 * families[name]['worst_changed']:.1f}" for name in ("angle", "shift")]
+        blur = 100 * families["blur"]["members"]["sigma 0.7"]["changed"]
+        kept = [families["angle"]["members"][f"{angle} degrees"]["neighbour_kept"] for angle in (15, 45)]
+        cells = [one["model"], str(one["epochs"]), f"{one['flops'] / 1e9:.2f}", f"{100 * one['accuracy']:.1f}"]
+        cells += [f"{one['auroc']:.3f}", *worst, f"{blur:.1f}", " / ".join(f"{100 * share:.0f}" for share in kept)]
+        rows.append(cells)
+    header = ["variant", "epochs", "GFLOP", "accuracy %", "AUROC", "answers that change at worst, any angle %", "shift %"]
+    return table([*header, "blur 0.7 %", "own nearest image at 15 / 45 degrees %"], rows)
+
+
 def exact() -> str:
     """Trained classifiers as they are, and made exact by the wrappers of `gcsa.symmetry`; the mean over seeds where there are some."""
     seeds: dict[str, list[dict[str, Any]]] = {}

@@ -15,6 +15,15 @@ APERIO = "Aperio Image Library v11.2.1 \r\n{width}x{height} |AppMag = 20|MPP = {
 TILE = 64
 
 
+def _packed_by_others(*_: Any, **__: Any) -> bytes:
+    raise AssertionError("the tiles are packed already")
+
+
+for _name in ("jpeg_encode", "jpeg2k_encode", "webp_encode"):  # tifffile asks for them, and calls none for packed tiles
+    if not hasattr(tifffile.tifffile.imagecodecs, _name):
+        setattr(tifffile.tifffile.imagecodecs, _name, _packed_by_others)
+
+
 def tissue_picture(height: int, width: int) -> Array:
     """Noise in pink (H, W, 3) on the left, without the upper quarter, and light grey glass elsewhere."""
     rng = np.random.default_rng(0)
