@@ -85,7 +85,7 @@ def test_features(run: Run, images: Path) -> None:
 
 def test_one_step_off_the_grid(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that sees brightness alone moves with light, and not with poses; one that sees the corner moves with those."""
-    Path("own_net.py").write_text(
+    Path("seen_net.py").write_text(
         "def light(x):\n    level = x.mean((1, 2, 3))\n    return level[:, None] * level.new_tensor([1.0, 0.0])\n"
         "def corner(x):\n    return x[:, :2, 0, :3].flatten(1)\n"
     )
@@ -93,7 +93,7 @@ def test_one_step_off_the_grid(run: Run, images: Path, monkeypatch: pytest.Monke
     found = {}
     for name in ("light", "corner"):
         arguments = ("--angles", 8, "--off-grid", "--size", 32, "--output", name)
-        code, out, err = run("audit", f"own_net:{name}", "--images", images, *arguments)
+        code, out, err = run("audit", f"seen_net:{name}", "--images", images, *arguments)
         assert (code, "brightness" in out) == (0, True), err
         found[name] = json.loads(Path(name, "audit.json").read_text())["systems"]["as it is"]["off_grid"]
     assert set(found["light"]["exact"].values()) == {0}
