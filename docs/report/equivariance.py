@@ -55,6 +55,12 @@ def off_grid() -> str:
         rows.append(
             [words, *(f"{100 * one['mean_changed']:.1f} / {100 * one['worst_changed']:.1f} %" for one in found)]
         )
+    kept = []
+    for content in models.values():
+        members = content["families"]["angle"]["members"]
+        shares = [members[f"{angle} degrees"].get("neighbour_kept") for angle in (15, 45)]
+        kept.append("" if None in shares else " / ".join(f"{100 * share:.0f}" for share in shares) + " %")
+    rows.append(["patches that stay nearest to themselves at 15 / 45 degrees, by features", *kept])
     return table(["answers that change, mean / worst", *(f"`{name}`" for name in models)], rows)
 
 
