@@ -76,7 +76,15 @@ def two_views() -> str:
         cells = [one["model"], str(one["epochs"]), f"{one['flops'] / 1e9:.2f}", f"{100 * one['accuracy']:.1f}"]
         cells += [f"{one['auroc']:.3f}", *worst, f"{blur:.1f}", " / ".join(f"{100 * share:.0f}" for share in kept)]
         rows.append(cells)
-    header = ["variant", "epochs", "GFLOP", "accuracy %", "AUROC", "answers that change at worst, any angle %", "shift %"]
+    header = [
+        "variant",
+        "epochs",
+        "GFLOP",
+        "accuracy %",
+        "AUROC",
+        "answers that change at worst, any angle %",
+        "shift %",
+    ]
     return table([*header, "blur 0.7 %", "own nearest image at 15 / 45 degrees %"], rows)
 
 
