@@ -199,7 +199,7 @@ def test_the_scale_that_is_found_keeps_every_pose_exact() -> None:
     for g in range(D4.order):
         turned = predictor.predict(np.ascontiguousarray(transform_array(image, D4, g)), scale="auto")
         assert np.array_equal(turned.labels, transform_array(upright.labels, D4, g))
-    assert predictor.own_scale(Segmentation(found.labels * 0, found.objects[:0])) == 1
+    assert predictor.own_scale(Segmentation(ArrayImage(found.labels * 0), found.objects[:0])) == 1
     with pytest.raises(ValueError, match="goes by the size of objects"):
         untrained(output="classes").predict(image, scale="auto")
 
