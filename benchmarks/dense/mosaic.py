@@ -21,7 +21,7 @@ import torch
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
 from gcsa.images.reader import read_picture
 from gcsa.images.slides import open_window_source
-from gcsa.images.windows import WindowedImage
+from gcsa.images.windows import Windowed, WindowedImage
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.pose import canonical_pose, transform_points, transformed_shape
@@ -61,12 +61,12 @@ def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str
         "seconds": now - began,
         "others": after - others,
         "megabytes": resident_peak() - before,
-        "objects": int(result.labels.max()),
-        "differences": differences(predictor, file, result.labels),
+        "objects": len(result.objects),
+        "differences": differences(predictor, file, result.label_map),
     }
 
 
-def differences(predictor: Any, file: Path, labels: np.ndarray) -> list[tuple[int, int]]:
+def differences(predictor: Any, file: Path, label_map: Windowed) -> list[tuple[int, int]]:
     """Pixels and objects that differ around crossings of tiles, from windows that have no border there."""
     network, group = predictor.network, predictor.group
     with open_window_source(file, network.in_chans) as image, torch.inference_mode():
@@ -76,11 +76,11 @@ def differences(predictor: Any, file: Path, labels: np.ndarray) -> list[tuple[in
         cuts = np.array([(tile.bottom, tile.right) for tile in choose_tiles(network, shape, None)], float)
         crossings = transform_points(cuts, shape, group, int(group.inverse[pose])).round().astype(int)
         within = ((crossings >= REACH) & (crossings <= np.array(image.shape) - REACH)).all(1)
-        return [around(predictor, image, labels, row, column, limits) for row, column in crossings[within][:8]]
+        return [around(predictor, image, label_map, row, column, limits) for row, column in crossings[within][:8]]
 
 
 def around(
-    predictor: Any, image: WindowedImage, labels: np.ndarray, row: int, column: int, limits: tuple[float, float]
+    predictor: Any, image: WindowedImage, label_map: Windowed, row: int, column: int, limits: tuple[float, float]
 ) -> tuple[int, int]:
     """What differs within 64 pixels of the crossing there."""
     tile = Tile(row - REACH, column - REACH, row + REACH, column + REACH)
@@ -88,7 +88,8 @@ def around(
     shape = (2 * REACH, 2 * REACH)
     objects = suppress(find_candidates(maps, predictor.prob_thresh), predictor.nms_thresh, shape)
     inner = slice(REACH - 64, REACH + 64)
-    return changes(labels[row - 64 : row + 64, column - 64 : column + 64], draw(objects, shape)[inner, inner])
+    found = label_map.window(row - 64, column - 64, row + 64, column + 64)
+    return changes(found, draw(objects, shape)[inner, inner])
 
 
 def main() -> None:

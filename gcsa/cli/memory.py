@@ -13,19 +13,20 @@ OLDER_LIMIT = 2**25
 OF_THE_USER = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
-def keep_freed_memory() -> bool:
-    """Tells the C library to keep what is freed for the next use; returns whether it was told.
+def keep_freed_memory(largest: int = 2**30) -> bool:
+    """Tells the C library to keep freed blocks of up to `largest` bytes for the next use; returns whether it was told.
 
     glibc gives large blocks back to the system at once and asks for them anew, whose every page costs a fault when it is
     first written. Networks with large maps take and free such blocks in every layer: for gcsa_pooled_small this was
-    nearly a fifth of a training step (docs/adr/0019). The process then stays as large as it ever was. Other C libraries, and
+    nearly a fifth of a training step (docs/adr/0019). The process then stays as large as it ever was, and
+    blocks of many sizes leave gaps: tiles of segment.py took twice the memory with all blocks kept. Other C libraries, and
     settings of the user's own, are left as they are.
     """
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in OF_THE_USER):
         return False
     libc = ctypes.CDLL(None)
     kept = libc.mallopt(TRIM_THRESHOLD, 2**31 - 1)
-    return bool((libc.mallopt(MMAP_THRESHOLD, 2**30) or libc.mallopt(MMAP_THRESHOLD, OLDER_LIMIT)) and kept)
+    return bool((libc.mallopt(MMAP_THRESHOLD, largest) or libc.mallopt(MMAP_THRESHOLD, OLDER_LIMIT)) and kept)
 
 
 def keep_compiled_kernels() -> None:

@@ -46,6 +46,8 @@ from gcsa.tasks.segmentation.tiles import TILE
 from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, PROPERTIES, check_properties, write
 
 UNREADABLE = (ValueError, OSError)
+KEPT = 2**25
+"""Bytes of the largest freed block that is kept: the maps of tiles are larger, and would leave gaps."""
 OUT_OF_MEMORY = "DefaultCPUAllocator"
 """Is in the RuntimeError of torch."""
 ALL = "all"
@@ -355,7 +357,7 @@ def _say(line: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    keep_freed_memory()
+    keep_freed_memory(KEPT)
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)

@@ -13,17 +13,23 @@ from gcsa.images.intensity import percentile_values, percentiles
 from gcsa.images.pixels import Refused, naming, to_picture
 from gcsa.images.tiff import MAX_SEGMENT, Tiff
 
+ROWS = 512
+"""Rows of a label map that are drawn at a time."""
 COUNTED = 4_000_000
 """Values that are counted at a time, for which NumPy takes 8 bytes each."""
 
 
-class WindowedImage(Protocol):
-    """A picture (H, W, C) in uint8, uint16 or float32."""
+class Windowed(Protocol):
+    """An array (H, W, ...) of which any window can be read; `shape` is height and width."""
 
     shape: tuple[int, int]
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Array:
-        """The pixels (bottom - top, right - left, C) of rows `top` to `bottom` and columns `left` to `right`."""
+        """The values (bottom - top, right - left, ...) of rows `top` to `bottom` and columns `left` to `right`."""
+
+
+class WindowedImage(Windowed, Protocol):
+    """A picture (H, W, C) in uint8, uint16 or float32."""
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
         """As `gcsa.images.intensity.percentiles` of the whole."""
@@ -146,6 +152,12 @@ def counts(source: WindowedImage, dtype: Any, rows: int = 1) -> Array:
         for start in range(0, len(values), COUNTED):
             total += np.bincount(values[start : start + COUNTED], minlength=length)
     return total
+
+
+def row_windows(image: Windowed) -> Iterator[tuple[int, Array]]:
+    """The first row and the values of each part of about `ROWS` rows, over the whole width."""
+    for top, bottom in strips(image.shape[0], 1, ROWS):
+        yield top, image.window(top, 0, bottom, image.shape[1])
 
 
 def strips(height: int, rows: int, least: int = 256) -> Iterator[tuple[int, int]]:

@@ -83,8 +83,8 @@ def segment(picture: Image.Image | None, angle: float) -> tuple[NDArray[np.uint8
     colour.thumbnail((LARGEST, LARGEST))
     pixels = np.asarray(rotated(colour, angle))
     predictor, image = segmenter(), ArrayImage(pixels)
-    labels = predictor.predict(image).labels
-    return overlay(labels, image, predictor.limits(image)), f"{labels.max()} nuclei"
+    result = predictor.predict(image)
+    return overlay(result.label_map, image, predictor.limits(image)), f"{result.max_label} nuclei"
 
 
 def read(picture: Image.Image | None, angle: float) -> tuple[Image.Image, str, str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gcsa._utils.arrays import Array
 from gcsa.groups import Group
-from gcsa.images.windows import WindowedImage, strips
+from gcsa.images.windows import Windowed, WindowedImage, strips
 from gcsa.tasks.segmentation.stars import Objects
 
 
@@ -38,10 +38,10 @@ def canonical_pose(image: WindowedImage, group: Group) -> int:
     return max(group.exact_elements, key=lambda g: tuple(group.array_matrix(g).round() @ first))
 
 
-class TransformedImage:
-    """An image after the exact element g of a group; a `WindowedImage`, which transforms each window as it is read."""
+class TransformedWindows:
+    """An array after the exact element g of a group; each window is transformed as it is read."""
 
-    def __init__(self, image: WindowedImage, group: Group, g: int) -> None:
+    def __init__(self, image: Windowed, group: Group, g: int) -> None:
         self.image, self.group, self.g = image, group, g
         self.shape = transformed_shape(image.shape, group, g)
 
@@ -50,6 +50,15 @@ class TransformedImage:
         corners = transform_points(corners, self.shape, self.group, int(self.group.inverse[self.g]))
         (first, second), (last, end) = np.sort(corners, axis=0).round().astype(int)
         return transform_array(self.image.window(first, second, last + 1, end + 1), self.group, self.g)
+
+
+class TransformedImage(TransformedWindows):
+    """`TransformedWindows` of an image; a `WindowedImage`."""
+
+    image: WindowedImage
+
+    def __init__(self, image: WindowedImage, group: Group, g: int) -> None:
+        super().__init__(image, group, g)
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
         return self.image.percentiles(low, high)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,17 +22,25 @@ from gcsa.groups import Group, group as make_group
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.slides import open_window_source
-from gcsa.images.windows import ArrayImage, ScaledImage, WindowedImage
+from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.segmentation.network import Segmenter
-from gcsa.tasks.segmentation.pose import TransformedImage, canonical_pose, transform_array, transform_objects
+from gcsa.tasks.segmentation.pose import (
+    TransformedImage,
+    TransformedWindows,
+    canonical_pose,
+    transform_array,
+    transform_objects,
+)
 from gcsa.tasks.segmentation.stars import (
+    DrawnObjects,
     Labels,
     Objects,
+    Renumbered,
     check_installed,
-    draw,
+    disc_diameter,
     find_candidates,
-    median_diameter,
+    pixel_counts,
     suppress,
 )
 from gcsa.tasks.segmentation.tiles import predict_tiles
@@ -69,28 +78,36 @@ class PredictorOptions(Options):
 
 @dataclass(frozen=True)
 class Segmentation:
-    """The label map (H, W) of an image.
+    """The label map (H, W) of an image, and its objects.
 
     Attributes:
-        labels: int32. Object i is `objects[i - 1]`, and 0 is the background; or the class of each pixel.
-        objects: of a network for instances, the highest score first; None for classes.
+        label_map: int32. Object i is `objects[i - 1]`, and 0 is the background; or the class of each pixel. A map of objects is drawn
+            window by window, so that large images need no memory for it.
+        objects: of a network for instances, the highest score first; each is a polygon around its pixels. None for classes.
         num_classes: of a network for classes.
     """
 
-    labels: Labels
+    label_map: Windowed
     objects: Objects | None
     num_classes: int = 2
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The whole label map (H, W), drawn once and kept."""
+        return np.ascontiguousarray(self.label_map.window(0, 0, *self.label_map.shape))
+
+    @property
+    def max_label(self) -> int:
+        """The largest number that the label map may hold."""
+        return self.num_classes - 1 if self.objects is None else len(self.objects)
 
     def without_small(self, least: int) -> Segmentation:
         """Without the objects of fewer than `least` pixels; the others keep their order, and are numbered without gaps."""
         assert self.objects is not None
-        areas = np.zeros(len(self.objects) + 1, np.int64)
-        for row in self.labels:
-            areas += np.bincount(row, minlength=len(areas))
-        kept = areas >= least
+        kept = pixel_counts(self.label_map, len(self.objects) + 1) >= least
         kept[0] = False
         numbers = np.where(kept, kept.cumsum(), 0).astype(np.int32)
-        return replace(self, labels=numbers[self.labels], objects=self.objects[kept[1:]])
+        return replace(self, label_map=Renumbered(self.label_map, numbers), objects=self.objects[kept[1:]])
 
 
 @dataclass(frozen=True)
@@ -189,7 +206,7 @@ class SegmentationPredictor(Predictor):
         those of training, or too few to tell. Raises UserError as `scale_for`, and for a network for classes."""
         if found.objects is None:
             raise UserError("scale='auto' goes by the size of objects, which a network for classes does not tell apart")
-        diameter = median_diameter([found.labels])
+        diameter = disc_diameter(pixel_counts(found.label_map, len(found.objects) + 1)[1:])
         if diameter is None or len(found.objects) < FEWEST:
             return 1.0
         scale = self.scale_for(diameter)
@@ -257,11 +274,12 @@ class SegmentationPredictor(Predictor):
                 if classes is not None:  # of tied classes, argmax takes the first
                     inner = maps.argmax(0)[part.slices(wider.top, wider.left)]
                     classes[part.slices()] = inner.cpu().numpy()
-                    continue
-                nearby = find_candidates(maps, prob_thresh).shifted(wider.top, wider.left)
-                rows, columns = nearby.points.T
-                inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
-                objects.append(nearby[inside])
+                else:
+                    nearby = find_candidates(maps, prob_thresh).shifted(wider.top, wider.left)
+                    rows, columns = nearby.points.T
+                    inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
+                    objects.append(nearby[inside])
+                del maps  # before those of the next tile are made
         if classes is not None:
             return Candidates(pose, upright.shape, None, nearest(classes, upright.shape))
         return Candidates(pose, upright.shape, Objects.joined(objects).resized(seen.shape, upright.shape), None)
@@ -269,28 +287,22 @@ class SegmentationPredictor(Predictor):
     def finish(
         self, candidates: Candidates, *, prob_thresh: float | None = None, nms_thresh: float | None = None
     ) -> Segmentation:
-        """Suppresses and draws the candidates of an image, and transforms the result back to the pose of the image.
+        """Suppresses the candidates of an image, and transforms the result back to the pose of the image.
 
         Objects are numbered from the highest score. Those that others hide wholly are left out.
         """
         group, shape = self.group, candidates.shape
         back = int(group.inverse[candidates.pose])
-        objects, labels = candidates.objects, candidates.classes
-        if objects is not None:
-            prob_thresh = self.prob_thresh if prob_thresh is None else prob_thresh
-            objects = objects[objects.scores > prob_thresh]
-            objects = suppress(objects, self.nms_thresh if nms_thresh is None else nms_thresh, shape)
-            labels = draw(objects, shape)
-            visible = np.zeros(len(objects) + 1, bool)
-            for row in labels:
-                visible[row] = True
-            if not visible[1:].all():
-                objects = objects[visible[1:]]
-                labels = draw(objects, shape)
-            objects = transform_objects(objects, shape, group, back)
-        assert labels is not None
-        labels = np.ascontiguousarray(transform_array(labels, group, back))
-        return Segmentation(labels, objects, self.network.num_classes)
+        if candidates.classes is not None:
+            classes = np.ascontiguousarray(transform_array(candidates.classes, group, back))
+            return Segmentation(ArrayImage(classes), None, self.network.num_classes)
+        assert candidates.objects is not None
+        prob_thresh = self.prob_thresh if prob_thresh is None else prob_thresh
+        objects = candidates.objects[candidates.objects.scores > prob_thresh]
+        objects = suppress(objects, self.nms_thresh if nms_thresh is None else nms_thresh, shape)
+        objects = objects[pixel_counts(DrawnObjects(objects, shape), len(objects) + 1)[1:] > 0]
+        label_map = TransformedWindows(DrawnObjects(objects, shape), group, back)
+        return Segmentation(label_map, transform_objects(objects, shape, group, back), self.network.num_classes)
 
 
 def nearest(classes: Labels, shape: tuple[int, int]) -> Labels:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa.images.windows import Windowed, row_windows
 
 Labels = NDArray[np.int32]
 """A label map (H, W): 0 is background, each object has a number of its own from 1 on."""
@@ -99,6 +100,11 @@ class Objects:
         distances = (self.distances * factors.mean()).astype(np.float32)
         return Objects((self.points + 0.5) * factors - 0.5, distances, self.scores)
 
+    def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Corners (n, 2), row and column, of squares around the centres that hold the polygons and a pixel more."""
+        reach = self.distances.max(1, initial=0)[:, None].astype(np.float64) + 1
+        return self.points - reach, self.points + reach
+
     def outlines(self) -> NDArray[np.float64]:
         """The corners (n, R, 2) of the polygons, as row and column."""
         angles = 2 * np.pi * np.arange(self.distances.shape[1]) / self.distances.shape[1]
@@ -108,7 +114,11 @@ class Objects:
 
 def median_diameter(masks: Iterable[Labels]) -> float | None:
     """The median over all objects of the diameter in pixels of the disc of their area; None without any object."""
-    areas = np.concatenate([np.unique(mask[mask > 0], return_counts=True)[1] for mask in masks])
+    return disc_diameter(np.concatenate([np.unique(mask[mask > 0], return_counts=True)[1] for mask in masks]))
+
+
+def disc_diameter(areas: NDArray[Any]) -> float | None:
+    """The median diameter in pixels of discs of these areas; None without any."""
     return round(float(np.median(2 * np.sqrt(areas / np.pi))), 1) if len(areas) else None
 
 
@@ -177,12 +187,48 @@ def suppress(objects: Objects, nms_thresh: float, shape: tuple[int, int]) -> Obj
     return objects[np.asarray(kept, bool)]
 
 
-def draw(objects: Objects, shape: tuple[int, int]) -> Labels:
-    """The label map (H, W) of `objects`, numbered in their order; where two overlap, the earlier one is on top."""
-    from skimage.draw import polygon
+class DrawnObjects:
+    """The label map (H, W) of `objects`, numbered in their order; where two overlap, the earlier one is on top. A window is drawn when
+    it is asked for, to the last bit as in the whole.
 
-    labels: Labels = np.zeros(shape, np.int32)
-    for number, outline in reversed(list(enumerate(objects.outlines(), 1))):
-        rows, columns = polygon(outline[:, 0], outline[:, 1], shape)
-        labels[rows, columns] = number
-    return labels
+    shape: height and width.
+    """
+
+    def __init__(self, objects: Objects, shape: tuple[int, int]) -> None:
+        self.objects, self.shape = objects, shape
+
+    def window(self, top: int, left: int, bottom: int, right: int) -> Labels:
+        from skimage.draw import polygon
+
+        labels: Labels = np.zeros((bottom - top, right - left), np.int32)
+        low, high = self.objects.bounds()
+        nearby = np.flatnonzero(((high >= (top, left)) & (low < (bottom, right))).all(1))[::-1]
+        for number, outline in zip(nearby + 1, self.objects[nearby].outlines(), strict=True):
+            # In the coordinates of the whole, since shifted ones would be rounded in another way.
+            rows, columns = polygon(outline[:, 0], outline[:, 1], (bottom, right))
+            inside = (rows >= top) & (columns >= left)
+            labels[rows[inside] - top, columns[inside] - left] = number
+        return labels
+
+
+def draw(objects: Objects, shape: tuple[int, int]) -> Labels:
+    """The whole label map (H, W) of `DrawnObjects`."""
+    return DrawnObjects(objects, shape).window(0, 0, *shape)
+
+
+class Renumbered:
+    """A label map in which number i becomes `numbers[i]`, window by window."""
+
+    def __init__(self, label_map: Windowed, numbers: Labels) -> None:
+        self.label_map, self.numbers, self.shape = label_map, numbers, label_map.shape
+
+    def window(self, top: int, left: int, bottom: int, right: int) -> Labels:
+        return self.numbers[self.label_map.window(top, left, bottom, right)]
+
+
+def pixel_counts(label_map: Windowed, count: int) -> NDArray[np.int64]:
+    """The pixels of each number from 0 to `count` - 1."""
+    total = np.zeros(count, np.int64)
+    for _, labels in row_windows(label_map):
+        total += np.bincount(labels.ravel(), minlength=count)
+    return total

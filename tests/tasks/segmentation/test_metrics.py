@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.metrics import IOU_THRESHOLDS, InstanceScores, OverlapScores, changes, measure_transformed
 from gcsa.tasks.segmentation.stars import Objects
@@ -218,7 +219,9 @@ def test_classes_that_change_their_names_change() -> None:
     """All of class 1 that becomes class 2 is another label map; one reflection keeps the corner where it is."""
     image = np.zeros((8, 8, 3), np.uint8)
     image[0, 0] = 1
-    predictor = fixed("classes", lambda x: Segmentation(np.full((8, 8), 1 + (x[0, 0, 0] > 0), np.int32), None, 3))
+    predictor = fixed(
+        "classes", lambda x: Segmentation(ArrayImage(np.full((8, 8), 1 + (x[0, 0, 0] > 0), np.int32)), None, 3)
+    )
     result = measure_transformed(predictor, [(image, np.zeros((8, 8), np.int32))])
     assert result == {"pixels": 6 * 64, "of_pixels": 7 * 64}
 
@@ -228,7 +231,7 @@ def test_scores_over_all_poses() -> None:
     two of fourteen bars. At half a rotation they overlap by chance, but by less than half."""
     bars = blocks((0, 9), (15, 25), shape=(32, 32))
     nothing = Objects(np.zeros((0, 2)), np.zeros((0, 8), np.float32), np.zeros(0))
-    predictor = fixed("instances", lambda _: Segmentation(bars, nothing))
+    predictor = fixed("instances", lambda _: Segmentation(ArrayImage(bars), nothing))
     result = measure_transformed(predictor, [(picture(32, 32), bars)])
     assert result["ap50"] == pytest.approx(2 / (2 + 12 + 12))
     assert (result["objects"], result["of_objects"]) == (6 * 4, 7 * 4)

@@ -91,6 +91,9 @@ def test_every_pose_gives_the_same_label_map_to_the_last_bit(shape: tuple[int, i
             assert np.array_equal(result.labels, transform_array(upright.labels, h, g))
             if upright.objects is not None:
                 assert list(result.objects.scores) == list(upright.objects.scores)
+            for top, left, bottom, right in ((0, 0, 1, 1), (7, 20, 31, 45), (30, 0, result.labels.shape[0], 17)):
+                window = result.label_map.window(top, left, bottom, right)
+                assert np.array_equal(window, result.labels[top:bottom, left:right])
     upright, rotated = (whole_maps(predictor.network, transform_array(image, h, g)) for g in (0, 1))
     assert not torch.equal(rotated[0], h.act_on_grid(upright[0], 1))
 
@@ -196,7 +199,7 @@ def test_the_scale_that_is_found_keeps_every_pose_exact() -> None:
     for g in range(D4.order):
         turned = predictor.predict(np.ascontiguousarray(transform_array(image, D4, g)), scale="auto")
         assert np.array_equal(turned.labels, transform_array(upright.labels, D4, g))
-    assert predictor.own_scale(Segmentation(found.labels * 0, found.objects[:0])) == 1
+    assert predictor.own_scale(Segmentation(ArrayImage(found.labels * 0), found.objects[:0])) == 1
     with pytest.raises(ValueError, match="goes by the size of objects"):
         untrained(output="classes").predict(image, scale="auto")
 

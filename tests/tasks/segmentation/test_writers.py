@@ -12,9 +12,9 @@ from PIL import Image
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.images.reader import read_labels
-from gcsa.images.windows import ArrayImage
+from gcsa.images.windows import ROWS, ArrayImage
 from gcsa.tasks.segmentation.predict import Segmentation
-from gcsa.tasks.segmentation.stars import Objects, draw
+from gcsa.tasks.segmentation.stars import DrawnObjects, Objects, draw
 from gcsa.tasks.segmentation.writers import (
     BORDER,
     ENDINGS,
@@ -35,7 +35,7 @@ def result_of(*objects: tuple[float, float, float, float]) -> Segmentation:
     points = np.array([o[:2] for o in objects]).reshape(-1, 2)
     rays = np.array([[o[2]] * 32 for o in objects], np.float32).reshape(-1, 32)
     discs = Objects(points, rays, np.array([o[3] for o in objects]))
-    return Segmentation(draw(discs, SHAPE), discs)
+    return Segmentation(DrawnObjects(discs, SHAPE), discs)
 
 
 def source(channels: int = 3) -> ArrayImage:
@@ -161,7 +161,7 @@ def test_polygons_are_clipped_at_the_border(seed: int) -> None:
     rng = np.random.default_rng(seed)
     centre = np.array([[rng.integers(0, 4), rng.integers(0, 80)]], float)
     radii = (rng.uniform(3, 60) * np.exp(rng.normal(0, 0.4, (1, 32)))).astype(np.float32)
-    result = Segmentation(np.zeros(SHAPE, np.int32), Objects(centre, radii, np.ones(1)))
+    result = Segmentation(ArrayImage(np.zeros(SHAPE, np.int32)), Objects(centre, radii, np.ones(1)))
     ((ring,),) = (feature["geometry"]["coordinates"] for feature in features(result))
     corners = np.array(ring)
     assert ring[0] == ring[-1]
@@ -172,7 +172,7 @@ def test_polygons_are_clipped_at_the_border(seed: int) -> None:
 
 
 def test_overlay_shows_the_picture_and_borders() -> None:
-    shown = overlay(TWO.labels, source(1), (0, 200))
+    shown = overlay(TWO.label_map, source(1), (0, 200))
     assert shown.shape == (*SHAPE, 3)
     assert shown[0, 0].tolist() == [127] * 3
     assert shown[20, 30].tolist() == [127] * 3
@@ -185,7 +185,7 @@ def test_a_large_overlay_is_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows every third pixel, also of those that a picture of several strips ends in."""
     monkeypatch.setattr("gcsa.tasks.segmentation.writers.MAX_OVERLAY_SIDE", 200)
     values = np.random.default_rng(0).integers(0, 256, (601, 80, 3), dtype=np.uint8)
-    shown = overlay(np.zeros((601, 80), np.int32), ArrayImage(values), (0, 255))
+    shown = overlay(ArrayImage(np.zeros((601, 80), np.int32)), ArrayImage(values), (0, 255))
     assert shown.shape == (151, 20, 3)
     assert np.array_equal(shown, values[::4, ::4])
 
@@ -216,7 +216,7 @@ def test_an_object_over_the_whole_picture(tmp_path: Path) -> None:
 def test_classes(tmp_path: Path) -> None:
     labels = np.zeros(SHAPE, np.int32)
     labels[:30] = 2
-    paths = write(Segmentation(labels, None, 4), source(), (0, 200), tmp_path / "x")
+    paths = write(Segmentation(ArrayImage(labels), None, 4), source(), (0, 200), tmp_path / "x")
     assert [path.name for path in paths] == ["x_labels.png", "x_overlay.png", "x_classes.csv"]
     assert paths[2].read_text().splitlines() == ["class,pixels,share", "0,2400,0.5", "1,0,0.0", "2,2400,0.5", "3,0,0.0"]
 
@@ -224,7 +224,11 @@ def test_classes(tmp_path: Path) -> None:
 def test_more_objects_than_16_bits(tmp_path: Path) -> None:
     labels = np.arange(66_000, dtype=np.int32).reshape(200, 330)
     (path,) = write(
-        Segmentation(labels, None), ArrayImage(np.zeros((200, 330, 3), np.uint8)), (0, 1), tmp_path / "x", ["labels"]
+        Segmentation(ArrayImage(labels), None, 66_000),
+        ArrayImage(np.zeros((200, 330, 3), np.uint8)),
+        (0, 1),
+        tmp_path / "x",
+        ["labels"],
     )
     assert path.name == "x_labels.tif"
     assert np.array_equal(tifffile.imread(path), labels)
@@ -234,8 +238,54 @@ def test_label_images_of_an_earlier_result_go(tmp_path: Path) -> None:
     many = np.arange(66_000, dtype=np.int32).reshape(200, 330)
     for labels in (many, many % 9, many):
         picture = ArrayImage(np.zeros((200, 330, 3), np.uint8))
-        paths = write(Segmentation(labels, None), picture, (0, 1), tmp_path / "x", ["labels"])
+        paths = write(
+            Segmentation(ArrayImage(labels), None, int(labels.max()) + 1), picture, (0, 1), tmp_path / "x", ["labels"]
+        )
         assert list(tmp_path.iterdir()) == paths
+
+
+class Watched(DrawnObjects):
+    """Notes how many rows are drawn at a time."""
+
+    most = 0
+
+    def window(self, top: int, left: int, bottom: int, right: int) -> Array:
+        self.most = max(self.most, bottom - top)
+        return super().window(top, left, bottom, right)
+
+
+def test_a_large_image_is_written_by_strips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also objects in several strips, partly hidden ones and one longer than a strip have the numbers of the whole label map."""
+    from skimage.measure import regionprops_table
+
+    monkeypatch.setattr("gcsa.tasks.segmentation.writers.MAX_PNG", 0)
+    monkeypatch.setattr("gcsa.tasks.segmentation.writers.AT_ONCE", 150)
+    rng, shape, count = np.random.default_rng(0), (4 * ROWS + 75, 90), 400
+    points = rng.uniform((0, 0), shape, (count, 2))
+    radii = (rng.uniform(2, 15, (count, 1)) * np.exp(rng.normal(0, 0.1, (count, 32)))).astype(np.float32)
+    points[0], radii[0] = (ROWS, 45), 0.55 * ROWS  # below all others
+    points, radii = points[::-1], radii[::-1]
+    objects = Objects(points, radii, np.linspace(1, 0.5, count))
+    watched, values = Watched(objects, shape), rng.integers(0, 256, (*shape, 3), np.uint8)
+    result, image = Segmentation(watched, objects), ArrayImage(values)
+    names = ["intensity_mean", "solidity", "perimeter"]
+    tif, csv_file, geojson = write(
+        result, image, (0, 1), tmp_path / "x", ["labels", "csv", "geojson"], properties=names
+    )
+    assert watched.most < 3 * ROWS
+    labels = draw(objects, shape)
+    assert np.array_equal(read_labels(tif), labels)
+    with tifffile.TiffFile(tif) as file:
+        assert file.pages[0].is_tiled
+        assert file.pages[0].compression == tifffile.COMPRESSION.ADOBE_DEFLATE
+    polygons = json.loads(geojson.read_text())["features"]
+    assert [polygon["properties"]["name"] for polygon in polygons] == [str(number) for number in range(1, count + 1)]
+    found, whole = table(csv_file), regionprops_table(labels, values, ["label", "centroid", "area", "bbox", *names])
+    columns = ["label", "row", "column", "area", "top", "left", "bottom", "right"]
+    columns += ["intensity_mean_red", "intensity_mean_green", "intensity_mean_blue", "solidity", "perimeter"]
+    for name, expected in zip(columns, whole.values(), strict=True):
+        digits = ".2f" if name in ("row", "column") else ".6g"
+        assert found[name] == [float(f"{value:{digits}}") for value in expected.tolist()], name
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -18,7 +18,7 @@ from gcsa.tasks.segmentation.data.annotations import read_mask
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
 from gcsa.tasks.segmentation.data.pairs import pairs_in
 from gcsa.tasks.segmentation.predict import Segmentation
-from gcsa.tasks.segmentation.stars import Objects, draw
+from gcsa.tasks.segmentation.stars import DrawnObjects, Objects
 from gcsa.tasks.segmentation.writers import write
 
 SHAPE = (40, 52)
@@ -83,7 +83,7 @@ def test_our_own_geojson_is_the_label_map_but_for_borders(tmp_path: Path) -> Non
     discs = Objects(
         np.array([[20, 30], [22.0, 44.0], [2, 5]]), np.full((3, 32), 9, np.float32), np.array([0.9, 0.8, 0.7])
     )
-    result = Segmentation(draw(discs, SHAPE), discs)
+    result = Segmentation(DrawnObjects(discs, SHAPE), discs)
     picture = ArrayImage(np.zeros((*SHAPE, 3), np.uint8))
     (path,) = write(result, picture, (0, 1), tmp_path / "a", ["geojson"])
     assert (read_mask(path, IMAGE, SHAPE) != result.labels).sum() <= 8
