@@ -33,7 +33,15 @@ from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.cli.output import SCREEN, written
 from gcsa.tasks import load
-from gcsa.tasks.recognition.pages.inputs import UNREADABLE, LineInput, Source, find_lines, find_sources, reason
+from gcsa.tasks.recognition.pages.inputs import (
+    UNREADABLE,
+    LineInput,
+    Source,
+    find_lines,
+    find_sources,
+    images_left_out,
+    reason,
+)
 from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken
 from gcsa.tasks.recognition.pages.output import (
     check_output,
@@ -203,7 +211,7 @@ def _transcribe(
 def _write(content: str, source: Source, args: argparse.Namespace) -> None:
     target = target_of(source, args.format, args.output)
     if is_folder(args.output):
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
     with written(SCREEN if args.output == SCREEN else str(target)) as file:
         file.write(content)
 
@@ -246,6 +254,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if len(sources) < total:
             print(
                 f"{total - len(sources)} of {total} are in {args.output} already, and are left out: --overwrite reads them again",
+                file=sys.stderr,
+            )
+        if left_out := images_left_out(args.inputs):
+            names = visible(", ".join(map(str, left_out)))
+            print(
+                f"{len(left_out)} files beside XML pages are named by none of these, and are left out: {names}; name a file to read it",
                 file=sys.stderr,
             )
         half = torch.autocast(chosen.type, torch.bfloat16, enabled=args.precision == "bf16")

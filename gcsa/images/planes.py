@@ -91,7 +91,8 @@ def _is_colour(page: Any) -> bool:
 
 def _numbers(axis: str, value: int | str | None, count: int, names: Sequence[str], as_stored: str) -> list[int]:
     """The numbers, from 0, along an axis. Raises Refused as `choose`."""
-    noun, option = {"C": ("channels", "channel"), "Z": ("slices", "z"), "T": ("times", "time")}.get(axis, ("", ""))
+    noun, option = {"C": ("channels", "channel"), "Z": ("slices", "z"), "T": ("frames", "time")}.get(axis, ("", ""))
+    noun = noun.removesuffix("s") if count == 1 else noun
     known = f" ({', '.join(names)})" if names and len(names) <= 20 else ""
     if value is None or not option:
         if count == 1:
@@ -105,8 +106,9 @@ def _numbers(axis: str, value: int | str | None, count: int, names: Sequence[str
         return [value - 1]
     called = [i for i, name in enumerate(names) if name == str(value)]  # a wavelength is a name, too
     if len(called) != 1:
-        many = "are several channels called" if called else f"is no --{option}"
-        raise Refused(f"holds {count} {noun}{known}, {as_stored}: there {many} {value}")
+        problem = f"there are several channels called {value}" if called else f"there is no --{option} {value}"
+        remedy = f"give a number from 1 to {count}" if count > 1 else "leave it out"
+        raise Refused(f"holds {count} {noun}{known}, {as_stored}: {problem}; {remedy}")
     return called
 
 

@@ -50,10 +50,10 @@ def test_five_axes(kind: str, tmp_path: Path) -> None:
         with pytest.raises(UserError, match="there are several channels called phase"):
             read_picture(path, 1, Plane("phase", 1, 1))
     for plane, words in (
-        (Plane(1, 1), "holds 2 times, 2 x 3 x 5 x 20 x 30 as TZCYX: choose by --time"),
+        (Plane(1, 1), "holds 2 frames, 2 x 3 x 5 x 20 x 30 as TZCYX: choose by --time"),
         (Plane(1, time=1), "holds 3 slices.*choose by --z"),
         (Plane(z=1, time=1), "holds 5 channels.*choose by --channel"),
-        (Plane(6, 1, 1), "there is no --channel 6"),
+        (Plane(6, 1, 1), "there is no --channel 6; .*1 to 5"),
         (Plane("Cy3", 1, 1), "there is no --channel Cy3"),
         (Plane(1, 4, 1), "there is no --z 4"),
         (Plane(1, 1, 3), "there is no --time 3"),

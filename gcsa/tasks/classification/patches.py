@@ -68,7 +68,7 @@ def choose_patches(slide: Slide, size: int, mpp: float, slide_mpp: float | None,
         raise Refused("does not say how many micrometres a pixel has: give --slide-mpp")
     if own > COARSER * mpp:
         raise Refused(
-            f"has {own:g} micrometres a pixel, coarser than the {mpp:g} that are wanted: scan it at more, or give --mpp"
+            f"has {own:g} micrometres a pixel, coarser than the {mpp:g} of the patches: give --mpp {own:g}, or scan it finer"
         )
     extent = round(size * mpp / own)
     if (side := extent / slide.downsample(slide.level_for(extent / size))) > MOST_SIDE:

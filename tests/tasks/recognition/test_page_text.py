@@ -14,7 +14,7 @@ import gcsa
 from gcsa.cli import transcribe
 from gcsa.cli.transcribe import main
 from gcsa.tasks.recognition.data.charset import normalize
-from gcsa.tasks.recognition.pages.inputs import LineInput, Source, find_lines
+from gcsa.tasks.recognition.pages.inputs import LineInput, Source, find_lines, images_left_out, reason
 from gcsa.tasks.recognition.pages.page_xml import read_page
 from gcsa.tasks.recognition.pages.text import write_text
 from gcsa.tasks.recognition.reading import Reading
@@ -294,6 +294,22 @@ def test_doubtful_and_blank_pages_are_named(weights: Path, pages: Path, capsys: 
         assert "--orientation upright" in line
 
 
+def test_images_that_no_page_names_are_told(
+    weights: Path, pages: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of XML pages hides the other images in it; those that a page names by another stem are not told."""
+    volume(pages)
+    Image.open(pages / "1.png").save(pages / "a & b.png")
+    (pages / "2.xml").write_text((pages / "2.xml").read_text().replace("1.png", "a &amp; b.png"))
+    Image.open(pages / "1.png").save(pages / "cover.jpg")
+    (pages / "rest.pdf").write_bytes(b"%PDF")
+    assert images_left_out([pages]) == [pages / "cover.jpg", pages / "rest.pdf"]
+    assert images_left_out([pages / "1.xml", tmp_path]) == []
+    main([str(weights), str(pages), "--output", f"{tmp_path}/new/out/"])
+    assert str(pages / "cover.jpg") in capsys.readouterr().err
+    assert (tmp_path / "new" / "out" / "1.txt").is_file(), "folders are made, as by segment.py"
+
+
 def test_every_page_of_a_tiff_is_read(weights: Path, folder: Path, tmp_path: Path) -> None:
     images = [Image.open(folder / f"{i}.png") for i in range(3)]
     images[0].save(tmp_path / "book.tif", save_all=True, append_images=images[1:])
@@ -312,6 +328,12 @@ def test_every_page_of_a_tiff_is_read(weights: Path, folder: Path, tmp_path: Pat
     )
     for i in range(3):
         assert (out / f"book-{i + 1}.txt").read_text() == (out / f"{i}.txt").read_text() != "\n"
+
+
+def test_an_error_names_the_page_once(tmp_path: Path) -> None:
+    source = Source(tmp_path / "book.tif", 3, 3)
+    assert reason(ValueError(f"{source.file} is cut off"), source) == f"{source.file}, page 3 is cut off"
+    assert reason(ValueError("is cut off"), source) == f"{source.file}, page 3: is cut off"
 
 
 def test_every_page_of_a_pdf_is_read(weights: Path, folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from xml.sax.saxutils import escape
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import ADAPTER_CONFIG
@@ -22,6 +23,8 @@ from gcsa.tasks.recognition.reading import Reading
 
 UNREADABLE = (ValueError, OSError, MemoryError)
 """What reading a line or a page raises."""
+IMAGES = (*SUFFIXES, ".pdf")
+"""What is read of a folder without XML pages."""
 PAGE_SIDE = 400
 PAGE_ASPECT = 4
 """An image of this many pixels on its short side, whose long side is below so many times that, is a page."""
@@ -101,13 +104,26 @@ def input_files(path: str | Path) -> list[Path]:
         if not path.exists():
             raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
         return [path]
-    files = list_pages(path) or list_files(path, (*SUFFIXES, ".pdf"), recursive=True)
+    files = list_pages(path) or list_files(path, IMAGES, recursive=True)
     if not files:
         raise UserError(
-            f"{path} holds no images ({', '.join(SUFFIXES)}, .pdf) and no PAGE-XML or ALTO files; an adapter, which is a "
+            f"{path} holds no images ({', '.join(IMAGES)}) and no PAGE-XML or ALTO files; an adapter, which is a "
             f"folder with {ADAPTER_CONFIG}, stands right behind the model"
         )
     return files
+
+
+def images_left_out(inputs: Iterable[str | Path]) -> list[Path]:
+    """The images and PDF files in folders of XML pages that none of these pages names: `input_files` leaves them out."""
+    left_out: list[Path] = []
+    for folder in filter(Path.is_dir, map(Path, inputs)):
+        pages = list_pages(folder)
+        stems = {page.stem for page in pages}
+        others = [file for file in list_files(folder, IMAGES) if file.stem not in stems] if pages else []
+        for content in map(Path.read_bytes, pages if others else []):
+            others = [file for file in others if os.fsencode(escape(file.name)) not in content]
+        left_out += others
+    return left_out
 
 
 def find_lines(
@@ -166,4 +182,7 @@ def has_page_size(width: int, height: int) -> bool:
 def reason(error: BaseException, source: Source) -> str:
     """The error in one line that names `source`."""
     message = one_line(error, 1000)
-    return message if source.name in message else f"{source.name}: {message}"
+    if source.name in message:
+        return message
+    file = str(source.file)
+    return message.replace(file, source.name, 1) if file in message else f"{source.name}: {message}"

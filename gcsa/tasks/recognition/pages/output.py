@@ -62,7 +62,8 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
     if is_folder(output):
         if folder.exists() and not folder.is_dir():
             raise UserError(f"--output {output} is a file: name a folder")
-        check_writable(folder / f"x{ENDINGS[kind]}" if folder.exists() else folder)
+        there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        check_writable(there / f"x{ENDINGS[kind]}")
         owners: dict[str, Source] = {}
         for source in sources:
             other = owners.setdefault(_key(target_of(source, kind, output)), source)
