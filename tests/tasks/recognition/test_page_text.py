@@ -14,7 +14,7 @@ import gcsa
 from gcsa.cli import transcribe
 from gcsa.cli.transcribe import main
 from gcsa.tasks.recognition.data.charset import normalize
-from gcsa.tasks.recognition.pages.inputs import LineInput, Source, find_lines, images_left_out, reason
+from gcsa.tasks.recognition.pages.inputs import LineInput, Source, find_lines, images_left_out, input_files, reason
 from gcsa.tasks.recognition.pages.page_xml import read_page
 from gcsa.tasks.recognition.pages.text import write_text
 from gcsa.tasks.recognition.reading import Reading
@@ -304,7 +304,9 @@ def test_images_that_no_page_names_are_told(
     Image.open(pages / "1.png").save(pages / "cover.jpg")
     (pages / "rest.pdf").write_bytes(b"%PDF")
     assert images_left_out([pages]) == [pages / "cover.jpg", pages / "rest.pdf"]
-    assert images_left_out([pages / "1.xml", tmp_path]) == []
+    assert images_left_out([pages / "1.xml"]) == []
+    assert images_left_out([pages.parent]) == images_left_out([pages]), "pages in a folder inside"
+    assert set(input_files(pages)) < set(input_files(pages.parent))
     main([str(weights), str(pages), "--output", f"{tmp_path}/new/out/"])
     assert str(pages / "cover.jpg") in capsys.readouterr().err
     assert (tmp_path / "new" / "out" / "1.txt").is_file(), "folders are made, as by segment.py"

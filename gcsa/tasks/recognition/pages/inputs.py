@@ -104,7 +104,7 @@ def input_files(path: str | Path) -> list[Path]:
         if not path.exists():
             raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
         return [path]
-    files = list_pages(path) or list_files(path, IMAGES, recursive=True)
+    files = list_pages(path, recursive=True) or list_files(path, IMAGES, recursive=True)
     if not files:
         raise UserError(
             f"{path} holds no images ({', '.join(IMAGES)}) and no PAGE-XML or ALTO files; an adapter, which is a "
@@ -117,9 +117,10 @@ def images_left_out(inputs: Iterable[str | Path]) -> list[Path]:
     """The images and PDF files in folders of XML pages that none of these pages names: `input_files` leaves them out."""
     left_out: list[Path] = []
     for folder in filter(Path.is_dir, map(Path, inputs)):
-        pages = list_pages(folder)
+        pages = list_pages(folder, recursive=True)
         stems = {page.stem for page in pages}
-        others = [file for file in list_files(folder, IMAGES) if file.stem not in stems] if pages else []
+        images = list_files(folder, IMAGES, recursive=True) if pages else []
+        others = [file for file in images if file.stem not in stems]
         for content in map(Path.read_bytes, pages if others else []):
             others = [file for file in others if os.fsencode(escape(file.name)) not in content]
         left_out += others

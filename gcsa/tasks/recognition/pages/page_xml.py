@@ -45,9 +45,10 @@ SAME_ASPECT = 0.02
 """By this share two ratios of width and height may differ, and be of one page."""
 
 
-def list_pages(folder: Path) -> list[Path]:
-    """The .xml files in `folder`, without hidden ones and the table of contents of an export."""
-    return [path for path in list_files(folder, (".xml",)) if path.stem.lower() not in NOT_PAGES]
+def list_pages(folder: Path, *, recursive: bool = False) -> list[Path]:
+    """The .xml files in `folder`, with `recursive` those below it too, without hidden ones and the table of contents of an export."""
+    files = list_files(folder, (".xml",), recursive=recursive)
+    return [path for path in files if path.stem.lower() not in NOT_PAGES]
 
 
 def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
