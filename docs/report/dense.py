@@ -94,17 +94,20 @@ def mosaic() -> str:
 
 def scales() -> str:
     """AP50 of each published segmenter on the validation images at other sizes, by colour, and objects where there are none."""
+    contents = {
+        path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/scales").glob("*.json"))
+    }
+    views = list(dict.fromkeys(view for content in contents.values() for view in content["ap50"]))
     rows = []
-    for path in sorted((ROOT / "docs/results/scales").glob("*.json")):
-        content = json.loads(path.read_text())
+    for name, content in contents.items():
         found = content["objects without nuclei"]
         for kind in ("all", "grey", "coloured"):
-            cells = [f"{100 * scores[kind]:.1f}" for scores in content["ap50"].values()]
+            cells = [f"{100 * content['ap50'][view][kind]:.1f}" if view in content["ap50"] else "" for view in views]
             empty = f"{sum(found.values())} in {len(found)}" if kind == "all" else ""
-            rows.append([f"`{path.stem}`", kind, *cells, empty, content["commit"][:8] if kind == "all" else ""])
-        names = [
-            f"{name.replace(',', ' x,', 1)}" if "," in name else f"{name} x" if name[0].isdigit() else name
-            for name in content["ap50"]
-        ]
+            rows.append([f"`{name}`", kind, *cells, empty, content["commit"][:8] if kind == "all" else ""])
+    names = [
+        f"{view.replace(',', ' x,', 1)}" if "," in view else f"{view} x" if view[0].isdigit() else view
+        for view in views
+    ]
     header = ["network", "images", *names, "objects in photographs and textures", "commit"]
     return table(header, rows)
