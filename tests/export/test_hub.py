@@ -112,7 +112,7 @@ def test_weights_of_ones_own_get_a_card_without_a_licence(tmp_path: Path) -> Non
     [
         (["gcsa_ocr_tiny.print.de19"], "is an adapter, which the hub takes as PEFT wrote it: name whole weights"),
         (["gcsa_tiny"], "name a folder of weights as train.py writes it"),
-        (["gcsa_tiny.rotmnist", "--group", "c8"], "a hub folder holds trained weights as they are"),
+        (["gcsa_tiny.rotmnist", "--group", "c8"], "hub takes trained weights as they are"),
     ],
 )
 def test_refused(arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,10 @@ ROWS = [
     ("+optimizer.nesterow=1", "optimizer adamw does not take"),
     ("optimizer.schedule.warmup=2", "optimizer.schedule.warmup=2"),
     ("optimizer.schedule.final=-1", "optimizer.schedule.final=-1"),
-    ("optimizer.schedule.name=linear", "unknown schedule 'linear': choose one of cosine, one_cycle, constant"),
+    (
+        "optimizer.schedule.name=linear",
+        "unknown schedule 'linear': choose one of cosine, one_cycle, exponential, constant",
+    ),
     ("+optimizer.schedule.peak=1", "unknown option optimizer.schedule.peak: there are name, warmup and final"),
     ("data.name=digitz", "data=digitz must be one of cifar10, digits"),
     ("data.batch_size=0", "data.batch_size=0"),

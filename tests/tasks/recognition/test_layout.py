@@ -195,7 +195,6 @@ def test_a_page_is_never_read_as_a_line(
         (["--beams", "4"], "drop --beams"),
         (["{line}"], "is none: take --format text or json"),
         (["{90}"], "name a folder"),
-        (["{90}", "--output", "nowhere/x/"], "create it first"),
     ],
 )
 def test_what_cannot_be_written_as_a_page_is_refused_before_work(
