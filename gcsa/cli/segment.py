@@ -50,6 +50,8 @@ KEPT = 2**25
 """Bytes of the largest freed block that is kept: the maps of tiles are larger, and would leave gaps."""
 OUT_OF_MEMORY = "DefaultCPUAllocator"
 """Is in the RuntimeError of torch."""
+AUTO = "auto"
+"""Of --scale: what `SegmentationPredictor.own_scale` finds."""
 ALL = "all"
 """Of --z: every slice by itself."""
 NOTHING = "lower --prob-thresh, or see on the weights' card which images and sizes of objects they are for"
@@ -67,7 +69,11 @@ class Job(NamedTuple):
 
 
 def _scale(text: str) -> float | str:
-    return text if text == "auto" else factor(text)
+    if text == AUTO:
+        return text
+    with suppress(argparse.ArgumentTypeError):
+        return factor(text)
+    raise argparse.ArgumentTypeError(f"{text} is neither {AUTO} nor a positive number")
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -277,7 +283,7 @@ def _predictor(args: argparse.Namespace) -> SegmentationPredictor:
         )
     if args.diameter is not None:
         args.scale = predictor.scale_for(args.diameter)
-    if args.scale == "auto":
+    if args.scale == AUTO:
         if predictor.diameter is None or predictor.network.output == "classes":
             raise UserError(
                 "--scale auto needs weights of instances that say their diameter: give a factor or --diameter"

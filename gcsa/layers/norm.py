@@ -42,7 +42,7 @@ class FieldNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to the same shape."""
-        # Over one axis: over two, CUDA's backward pass fails from 65,537 positions on.
+        # Over one axis: over two, the backward pass of CUDA fails for many positions (100,352 in docs/adr/0038).
         weight, bias = (p.repeat(self.order) for p in (self.weight, self.bias))
         width = self.order * self.fields
         return F.layer_norm(x.flatten(3), (width,), weight, bias, self.eps).unflatten(3, (self.order, self.fields))

@@ -312,7 +312,7 @@ def test_what_is_no_segmenter(
         ((weights, "--diameter", "10"), "do not say how large their training objects were"),
         ((weights, "--scale", "1000"), "--scale=1000"),
         ((weights, "--scale", "auto"), "needs weights of instances that say their diameter"),
-        ((weights, "--scale", "automatic"), "automatic is not a positive number"),
+        ((weights, "--scale", "automatic"), "automatic is neither auto nor a positive number"),
         ((weights, "--outputs", "classes"), "says its own: leave it out"),
         ((weights, "--symmetry", "canonical"), "gcsa_unet_tiny is exact under d4 already: leave out symmetry"),
         ((weights, "--group", "d4"), "--group d4 is of --symmetry"),

@@ -137,6 +137,10 @@ class Classifier(TaskModule):
         self.compares_views = bool(consistency or instance_loss)
         if self.compares_views and (mixup or cutmix):
             raise UserError("consistency and instance_loss compare two views of one image: leave out mixup and cutmix")
+        if self.compares_views and compile:
+            raise UserError(
+                "compile=true compiles a network as a whole, which consistency and instance_loss take apart: leave it out"
+            )
         network = create_model(num_classes=num_classes, in_chans=in_chans, **model)
         for name in (
             "in_chans",
@@ -147,6 +151,11 @@ class Classifier(TaskModule):
                 raise UserError(
                     f"model {model['name']} has no attribute {name}, which timm needs to write its weights: add it"
                 )
+        if self.compares_views and not hasattr(network, "forward_head"):
+            raise UserError(
+                f"model {model['name']} has no forward_features and forward_head, as timm's models have, whose features "
+                "consistency and instance_loss compare: add them"
+            )
         super().__init__(network, partial(build_metrics, num_classes, target.kind), optimizer, schedule, adapter)
         self.target = target
         mixes = ((v2.MixUp, mixup), (v2.CutMix, cutmix))

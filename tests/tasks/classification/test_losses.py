@@ -110,11 +110,35 @@ def test_a_run_with_all_of_them(tmp_path: Path) -> None:
         ({"cutmix": "yes"}, "cutmix=yes"),
         ({"consistency": -1}, "consistency=-1"),
         ({"instance_loss": 1, "mixup": 0.2}, "leave out mixup and cutmix"),
+        ({"consistency": 1, "compile": True}, "compile=true compiles a network as a whole"),
     ],
 )
 def test_wrong_values(option: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Classifier({"name": "test_efficientnet"}, {"opt": "adamw", "lr": 0.1}, {"name": "constant"}, 10, 1, **option)  # type: ignore[arg-type]
+
+
+def test_the_losses_of_views_join_that_of_the_classes() -> None:
+    batch = torch.rand(8, 1, 32, 32), torch.arange(4).repeat(2) % 2
+    found = {}
+    for consistency, instance in ((0, 0), (1, 0), (0, 1), (2, 3)):
+        torch.manual_seed(0)
+        options = dict(consistency=consistency, instance_loss=instance)
+        module = Classifier({"name": "gcsa_tiny"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, **options).eval()
+        found[consistency, instance] = module.training_loss(batch)
+    maps = module.model.forward_features(batch[0])
+    unlike, apart = view_divergence(module.model.forward_head(maps)), info_nce(module.model.forward_head(maps, True))
+    assert min(unlike, apart) > 0
+    for (consistency, instance), loss in found.items():
+        torch.testing.assert_close(loss, found[0, 0] + consistency * unlike + instance * apart)
+
+
+def test_a_network_that_cannot_be_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = torch.nn.Linear(2, 2)
+    network.in_chans = network.num_features = network.num_classes = 2  # type: ignore[assignment]
+    monkeypatch.setattr("gcsa.tasks.classification.module.create_model", lambda **_: network)
+    with pytest.raises(ValueError, match="has no forward_features and forward_head"):
+        Classifier({"name": "own"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, consistency=1)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -224,8 +224,9 @@ class GCSADataModule(SplitDataModule):
         images, labels = batch
         # The transfer comes before the step is counted.
         generator = seeded_generator(self.seed, self.trainer.fit_loop.total_batch_idx + 1, self.trainer.global_rank)
-        mean, std = (images.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
-        return self.augment(images * std + mean, generator).sub_(mean).div_(std), labels
+        wide = images.float()  # as in the loader, whatever the precision of the run
+        mean, std = (wide.new_tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        return self.augment(wide * std + mean, generator).sub(mean).div(std).to(images.dtype), labels
 
     def _check_there(self) -> None:
         for path in self._absent():

@@ -211,3 +211,28 @@ def test_real_rotmnist_is_mnist_turned_by_the_angles_beside_it(shared: Path) -> 
     back = torch.nn.functional.grid_sample(digit, grid, align_corners=False)
     original = source[torch.tensor([int(meta["source_index"][row])])].float() / 255
     assert torch.corrcoef(torch.stack([back.flatten(), original.flatten()]))[0, 1] > 0.9
+
+
+def test_augmentation_on_the_device() -> None:
+    """Of training batches alone, a function of the seed and the step, in the precision of the batch."""
+    data = create_datamodule("digits", batch_size=8, augment={"degrees": 20}, augment_on_device=True)
+    data.setup("fit")
+    plain = create_datamodule("digits", batch_size=8)
+    plain.setup("fit")
+    batch = next(iter(data.train_dataloader()))
+    assert torch.equal(batch[0], next(iter(plain.train_dataloader()))[0])
+
+    def augmented(step: int, dtype: torch.dtype = torch.float32, training: bool = True) -> torch.Tensor:
+        fit_loop = SimpleNamespace(total_batch_idx=step)
+        data.trainer = SimpleNamespace(training=training, fit_loop=fit_loop, global_rank=0)  # type: ignore[assignment]
+        images, labels = data.on_after_batch_transfer((batch[0].to(dtype), batch[1]), 0)
+        assert torch.equal(labels, batch[1])
+        assert images.dtype == dtype
+        return images
+
+    assert torch.equal(augmented(3), augmented(3))
+    assert not torch.allclose(augmented(3), augmented(4), atol=0.1)
+    assert not torch.allclose(augmented(3), batch[0], atol=0.1)
+    assert torch.equal(augmented(3, training=False), batch[0])
+    torch.testing.assert_close(augmented(3, torch.float64).float(), augmented(3))
+    torch.testing.assert_close(augmented(3, torch.bfloat16).float(), augmented(3), atol=0.1, rtol=0)
