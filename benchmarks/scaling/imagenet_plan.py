@@ -2,29 +2,23 @@
 
 Counted, not timed: FLOPs an image (forward; forward and backward) as torch's FlopCounterMode counts them, and the bytes an
 image that autograd keeps for the backward pass, in float32 and with bfloat16 autocast, with and without activation
-checkpointing. Timed on this machine: how many JPEG files of ImageNet's usual size one core reads, crops and resizes a
-second. Step time, hours and images/s follow from the data sheets' peak of a GPU and an assumed achieved fraction of it.
+checkpointing. Step time, hours and images/s follow from the data sheets' peak of a GPU and an assumed achieved fraction of
+it. benchmarks.scaling.image_input times the reading of files.
 """
 
 from __future__ import annotations
 
-import tempfile
-import time
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import timm
 import torch
-from PIL import Image
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
 import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import arguments, save
-from gcsa.tasks.classification.data.image_folder import ImageFiles
 
 MODEL, SIZE = "gcsa_pyramid_small", 224
 GPUS, BATCH, EPOCHS = 8, 128, 300
@@ -32,7 +26,6 @@ TRAIN_IMAGES = 1_281_167
 PEAKS = {"A100": 312e12, "H100 or H200 (SXM)": 989e12}
 """Dense bfloat16 FLOP/s of the data sheets: assumptions here."""
 FRACTIONS = (0.05, 0.1, 0.2, 0.4)
-JPEG_SIDE, JPEG_FILES = (500, 375), 60
 
 
 def pass_through(model: nn.Module, batch: int, half: bool) -> Tensor:
@@ -84,23 +77,6 @@ def saved_bytes(model: nn.Module, half: bool) -> int:
     return totals[1] - totals[0]
 
 
-def read_rate() -> float:
-    """Images a second that one core reads from JPEG files of smooth noise, crops and resizes; the median of five."""
-    rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory() as folder:
-        files = []
-        for i in range(JPEG_FILES):
-            coarse = Image.fromarray(rng.integers(0, 256, (47, 63, 3), dtype=np.uint8))
-            files.append(Path(folder) / f"{i}.jpg")
-            coarse.resize(JPEG_SIDE, Image.Resampling.BICUBIC).save(files[-1], quality=90)
-        rates = []
-        for _ in range(5):
-            start = time.perf_counter()
-            ImageFiles(files, SIZE, 3).read_all()
-            rates.append(JPEG_FILES / (time.perf_counter() - start))
-    return sorted(rates)[2]
-
-
 def plan(training_flops: int) -> list[dict[str, Any]]:
     """Step time and hours for each GPU and each achieved fraction of its peak."""
     rows = []
@@ -134,7 +110,6 @@ def main() -> None:
         "saved_bytes_per_image": activations,
         # Weights, gradients, two moments and the average in float32; data parallel, so on every GPU.
         "state_bytes": 5 * 4 * parameters,
-        "files_read_per_second_and_core": read_rate(),
         "assumed": {"gpus": GPUS, "batch": BATCH, "epochs": EPOCHS, "train_images": TRAIN_IMAGES, "peaks": PEAKS},
         "plan": plan(counted["training"]),
     }

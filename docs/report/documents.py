@@ -51,7 +51,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         exports.fold,
     ),
     "docs/integrations.md": (equivariance.integrations, equivariance.backbones),
-    "docs/imagenet.md": (speed.imagenet_costs, speed.imagenet, speed.memory),
+    "docs/imagenet.md": (speed.imagenet_costs, speed.imagenet, speed.memory, speed.image_input),
 }
 
 

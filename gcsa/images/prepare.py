@@ -69,7 +69,7 @@ class Prepare:
     def square(self, image: Any) -> Tensor:
         """An image, as `to_image` takes it, to uint8 (C, size, size), not normalised."""
         pixels = np.asarray(to_image(image, len(self.mean)))
-        square = _square(torch.tensor(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1), self.pad)
+        square = _square(torch.tensor(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1), self.pad).contiguous()
         if square.shape[1:] == (self.size, self.size):
             return square
         values = F.interpolate(square[None].double(), (self.size, self.size), mode="bicubic", antialias=True)[0]
