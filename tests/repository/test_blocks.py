@@ -56,7 +56,7 @@ COMMANDS: dict[str, Main] = {
     "transcribe.py": transcribe.main,
     "classify.py": classify.main,
     "embed.py": embed.main,
-    "audit.py": audit.main,
+    "audit.py": lambda arguments: audit.main([*arguments, "--angles", "8"]),  # of 16
     "export.py": export.main,
 }
 SEEN: set[tuple[str, ...]] = set()
