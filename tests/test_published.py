@@ -131,7 +131,8 @@ def test_the_images_of_a_clean_clone(name: str) -> None:
     assert torch.allclose(logits, expected, rtol=0, atol=2e-3)
     # In training mode, batch norm of two images enlarges rounding.
     tolerance = {torch.float64: 1e-10, torch.float32: 3e-5}
-    assert_equivariant(model, images, model.group, "image", "invariant", tolerance=tolerance)
+    _, rotation, *_, last = model.group.exact_elements  # which generate the others
+    assert_equivariant(model, images, model.group, "image", "invariant", [rotation, last], tolerance=tolerance)
     by_timm = timm.create_model(f"local-dir:{published(name)}", pretrained=True).eval()
     with torch.no_grad():
         assert torch.equal(by_timm(images), logits)

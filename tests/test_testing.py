@@ -75,6 +75,14 @@ def test_elements_that_are_not_asked_for_are_not_tested() -> None:
         assert_equivariant(AddsColumn("always"), x, "d4", "image", "image", elements=(6, 4))
 
 
+def test_the_first_element_that_fails_ends_the_check() -> None:
+    module, passes = AddsColumn("always"), []
+    module.register_forward_hook(lambda *_: passes.append(1))
+    with pytest.raises(AssertionError, match="element 4 of d4"):
+        assert_equivariant(module, torch.randn(1, 1, 4, 4), "d4", "image", "image", elements=(6, 4, 1, 2))
+    assert len(passes) == 3  # of the image, and in the poses 6 and 4
+
+
 @pytest.mark.parametrize(("name", "elements"), [("c1", None), ("c3", None), ("c4", (0,)), ("d4", ())])
 def test_the_identity_alone_tests_nothing(name: str, elements: tuple[int, ...] | None) -> None:
     with pytest.raises(ValueError, match=f"the identity is the only element of {name} to test"):

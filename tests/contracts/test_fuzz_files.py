@@ -35,7 +35,7 @@ MEMORY = 2 << 30
 """Bytes that reading one file may take: pictures may have 150 million pixels."""
 SECRET = 77
 """The grey level of a picture that lies outside of every folder, and that nothing may read."""
-FEW, MANY = 25, 300
+FEW, MANY = 15, 300
 """Mutations of a kind in the default run, and with `-m slow`."""
 
 

@@ -7,6 +7,7 @@ import timm
 import torch
 from torch import Tensor
 
+from gcsa.groups import Group
 from gcsa.models.backbone import Backbone
 from gcsa.testing import Kind, act, assert_equivariant, assert_invariant, randomize, relative_error
 
@@ -34,6 +35,11 @@ def image(model: Backbone, batch: int = 1) -> Tensor:
     """Two positions a side at the last stage, and at least 16 pixels."""
     size = max(2 * model.size_divisor, 16)
     return torch.randn(batch, model.in_chans, size, size)
+
+
+def generators(group: Group) -> tuple[int, int]:
+    """A rotation and the last element, which make the other exact ones; `errors` has all of them."""
+    return group.exact_elements[1], group.exact_elements[-1]
 
 
 def errors(model: Backbone, x: Tensor) -> dict[str, float]:
@@ -70,7 +76,7 @@ def test_every_family_and_group(name: str, group: str) -> None:
     """In train and eval mode, float64 and float32; and with one broken layer, not."""
     model = thin(name, group=group)
     x = image(model)
-    assert_invariant(model, x, model.group)
+    assert_equivariant(model, x, group, "image", "invariant", generators(model.group))
     relative = name.startswith(("gsa", "z2sa"))
     broken: Any = model.stem.get_submodule("attn.spatial" if relative else "convs.0")
     (broken.matrices if relative else broken.tables)[1] *= 1.5
@@ -106,7 +112,7 @@ def test_logits_depend_on_the_image() -> None:
 def test_regularised(name: str) -> None:
     dropped = {} if name in ("gcsa_linear_tiny", "gcnn_tiny") else dict(attn_drop_rate=0.2)
     model = thin(name, **dropped, drop_path_rate=0.3, proj_drop_rate=0.2, drop_rate=0.2)
-    assert_invariant(model, image(model, 2), model.group)
+    assert_equivariant(model, image(model, 2), model.group, "image", "invariant", generators(model.group))
 
 
 @pytest.mark.parametrize("size", [(28, 28), (12, 20), (4, 4)])
@@ -118,7 +124,7 @@ def test_sizes(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("group", ["c2", "c6", "c16", "d1", "d2", "d6", "d8"])
 @pytest.mark.parametrize("family", ["gcsa_tiny", "gcsa_pyramid_tiny", "gcsa_pooled_small"])
 def test_other_groups_by_keyword(family: str, group: str) -> None:
-    model = create(family, group=group)
+    model = thin(family, group=group)
     assert model.group.name == group
     assert all(error <= 1e-5 for error in errors(model, image(model)).values())
 
@@ -140,7 +146,7 @@ def test_other_groups_by_keyword(family: str, group: str) -> None:
 )
 @pytest.mark.parametrize("group", ["c8", "d4"])
 def test_other_layers_by_keyword(group: str, options: dict[str, Any]) -> None:
-    model = create("gcsa_tiny", group=group, **options)
+    model = thin("gcsa_tiny", group=group, **options)
     assert all(error <= 1e-5 for error in errors(model, torch.randn(1, 1, 24, 24)).values())
 
 

@@ -22,6 +22,8 @@ ENCODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "scalar fields": ("gcsa_pooled_small", dict(fields=4, scalar_fields=8, depth=1, stem_fields=(3, 2))),
 }
 RAYS = 8
+GENERATORS = (1, 7)
+"""Of d4: a rotation and a reflection."""
 NARROW: dict[str, Any] = dict(fields=(2, 2), depths=(1, 1), num_heads=(1, 1), radii=(1, 1), layer_scale=0)
 
 
@@ -75,7 +77,7 @@ def test_every_resolution(kind: str, resolution: int) -> None:
     strides = [level.stride for level in network.encoder.levels]
     assert network.stride == min([stride for stride in strides if stride >= resolution], default=network.size_divisor)
     assert network(image(network)).shape == (2, 2 + RAYS, *image(network).shape[2:])
-    assert_equivariant(Both(network), image(network), "d4", "image", "rays", dtypes=[torch.float64])
+    assert_equivariant(Both(network), image(network), "d4", "image", "rays", GENERATORS, [torch.float64])
 
 
 @pytest.mark.parametrize("group", ["c1", "c4"])
@@ -90,13 +92,13 @@ def test_images_that_are_not_square(group: str) -> None:
 def test_a_deep_decoder_of_other_widths() -> None:
     network = unet("three stages", "d4", decoder_fields=[3, 5, 2], decoder_depth=2)
     assert [len(blocks) for blocks in network.decoder.blocks] == [2, 2, 2]  # type: ignore[arg-type]
-    assert_equivariant(Both(network), image(network), "d4", "image", "rays", dtypes=[torch.float64])
+    assert_equivariant(Both(network), image(network), "d4", "image", "rays", GENERATORS, [torch.float64])
 
 
 def test_masks_have_no_rays() -> None:
     network = randomize(UNet(encoder("two stages", "d4"), 3))
     assert network(torch.randn(1, 3, 32, 32)).shape == (1, 3, 32, 32)
-    assert_equivariant(network, torch.randn(1, 3, 32, 32), "d4", "image", "image")
+    assert_equivariant(network, torch.randn(1, 3, 32, 32), "d4", "image", "image", GENERATORS)
 
 
 @pytest.mark.parametrize("part", ["stem", "stage", "fusion", "block", "head", "rays", "enlarging"])
@@ -120,7 +122,7 @@ def test_one_broken_layer_is_found(part: str, monkeypatch: pytest.MonkeyPatch) -
     else:
         monkeypatch.setattr("gcsa.layers.upsample.upsample", lambda x, h, w: x.repeat(1, 2, 2, 1, 1).roll(1, 1))
     with pytest.raises(AssertionError, match="not equivariant"):
-        assert_equivariant(Both(network), image(network), "d4", "image", "rays", dtypes=[torch.float64])
+        assert_equivariant(Both(network), image(network), "d4", "image", "rays", GENERATORS, [torch.float64])
 
 
 def test_levels_of_a_pyramid() -> None:

@@ -8,8 +8,6 @@ import pytest
 
 from gcsa.training.seeds import over_seeds
 
-ROOT = Path(__file__).parents[2]
-
 
 def write(folder: Path, number: int, seed: int, lr: float, accuracy: float) -> None:
     (folder / str(number)).mkdir(parents=True)

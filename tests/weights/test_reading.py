@@ -63,15 +63,31 @@ def no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
 
 
-@pytest.fixture
-def classifier(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the fixtures below are copies of."""
+    folder = tmp_path_factory.mktemp("written")
     model = create_model("gcsa_tiny", num_classes=3, in_chans=1, **TINY)
-    return checkpoints.save_classifier(model, tmp_path / "weights", input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
+    checkpoints.save_classifier(model, folder / "classifier", input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
+    CTCRecognizer("ab c", hidden=8, **TINY).save_pretrained(folder / "recognizer")
+    sizes: dict[str, Any] = dict(fields=[2], depths=[1], num_heads=[1], radii=[1], stem_fields=[2], rays=4)
+    SegmentationPredictor.create("gcsa_unet_tiny", **sizes).save_pretrained(folder / "segmenter")
+    return folder
 
 
 @pytest.fixture
-def recognizer(tmp_path: Path) -> Path:
-    return CTCRecognizer("ab c", hidden=8, **TINY).save_pretrained(tmp_path / "recognizer")
+def classifier(written: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(written / "classifier", tmp_path / "weights")
+
+
+@pytest.fixture
+def recognizer(written: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(written / "recognizer", tmp_path / "recognizer")
+
+
+@pytest.fixture
+def segmenter(written: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(written / "segmenter", tmp_path / "segmenter")
 
 
 def changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
@@ -158,12 +174,10 @@ def test_recognisers_that_ask_for_more(
 @pytest.mark.parametrize(
     "exploit", [*FOREIGN, {"fields": 10**9}, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"pmin": "1"}], ids=str
 )
-def test_segmenters_that_ask_for_more(exploit: dict[str, Any], tmp_path: Path) -> None:
-    sizes: dict[str, Any] = dict(fields=[2], depths=[1], num_heads=[1], radii=[1], stem_fields=[2], rays=4)
-    folder = SegmentationPredictor.create("gcsa_unet_tiny", **sizes).save_pretrained(tmp_path / "weights")
+def test_segmenters_that_ask_for_more(exploit: dict[str, Any], segmenter: Path) -> None:
     for source in (
-        as_checkpoint(folder, exploit),
-        changed(folder, lambda config: config["model_args"].update(exploit)),
+        as_checkpoint(segmenter, exploit),
+        changed(segmenter, lambda config: config["model_args"].update(exploit)),
     ):
         with pytest.raises(ValueError, match=f"{next(iter(exploit))}[ =]|is damaged") as error:
             gcsa.load(source)

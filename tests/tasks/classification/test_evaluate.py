@@ -3,7 +3,6 @@
 import io
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from gcsa.tasks.classification.evaluate import draw_sample, measure, model_and_d
 from gcsa.testing import randomize
 from gcsa.weights import save_classifier
 
-ROOT = Path(__file__).parents[3]
 FIGURES = {"rotation", "shifts", "calibration", "attention", "mistakes"}
 DIGITS = {"name": "digits"}
 EARLIER = Curve(ANGLES, (0.5,) * 48, (0.0,) * 48, 4)

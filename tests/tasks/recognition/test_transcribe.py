@@ -21,7 +21,6 @@ from tests.images.test_reader import png_header
 from tests.tasks.recognition.small import recognizer
 from tests.tasks.recognition.test_page_text import write_page
 
-ROOT = Path(__file__).parents[3]
 BOMB = '<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><PcGts>&b;</PcGts>'
 
 
