@@ -33,6 +33,7 @@ from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.cli.output import SCREEN, written
 from gcsa.tasks import load
+from gcsa.tasks.recognition.pages.forms import FORMS, to_form
 from gcsa.tasks.recognition.pages.inputs import (
     UNREADABLE,
     LineInput,
@@ -42,8 +43,9 @@ from gcsa.tasks.recognition.pages.inputs import (
     images_left_out,
     reason,
 )
-from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken
+from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken
 from gcsa.tasks.recognition.pages.output import (
+    PAGE_FORMATS,
     check_output,
     check_pages,
     content_of,
@@ -84,9 +86,15 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--format",
-        choices=("text", "json", *FORMATS),
+        choices=("text", "json", *PAGE_FORMATS),
         default="text",
-        help="json: an object a line, with confidence and orientation; page, alto: XML of pages; such a file comes back with the text in it",
+        help="json: an object a line, with words, confidence and orientation; page, alto: XML of pages; such a file comes back with "
+        "the text in it; hocr: of pages",
+    )
+    parser.add_argument(
+        "--normalize",
+        choices=FORMS,
+        help="NFD: letters and accents apart; modern: long s as s, ligatures apart, words whole that a hyphen divides (default NFC)",
     )
     parser.add_argument(
         "--output",
@@ -166,7 +174,8 @@ def _transcribe(
     count = 0
     found = map(lines_of, sources)
     read = predictor.transcribe(found, orientation, args.beams, args.batch_size, advance)
-    for source, transcripts in zip(sources, read, strict=True):
+    for source, as_read in zip(sources, read, strict=True):
+        transcripts = to_form(as_read, args.normalize)
         readings = [transcript.reading for transcript in transcripts if transcript.reading is not None]
         failed += [transcript.error for transcript in transcripts if transcript.reading is None]
         count += max(1, len(transcripts))
@@ -175,9 +184,9 @@ def _transcribe(
             stream.flush()
         elif readings or not transcripts:
             try:
-                if args.format in FORMATS:
+                if args.format in PAGE_FORMATS:
                     segmentation = finder.segmentation if finder else None
-                    content = page_content(source, transcripts, segmentation, args.format, args.weights)
+                    content = page_content(source, transcripts, segmentation, args.format, args.weights, args.any_image)
                 else:
                     content = content_of(transcripts, args.format)
             except UNREADABLE as error:  # the other pages are written
@@ -228,7 +237,7 @@ def _check_inputs(inputs: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    as_pages, in_folder = args.format in FORMATS, is_folder(args.output)
+    as_pages, in_folder = args.format in PAGE_FORMATS, is_folder(args.output)
     keep_freed_memory()
     keep_compiled_kernels()
     with user_errors():

@@ -129,4 +129,5 @@ def _fit_to(cfg: DictConfig, base: Weights, train_lines: int) -> None:
         cfg.model = OmegaConf.merge(cfg.model, options)
         cfg.adapter.base = base.source
         cfg.trainer.max_epochs = epochs_for(train_lines)
+        cfg.callbacks.last = None  # a run that is stopped cannot be resumed: its folder goes
         cfg.callbacks.progress = {"_target_": f"{__name__}.{EpochsOnStderr.__name__}"}

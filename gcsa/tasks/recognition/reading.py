@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from torch import Tensor
@@ -70,6 +71,14 @@ def normalized(characters: Iterable[Character]) -> tuple[Character, ...]:
         else:
             kept.append(new)
     return tuple(kept[:-1] if kept and kept[-1].character == " " else kept)
+
+
+def cuts_of(characters: Sequence[Character]) -> list[tuple[float, float]]:
+    """Where each character starts and ends, shares of the line's length; neighbours meet half way between them."""
+    if not characters:
+        return []
+    middles = [(a.end + b.start) / 2 for a, b in pairwise(characters)]
+    return list(zip([characters[0].start, *middles], [*middles, characters[-1].end], strict=True))
 
 
 def _composed(left: str, right: str) -> str:
