@@ -101,6 +101,15 @@ def mean_confidence(readings: Iterable[tuple[float, float]]) -> float:
     return sum(length * confidence for length, confidence in pairs) / (sum(length for length, _ in pairs) or 1)
 
 
+def text_orientation(readings: Sequence[Reading]) -> int:
+    """Degrees, counter-clockwise, by which most of the text is rotated."""
+    votes = {
+        degrees: sum(len(reading.text) for reading in readings if reading.orientation == degrees)
+        for degrees in (0, 90, 180, 270)
+    }
+    return max(votes, key=lambda degrees: votes[degrees])
+
+
 def page_orientation(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[float]) -> PageVote:
     """The orientation of a page: each line votes for its orientations with confidence times length.
 

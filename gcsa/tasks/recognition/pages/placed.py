@@ -43,15 +43,6 @@ class PlacedPage:
     size: tuple[int, int]
     lines: list[PlacedLine]
 
-    @property
-    def orientation(self) -> int:
-        """Degrees, counter-clockwise, by which most of the text is rotated."""
-        votes = {
-            degrees: sum(len(line.reading.text) for line in self.lines if line.reading.orientation == degrees)
-            for degrees in (0, 90, 180, 270)
-        }
-        return max(votes, key=lambda degrees: votes[degrees])
-
 
 def placed_page(
     source: Source, transcripts: Sequence[Transcript], segmentation: Any, any_image: bool = False
