@@ -87,7 +87,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         output = Path(args.output)
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise UserError(f"--output {output} is there already: name a new folder")
-        output.parent.mkdir(parents=True, exist_ok=True)
         base = read(args.base)
         if base.task != "recognition":
             raise UserError(f"--base {args.base} reads no text: name a recogniser, such as gcsa_ocr_tiny.print")

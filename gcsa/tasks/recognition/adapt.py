@@ -99,6 +99,7 @@ def adapt_recognizer(cfg: DictConfig, base: Weights, output: Path) -> Adaptation
         f"{counts['train']} lines train, {counts['val']} choose the epoch, {counts['test']} measure; CER before {before.cer:.1%}",
         file=sys.stderr,
     )
+    output.resolve().parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".gcsa-", dir=output.resolve().parent) as run:
         with redirect_stdout(StringIO()):  # names files that are gone at the end
             train(Task(), cfg, Path(run))

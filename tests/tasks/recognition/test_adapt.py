@@ -52,7 +52,7 @@ def test_an_adapter_and_its_figure(
 def test_refused(weights: Path, corrected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    new = tmp_path / "new"
+    new = tmp_path / "books" / "new"
     for arguments, message in (
         ([corrected, "--base", weights, "--output", new], f"{corrected} holds 12 corrected lines"),
         ([corrected, "--base", weights, "--output", tmp_path / "full"], "full is there already"),
@@ -64,7 +64,7 @@ def test_refused(weights: Path, corrected: Path, tmp_path: Path, capsys: pytest.
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1)
         assert message in err
-        assert not new.exists()
+        assert not new.parent.exists()
 
 
 def test_a_split_without_lines_is_named(corrected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
