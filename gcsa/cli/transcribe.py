@@ -311,5 +311,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             nullcontext(None) if args.report is None else start_report(args.report, done) as rows,
             _progress(len(sources), args.output != SCREEN) as progress,
         ):
-            succeeded = _transcribe(args, predictor, sources, orientation, stream, rows and Report(rows), progress)
+            succeeded = _transcribe(
+                args, predictor, sources, orientation, stream, None if rows is None else Report(rows), progress
+            )
     return 0 if succeeded else 1

@@ -54,7 +54,7 @@ def _mapped(
 
 def _decomposed(character: Character) -> list[Character]:
     """A letter and its accents behind it; before it where it is read from right to left, since characters go from left to right."""
-    letter, *accents = unicodedata.normalize("NFD", character.character)
+    letter, *accents = list(unicodedata.normalize("NFD", character.character))
     if unicodedata.bidirectional(letter) in ("R", "AL"):
         first = [character._replace(character=accent, end=character.start) for accent in reversed(accents)]
         return [*first, character._replace(character=letter)]

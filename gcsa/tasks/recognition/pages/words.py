@@ -58,7 +58,7 @@ def as_scanned(points: Iterable[tuple[float, float]], orientation: int) -> Point
     return rotate_points(points, orientation, ANYWHERE)
 
 
-def line_box(polygon: Points) -> Box:
+def line_box(polygon: Sequence[tuple[float, float]]) -> Box:
     """The box of a polygon."""
     return _box(polygon)
 
