@@ -72,7 +72,9 @@ def main() -> None:
         for count in args.lines:
             found = row(script, count, args.seed) | {"commit": git_commit(), "machine": machine()}
             print(found, flush=True)
-            write_json(ROOT / f"docs/results/ocr_few/{script}-{count}.json", found)
+            target = ROOT / f"docs/results/ocr_few/{script}-{count}.json"
+            target.parent.mkdir(exist_ok=True)
+            write_json(target, found)
 
 
 if __name__ == "__main__":
