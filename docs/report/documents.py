@@ -28,6 +28,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.text,
         text.adapters,
         text.adapter_trials,
+        text.few_lines,
         text.adapter_step,
         text.transcription,
         text.rotated_lines,

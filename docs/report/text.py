@@ -84,6 +84,31 @@ def slowest_adapter(results: Run) -> float:
     return max(share_of_time(results, side) for side in list(results["step"])[1:])
 
 
+def few_lines() -> str:
+    """What adapt.py gains from few corrected lines."""
+    rows, machines = [], set()
+    found = [json.loads(file.read_text()) for file in (ROOT / "docs/results/ocr_few").glob("*.json")]
+    for row in sorted(found, key=lambda row: (row["script"], row["corrected"])):
+        rates = []
+        for when in ("before", "after"):
+            low, high = row[f"cer_{when}_interval"]
+            rates.append(f"{100 * row[f'cer_{when}']:.1f} ({100 * low:.1f} to {100 * high:.1f})")
+        rows.append(
+            [row["script"], str(row["corrected"]), str(row["measured"]), *rates, str(row["seed"]), row["commit"][:8]]
+        )
+        machines.add(machine_title(row["machine"]))
+    header = [
+        "script",
+        "corrected lines",
+        "lines measured",
+        "CER % before (95 %)",
+        "CER % after (95 %)",
+        "seed",
+        "commit",
+    ]
+    return f"{table(header, rows)}\n\n{'; '.join(sorted(machines))}."
+
+
 def adapter_step() -> str:
     """Time and memory of a training step of adapters."""
     sentences = []

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
@@ -23,7 +24,8 @@ from typing import Any, TextIO
 import torch
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import MofNCompleteColumn, Progress
+from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
+from rich.text import Text
 
 from gcsa._utils.errors import MissingExtraError, UserError, visible
 from gcsa._utils.program import program
@@ -33,6 +35,7 @@ from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.cli.output import SCREEN, written
 from gcsa.tasks import load
+from gcsa.tasks.recognition.pages.forms import FORMS, to_form
 from gcsa.tasks.recognition.pages.inputs import (
     UNREADABLE,
     LineInput,
@@ -42,8 +45,9 @@ from gcsa.tasks.recognition.pages.inputs import (
     images_left_out,
     reason,
 )
-from gcsa.tasks.recognition.pages.layout import FORMATS, PageFinder, has_kraken
+from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken
 from gcsa.tasks.recognition.pages.output import (
+    PAGE_FORMATS,
     check_output,
     check_pages,
     content_of,
@@ -52,8 +56,12 @@ from gcsa.tasks.recognition.pages.output import (
     page_content,
     target_of,
 )
+from gcsa.tasks.recognition.pages.report import Report, check_report, start_report
 from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt, page_confidence, page_doubts
 from gcsa.tasks.recognition.reading import DOUBTFUL, ORIENTATIONS, check_orientation
+
+SPEED_SECONDS = 600
+"""Of reading from which its speed is measured."""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -84,9 +92,15 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--format",
-        choices=("text", "json", *FORMATS),
+        choices=("text", "json", *PAGE_FORMATS),
         default="text",
-        help="json: an object a line, with confidence and orientation; page, alto: XML of pages; such a file comes back with the text in it",
+        help="json: an object a line, with words, confidence and orientation; page, alto: XML of pages; such a file comes back with "
+        "the text in it; hocr: of pages",
+    )
+    parser.add_argument(
+        "--normalize",
+        choices=FORMS,
+        help="NFD: letters and accents apart; modern: long s as s, ligatures apart, words whole that a hyphen divides (default NFC)",
     )
     parser.add_argument(
         "--output",
@@ -97,6 +111,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--overwrite", action="store_true", help="read pages again whose file is in the folder of --output already"
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE.csv",
+        help="a row for each page: orientation, confidence, lines, which of them are doubtful, seconds, error",
     )
     parser.add_argument(
         "--any-image", action="store_true", help="PAGE and ALTO may name images outside of their folder"
@@ -123,6 +142,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
+class AMinute(ProgressColumn):
+    """How many are read in a minute."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{60 * speed:.1f} a minute")
+
+
 @contextmanager
 def _progress(total: int, shown: bool) -> Iterator[tuple[Callable[[int], object], Callable[[str], object]]]:
     """What to call with the number of pages, and lines by themselves, just read, and with what is read now, for a bar on stderr
@@ -132,7 +159,9 @@ def _progress(total: int, shown: bool) -> Iterator[tuple[Callable[[int], object]
     """
     console = Console(stderr=True)
     disable = not (console.is_terminal and (shown or not sys.stdout.isatty()))
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=console, disable=disable) as progress:
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), AMinute())
+    # A page may take half a minute, which is how far back the speed is measured by default.
+    with Progress(*columns, console=console, disable=disable, speed_estimate_period=SPEED_SECONDS) as progress:
         task = progress.add_task("reading", total=total)
         yield (
             lambda count: progress.advance(task, count),
@@ -146,6 +175,7 @@ def _transcribe(
     sources: Sequence[Source],
     orientation: str,
     stream: TextIO | None,
+    report: Report | None,
     progress: tuple[Callable[[int], object], Callable[[str], object]],
 ) -> bool:
     """Reads `sources`, and writes each to `stream` or, without it, to a file of its own as soon as it is read.
@@ -166,24 +196,32 @@ def _transcribe(
     count = 0
     found = map(lines_of, sources)
     read = predictor.transcribe(found, orientation, args.beams, args.batch_size, advance)
-    for source, transcripts in zip(sources, read, strict=True):
+    started = time.monotonic()
+    for source, as_read in zip(sources, read, strict=True):
+        transcripts = to_form(as_read, args.normalize)
         readings = [transcript.reading for transcript in transcripts if transcript.reading is not None]
         failed += [transcript.error for transcript in transcripts if transcript.reading is None]
         count += max(1, len(transcripts))
+        seconds, started, unwritten = time.monotonic() - started, time.monotonic(), ""
         if stream is not None:
             stream.write(content_of(transcripts, args.format))
             stream.flush()
         elif readings or not transcripts:
             try:
-                if args.format in FORMATS:
+                if args.format in PAGE_FORMATS:
                     segmentation = finder.segmentation if finder else None
-                    content = page_content(source, transcripts, segmentation, args.format, args.weights)
+                    content = page_content(source, transcripts, segmentation, args.format, args.weights, args.any_image)
                 else:
                     content = content_of(transcripts, args.format)
             except UNREADABLE as error:  # the other pages are written
-                failed.append(reason(error, source))
-                continue
-            _write(content, source, args)
+                unwritten = reason(error, source)
+                failed.append(unwritten)
+            else:
+                _write(content, source, args)
+        if report is not None:
+            report.add(source, transcripts, seconds, unwritten)
+        if unwritten:
+            continue
         if not transcripts:
             empty.append(source.name)
         elif transcripts[0].input.number is None:
@@ -228,7 +266,7 @@ def _check_inputs(inputs: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    as_pages, in_folder = args.format in FORMATS, is_folder(args.output)
+    as_pages, in_folder = args.format in PAGE_FORMATS, is_folder(args.output)
     keep_freed_memory()
     keep_compiled_kernels()
     with user_errors():
@@ -242,18 +280,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_pages(sources, args.format, args.output, args.beams)
         if args.output != SCREEN:
             check_output(args.inputs, sources, args.format, args.output)
+        if args.report is not None:
+            check_report(args.report, sources)
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)
         predictor: Any = load(args.model, args.adapter, "recognition").to(chosen).fold()
         orientation = args.orientation or predictor.orientation
         check_orientation(orientation, predictor.group)
-        total = len(sources)
+        total, done = len(sources), set()
         if in_folder and not args.overwrite:
-            sources = [source for source in sources if not is_done(source, args.format, args.output)]
-        if len(sources) < total:
+            done = {source for source in sources if is_done(source, args.format, args.output)}
+            sources = [source for source in sources if source not in done]
+        if done:
             print(
-                f"{total - len(sources)} of {total} are in {args.output} already, and are left out: --overwrite reads them again",
+                f"{len(done)} of {total} are in {args.output} already, and are left out: --overwrite reads them again",
                 file=sys.stderr,
             )
         if left_out := images_left_out(args.inputs):
@@ -267,7 +308,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with (
             half,
             nullcontext(None) if by_file else written(args.output) as stream,
+            nullcontext(None) if args.report is None else start_report(args.report, done) as rows,
             _progress(len(sources), args.output != SCREEN) as progress,
         ):
-            succeeded = _transcribe(args, predictor, sources, orientation, stream, progress)
+            succeeded = _transcribe(
+                args, predictor, sources, orientation, stream, None if rows is None else Report(rows), progress
+            )
     return 0 if succeeded else 1

@@ -23,7 +23,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from gcsa.cli import audit, classify, embed, export, segment, transcribe
+from gcsa.cli import adapt, audit, classify, embed, export, segment, transcribe
 from gcsa.cli.demo import command as demo
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.weights import save_classifier
@@ -41,6 +41,7 @@ STAND_INS = {
     "local-dir:outputs/.../weights": "local-dir:weights/gcsa_tiny.rotmnist",
     "my_net.onnx": "my_net:network",
     "outputs/.../adapter": "weights/gcsa_ocr_tiny.print.de19",
+    "my_adapter": "weights/gcsa_ocr_tiny.print.de19",
     "weights/gcsa_tiny.rotmnist --format": "small_model --format",  # the README has the whole one exported
     "weights/gcsa_ocr_tiny.fr17 --format onnx-int8 --any-size --images my_lines/": (
         "small_reader --format onnx-int8 --any-size --images many_lines/"
@@ -162,9 +163,9 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
                     compose(script.removesuffix(".py"), options)
             elif words[:1] in (["kraken"], ["ketos"]):
                 assert {"ocr", "train", "test"} & set(words), "tests/tasks/recognition/test_kraken.py runs it"
-            elif script == "demo.py":
+            elif script in ("demo.py", "adapt.py"):
                 with pytest.raises(SystemExit, match="0"):
-                    demo.main([*arguments, "--help"])
+                    {"demo.py": demo.main, "adapt.py": adapt.main}[script]([*arguments, "--help"])
             elif "pytest" in words:
                 assert "uv run pytest" in ours
             elif words[:2] == ["pip", "install"]:

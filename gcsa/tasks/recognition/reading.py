@@ -10,6 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from torch import Tensor
@@ -72,6 +73,14 @@ def normalized(characters: Iterable[Character]) -> tuple[Character, ...]:
     return tuple(kept[:-1] if kept and kept[-1].character == " " else kept)
 
 
+def cuts_of(characters: Sequence[Character]) -> list[tuple[float, float]]:
+    """Where each character starts and ends, shares of the line's length; neighbours meet half way between them."""
+    if not characters:
+        return []
+    middles = [(a.end + b.start) / 2 for a, b in pairwise(characters)]
+    return list(zip([characters[0].start, *middles], [*middles, characters[-1].end], strict=True))
+
+
 def _composed(left: str, right: str) -> str:
     """The one character that NFC makes of two neighbours, or nothing. From right to left an accent precedes its letter."""
     leftward = unicodedata.combining(left) and unicodedata.bidirectional(right) in ("R", "AL")
@@ -90,6 +99,15 @@ def mean_confidence(readings: Iterable[tuple[float, float]]) -> float:
     """Of readings of (length, confidence), each weighted by its length; 0 without any characters."""
     pairs = list(readings)
     return sum(length * confidence for length, confidence in pairs) / (sum(length for length, _ in pairs) or 1)
+
+
+def text_orientation(readings: Sequence[Reading]) -> int:
+    """Degrees, counter-clockwise, by which most of the text is rotated."""
+    votes = {
+        degrees: sum(len(reading.text) for reading in readings if reading.orientation == degrees)
+        for degrees in (0, 90, 180, 270)
+    }
+    return max(votes, key=lambda degrees: votes[degrees])
 
 
 def page_orientation(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[float]) -> PageVote:

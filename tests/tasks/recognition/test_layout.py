@@ -186,7 +186,7 @@ def test_a_page_is_never_read_as_a_line(
     monkeypatch.setattr(output, "has_kraken", lambda: False)
     with pytest.raises(SystemExit, match="2"):
         command.main(["gcsa_ocr_tiny.fr17", str(scans[0]), "--format", "page"])
-    assert "written by kraken, which is not installed" in capsys.readouterr().err
+    assert "needs kraken, which is not installed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

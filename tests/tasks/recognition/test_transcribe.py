@@ -33,7 +33,9 @@ def test_lines_of_a_page(weights: Path, folder: Path, tmp_path: Path, capsys: py
     (tmp_path / "mets.xml").write_text("<mets/>")
     assert main([str(weights), "--format", "json", str(tmp_path), str(folder / "1.png")]) == 0
     first, second, third = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first.keys() == {"file", "line", "box", "text", "confidence", "orientation"}
+    assert first.keys() == {"file", "line", "box", "text", "confidence", "orientation", "words"}
+    assert [word["text"] for word in first["words"]] == first["text"].split()
+    assert all(0 < word["confidence"] < 1 and word["box"][1::2] == [50, 89] for word in first["words"])
     assert (first["file"], first["line"], first["box"]) == (str(tmp_path / "1.xml"), 1, [10, 50, 105, 89])
     assert (second["line"], second["text"]) == (2, third["text"])
     assert third.keys() == {"file", "text", "confidence", "orientation"}

@@ -19,6 +19,7 @@ from gcsa.images.folders import SUFFIXES, list_files
 from gcsa.images.reader import count_pages, image_size
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
+from gcsa.tasks.recognition.pages.words import words_of
 from gcsa.tasks.recognition.reading import Reading
 
 UNREADABLE = (ValueError, OSError, MemoryError)
@@ -67,20 +68,31 @@ class Transcript:
     error: str = ""
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON: of lines of a page also their number and box, (left, top, right, bottom) in pixels of its image."""
+        """For JSON: of lines of a page also their number, their words and the boxes of both, (left, top, right, bottom) in pixels of
+        its image."""
         # JSON is UTF-8, which the name of a file need not be.
         content: dict[str, object] = {"file": os.fsencode(self.input.source.file).decode(errors="backslashreplace")}
         if self.input.source.page is not None:
             content["page"] = self.input.source.page
         if self.input.number is not None:
             content["line"] = self.input.number
-        if self.input.line is not None and self.input.line.polygon is not None:
-            xs, ys = zip(*self.input.line.polygon, strict=True)
+        polygon = self.input.line.polygon if self.input.line is not None else None
+        if polygon is not None:
+            xs, ys = zip(*polygon, strict=True)
             content["box"] = [round(side) for side in (min(xs), min(ys), max(xs), max(ys))]
         if self.reading is None:
             return content | {"error": self.error}
-        confidence, orientation = round(self.reading.confidence, 4), self.reading.orientation
-        return content | {"text": self.reading.text, "confidence": confidence, "orientation": orientation}
+        content |= {
+            "text": self.reading.text,
+            "confidence": round(self.reading.confidence, 4),
+            "orientation": self.reading.orientation,
+        }
+        if polygon is not None:
+            content["words"] = [
+                {"text": word.text, "confidence": round(word.confidence, 4), "box": list(word.box)}
+                for word in words_of(polygon, self.reading)
+            ]
+        return content
 
 
 def find_sources(inputs: Iterable[str | Path]) -> list[Source]:

@@ -38,7 +38,7 @@ from gcsa.tasks.recognition.data.line_image import (
 )
 from gcsa.tasks.recognition.pages.inputs import Source
 from gcsa.tasks.recognition.pages.provenance import sign
-from gcsa.tasks.recognition.reading import DOUBTFUL, PageVote, Reading
+from gcsa.tasks.recognition.reading import DOUBTFUL, PageVote, Reading, cuts_of
 
 FORMATS = {"page": "pagexml", "alto": "alto"}
 """What pages are written as, and kraken's templates for it."""
@@ -221,12 +221,9 @@ def _record(line: Any, reading: Reading | None) -> Any:
 
     characters = reading.characters if reading is not None else ()
     length = sum(float(np.hypot(x1 - x0, y1 - y0)) for (x0, y0), (x1, y1) in pairwise(line.baseline))
-    middles = [(a.end + b.start) / 2 for a, b in pairwise(characters)]
-    starts = [characters[0].start, *middles] if characters else []
-    ends = [*middles, characters[-1].end] if characters else []
     cuts = [
         (round(start * length), max(round(start * length) + 1, round(end * length)))
-        for start, end in zip(starts, ends, strict=True)
+        for start, end in cuts_of(characters)
     ]
     text = "".join(character.character for character in characters)
     return BaselineOCRRecord(text, cuts, [character.confidence for character in characters], line)

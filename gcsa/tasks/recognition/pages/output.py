@@ -10,20 +10,29 @@ from typing import Any
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa.tasks.recognition.pages.hocr import hocr
 from gcsa.tasks.recognition.pages.inputs import UNREADABLE, Source, Transcript, is_page, is_readable, is_xml
 from gcsa.tasks.recognition.pages.layout import FORMATS, has_kraken, write
 from gcsa.tasks.recognition.pages.page_xml import format_of
+from gcsa.tasks.recognition.pages.placed import placed_page
 from gcsa.tasks.recognition.pages.text import write_text
 
-ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml"}
+ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr"}
 """Of the files in a folder, by format."""
+PAGE_FORMATS = (*FORMATS, "hocr")
+"""Those that say where the lines of a page are."""
+
+BEAMS = "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
 
 
 def check_pages(sources: Sequence[Source], kind: str, output: str, beams: int) -> None:
-    """Raises ValueError where `sources` cannot be written as XML of `kind`, "page" or "alto"; those that cannot be read are passed
+    """Raises ValueError where `sources` cannot be written as `kind`, one of `PAGE_FORMATS`; those that cannot be read are passed
     over, of which reading tells the error."""
     for source in sources:
-        if is_xml(source.file):
+        if is_xml(source.file) and kind not in FORMATS:
+            if beams > 1:
+                raise UserError(BEAMS)
+        elif is_xml(source.file):
             if (found := _format(source.file)) not in (kind, None):
                 raise UserError(f"{source.file} is written as it came: take --format {found}, not {kind}")
         elif not is_page(source):
@@ -31,12 +40,10 @@ def check_pages(sources: Sequence[Source], kind: str, output: str, beams: int) -
                 raise UserError(f"--format {kind} is for pages, and {source.name} is none: take --format text or json")
         elif not has_kraken():
             raise MissingExtraError(
-                f"--format {kind} of images is written by kraken, which is not installed: pip install 'gcsa-vit[kraken]'"
+                f"--format {kind} of images needs kraken, which is not installed: pip install 'gcsa-vit[kraken]'"
             )
         elif beams > 1:
-            raise UserError(
-                "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
-            )
+            raise UserError(BEAMS)
     if len(sources) > 1 and not is_folder(output):
         raise UserError(f"{len(sources)} pages are written as a file each: name a folder, as in --output FOLDER/")
 
@@ -58,7 +65,7 @@ def is_folder(output: str) -> bool:
 def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, output: str) -> None:
     """Raises ValueError where `output` takes no files, two `sources` would be written to one file, one of them would be overwritten
     by anything but itself with its text in it, or the next run would take what this one writes for its `inputs`."""
-    as_pages, folder = kind in FORMATS, Path(output)
+    as_xml, folder = kind in FORMATS, Path(output)
     if is_folder(output):
         if folder.exists() and not folder.is_dir():
             raise UserError(f"--output {output} is a file: name a folder")
@@ -73,7 +80,7 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
                     "their own"
                 )
         if (
-            as_pages
+            as_xml
             and not all(is_xml(source.file) for source in sources)
             and _key(folder) in map(_key, map(Path, inputs))
         ):
@@ -86,7 +93,7 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
     files = {_key(source.file) for source in sources}
     for source in sources:
         target = target_of(source, kind, output)
-        if _key(target) in files and not (as_pages and _key(target) == _key(source.file)):
+        if _key(target) in files and not (as_xml and _key(target) == _key(source.file)):
             raise UserError(f"{target} is one of the inputs, and would be overwritten: name another --output")
 
 
@@ -114,11 +121,16 @@ def content_of(transcripts: Sequence[Transcript], kind: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def page_content(source: Source, transcripts: Sequence[Transcript], segmentation: Any, kind: str, weights: str) -> str:
-    """The XML of `kind` of a page that was read with `weights`; segmentation: of `PageFinder`, for the image of a page.
+def page_content(
+    source: Source, transcripts: Sequence[Transcript], segmentation: Any, kind: str, weights: str, any_image: bool
+) -> str:
+    """The file of `kind`, one of `PAGE_FORMATS`, of a page that was read with `weights`; segmentation: of `PageFinder`, for the image
+    of a page; any_image: of `read_page`.
 
     Raises ValueError where the page cannot be written.
     """
+    if kind == "hocr":
+        return hocr(placed_page(source, transcripts, segmentation, any_image), weights)
     readings = [transcript.reading for transcript in transcripts]
     if is_xml(source.file):
         return write_text(source.file, readings, weights) + "\n"

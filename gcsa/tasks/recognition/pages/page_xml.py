@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path, PureWindowsPath
+from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, ParseError
 
@@ -43,6 +44,13 @@ HYPHENS = ("-", "\u2010", "\u2e17", "\u00ac")
 """A word that ends in one of them holds its hyphen already, and HYP repeats it."""
 SAME_ASPECT = 0.02
 """By this share two ratios of width and height may differ, and be of one page."""
+
+
+class Place(NamedTuple):
+    """The region that a line is in, "" where that has no name, and its baseline, () where the file gives none."""
+
+    region: str = ""
+    baseline: Points = ()
 
 
 def list_pages(folder: Path, *, recursive: bool = False) -> list[Path]:
@@ -111,6 +119,57 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
             raise UserError(f"{path} states a page of {size}, far too small for its lines")
         lines.append(Line(image, text, document=path.stem, polygon=polygon))
     return lines
+
+
+def read_places(path: Path, any_image: bool = False) -> tuple[Path, list[Place]]:
+    """The image of a PAGE-XML or ALTO file that `read_page` reads, and the place of each of its lines, in pixels of that image.
+
+    Raises as `read_page`, also for the image of a blank page.
+    """
+    root = _parse(path)
+    page_of, points_of = {"page": (_page, _page_baseline), "alto": (_alto, _alto_baseline)}[_format(path, root)]
+    try:
+        name, stated = page_of(root)
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as a page ({_reason(error)}): correct it") from error
+    image = _find_image(path, name, any_image)
+    width, height = image_size(image)
+    x_scale, y_scale = (width / stated[0], height / stated[1]) if all(stated) else (1.0, 1.0)
+    regions = {
+        line: str(region.get("id") or region.get("ID") or "")
+        for region in root.iter()  # an inner region comes behind the outer one
+        if _tag(region) in ("TextRegion", "TextBlock")
+        for line in _all(region, "TextLine")
+    }
+    places = []
+    for line in reading_order(root):
+        points = tuple((x * x_scale, y * y_scale) for x, y in _points(points_of(line)))
+        places.append(Place(regions.get(line, ""), points))
+    return image, places
+
+
+def _page_baseline(line: Element) -> list[str]:
+    baseline = _inner(line, "Baseline")
+    if baseline is None:
+        return []
+    points = baseline.get("points", "").replace(",", " ").split()
+    return points + [point.get(side, "") for point in baseline for side in ("x", "y")]  # as PAGE wrote them before 2013
+
+
+def _alto_baseline(line: Element) -> list[str]:
+    return line.get("BASELINE", "").replace(",", " ").split()
+
+
+def _points(numbers: Sequence[str]) -> Points:
+    """Two or more points, or none where `numbers` are anything else, such as the height of a line in ALTO 2."""
+    try:
+        values = [float(number) for number in numbers]
+    except ValueError:
+        return ()
+    usable = 4 <= len(values) <= 2 * MAX_POINTS and len(values) % 2 == 0
+    if not usable or not all(math.isfinite(value) and abs(value) <= MAX_COORDINATE for value in values):
+        return ()
+    return tuple(zip(values[::2], values[1::2], strict=True))
 
 
 def _reason(error: KeyError | ValueError) -> str:

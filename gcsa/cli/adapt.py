@@ -1,0 +1,94 @@
+"""An adapter for a book: `adapt.py PAGES --base gcsa_ocr_tiny.print --output my_book`.
+
+PAGES are corrected lines of the book: PAGE-XML or ALTO, as eScriptorium exports them, or images of lines with their texts. Some of
+them are held out: stdout says how they were read before and after, and the command that reads the book with the adapter.
+
+Exit codes: 0; 1, a fault of gcsa; 2, wrong arguments or too few lines, before anything is trained; 130, interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from gcsa._utils.errors import UserError
+from gcsa._utils.program import program
+from gcsa.cli.arguments import count
+from gcsa.cli.composition import HYDRA_USERS, conf_folder, explain
+from gcsa.cli.errors import Parser, user_errors
+from gcsa.cli.memory import keep_freed_memory
+from gcsa.tasks.recognition.adapt import Adaptation, adapt_recognizer
+from gcsa.tasks.recognition.pages.page_xml import format_of, list_pages
+from gcsa.training.adapt import check_installed
+from gcsa.weights import Weights, read
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(prog=program("adapt"), description="Adapts a recogniser to a book, from corrected lines of it.")
+    parser.add_argument(
+        "pages",
+        metavar="PAGES",
+        help="folder of PAGE-XML or ALTO files with their images, or of NAME.png with NAME.gt.txt",
+    )
+    parser.add_argument(
+        "--base",
+        default="gcsa_ocr_tiny.print",
+        metavar="WEIGHTS",
+        help="name of published weights, a folder of weights, or a .ckpt of train.py (default %(default)s)",
+    )
+    parser.add_argument("--output", required=True, metavar="FOLDER", help="of the adapter; written whole or not at all")
+    parser.add_argument(
+        "--any-image", action="store_true", help="the XML files may name images outside of their folder"
+    )
+    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: what is free)")
+    return parser.parse_args(argv)
+
+
+def _composed(base: Weights, args: argparse.Namespace) -> DictConfig:
+    """conf/experiment/ocr_adapter.yaml for `args`, without curves."""
+    with initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        cfg = compose(
+            "train",
+            ["experiment=ocr_adapter", f"model={base.architecture}", "logger=none", "callbacks=default", "test=false"],
+        )
+    cfg.data.path, cfg.data.any_image, cfg.threads = args.pages, args.any_image, args.threads
+    return cfg
+
+
+def _summary(found: Adaptation, args: argparse.Namespace) -> str:
+    rates = [
+        f"CER {when} {scores.cer:.2%} (95 %: {scores.cer_interval[0]:.2%} to {scores.cer_interval[1]:.2%})"
+        for when, scores in (("before", found.before), ("after", found.after))
+    ]
+    pages = list_pages(Path(args.pages))
+    kind = format_of(pages[0]) if pages else "text"
+    command = [args.base, args.output, "BOOK/", "--format", kind, "--output", "READ/"]
+    return "\n".join(
+        [
+            f"{found.lines['test']} held-out lines:",
+            *rates,
+            f"adapter  {args.output}",
+            f"{program('transcribe')} {shlex.join(command)}",
+        ]
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
+    args = _arguments(argv)
+    keep_freed_memory()
+    with user_errors(users=HYDRA_USERS, explain=explain):
+        check_installed()
+        output = Path(args.output)
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise UserError(f"--output {output} is there already: name a new folder")
+        base = read(args.base)
+        if base.task != "recognition":
+            raise UserError(f"--base {args.base} reads no text: name a recogniser, such as gcsa_ocr_tiny.print")
+        print(_summary(adapt_recognizer(_composed(base, args), base, output), args))
+    return 0

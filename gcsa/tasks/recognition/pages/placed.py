@@ -1,0 +1,83 @@
+"""A page with the places of its lines and words, as formats want it that know neither polygons nor their rotation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcsa.images.reader import image_size
+from gcsa.tasks.recognition.data.line_image import Points
+from gcsa.tasks.recognition.pages.inputs import Source, Transcript, is_xml
+from gcsa.tasks.recognition.pages.page_xml import Place, read_places
+from gcsa.tasks.recognition.pages.words import Box, Word, line_box, upright_points, words_of
+from gcsa.tasks.recognition.reading import Reading
+
+
+@dataclass(frozen=True)
+class PlacedLine:
+    """A line that was read.
+
+    Attributes:
+        box: on the page as it was scanned.
+        region: its name, or "".
+        baseline: slope and height at x = 0 of the upright line (`upright_points`), y pointing down; None where it is not known.
+    """
+
+    reading: Reading
+    box: Box
+    words: list[Word]
+    region: str = ""
+    baseline: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class PlacedPage:
+    """The image of a page, number `page` in its file, its size (width, height), and its lines in reading order."""
+
+    image: Path
+    page: int | None
+    size: tuple[int, int]
+    lines: list[PlacedLine]
+
+
+def placed_page(
+    source: Source, transcripts: Sequence[Transcript], segmentation: Any, any_image: bool = False
+) -> PlacedPage:
+    """The lines of a page that were read; segmentation: of `PageFinder`, for the image of a page.
+
+    Raises ValueError where the image of an XML file is not there, or its lines are others than `transcripts`.
+    """
+    if is_xml(source.file):
+        image, places = read_places(source.file, any_image)
+    else:
+        image = source.file
+        places = [Place(next(iter(line.regions or ()), ""), tuple(line.baseline or ())) for line in segmentation.lines]
+    lines = [
+        _placed(transcript.input.line.polygon, transcript.reading, place)
+        for transcript, place in zip(transcripts, places, strict=True)
+        if transcript.reading is not None and transcript.input.line is not None and transcript.input.line.polygon
+    ]
+    return PlacedPage(image, source.page, image_size(image, page=source.page), lines)
+
+
+def _placed(polygon: Points, reading: Reading, place: Place) -> PlacedLine:
+    return PlacedLine(
+        reading,
+        line_box(polygon),
+        words_of(polygon, reading),
+        place.region,
+        _fitted(upright_points(place.baseline, reading.orientation)),
+    )
+
+
+def _fitted(baseline: Points) -> tuple[float, float] | None:
+    """Slope and height at x = 0 of the straight line nearest to a baseline."""
+    xs, ys = np.array(baseline, dtype=float).reshape(-1, 2).T
+    if len(xs) < 2 or np.ptp(xs) < 1:
+        return None
+    slope, height = np.polyfit(xs, ys, 1)
+    return float(slope), float(height)

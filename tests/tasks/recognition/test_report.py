@@ -1,0 +1,74 @@
+"""The report of a run: a row for each page, which a second run completes."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from rich.progress import Task
+
+from gcsa.cli.transcribe import AMinute, main
+from gcsa.tasks.recognition.data.line_image import Line
+from gcsa.tasks.recognition.pages.inputs import LineInput, Source, Transcript
+from gcsa.tasks.recognition.pages.report import COLUMNS, Report, check_report
+from gcsa.tasks.recognition.reading import Reading
+from tests.tasks.recognition.test_page_text import write_page
+
+
+def rows(report: Path) -> list[dict[str, str]]:
+    with report.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_page_with_doubtful_lines_and_one_that_was_not_read(tmp_path: Path) -> None:
+    source = Source(tmp_path / "a, b.tif", 2, 3)
+    inputs = [LineInput(source, Line(source.file), number) for number in (1, 2, 3, 4)]
+    readings = [Reading("0123456789", 0.95, 90), Reading("01234", 0.5, 90), None, Reading("x", 0.6)]
+    transcripts = [
+        Transcript(line, reading, "" if reading else "blank") for line, reading in zip(inputs, readings, strict=True)
+    ]
+    with (tmp_path / "report.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerow(COLUMNS)
+        Report(file).add(source, transcripts, 1.26)
+    (row,) = rows(tmp_path / "report.csv")
+    assert (row["file"], row["page"], row["orientation"]) == (str(source.file), "2", "90")
+    assert float(row["confidence"]) == pytest.approx((9.5 + 2.5 + 0.6) / 16, abs=1e-4)
+    assert (row["lines"], row["doubtful"], row["doubtful_lines"]) == ("3", "2", "2 4")
+    assert (row["seconds"], row["error"]) == ("1.3", "blank")
+
+
+def test_a_second_run_completes_it(weights: Path, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    write_page(folder, tmp_path / "pages")
+    bad, out, report = tmp_path / "pages" / "0.xml", tmp_path / "out", tmp_path / "out" / "report.csv"
+    bad.write_text("<PcGts><Page>")
+    arguments = [str(weights), str(tmp_path / "pages"), "--output", f"{out}/", "--report", str(report)]
+    assert main(arguments) == 1
+    first, second = rows(report)
+    assert "0.xml" in first["error"]
+    assert (first["lines"], second["lines"], second["doubtful_lines"]) == ("0", "2", "1 2"), "the weights are random"
+    bad.write_text((tmp_path / "pages" / "1.xml").read_text())
+    assert main(arguments) == 0
+    kept, again = rows(report)
+    assert kept == second
+    assert (Path(again["file"]), again["lines"], again["error"]) == (bad, "2", "")
+    assert main([str(weights), str(folder / "0.png"), "--report", str(report)]) == 0, (
+        "another run has a report of its own"
+    )
+    (line,) = rows(report)
+    assert (line["lines"], line["seconds"]) == ("1", "")
+
+
+def test_what_is_no_report_stays(tmp_path: Path) -> None:
+    Image.new("L", (9, 9)).save(tmp_path / "1.png")
+    (tmp_path / "letter.txt").write_text("Dear,\n")
+    for name, message in (("1.png", "is one of the inputs"), ("letter.txt", "is no report"), ("", "is a folder")):
+        with pytest.raises(ValueError, match=message):
+            check_report(str(tmp_path / name), [Source(tmp_path / "1.png")])
+    check_report(str(tmp_path / "new" / "report.csv"), [])
+
+
+def test_speed_is_shown_in_pages_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "speed", 0.05)
+    task = Task(0, "", 10, 1, _get_time=lambda: 0.0)  # type: ignore[arg-type]
+    assert str(AMinute().render(task)) == "3.0 a minute"

@@ -1,0 +1,54 @@
+"""Words stand where their characters do, on a page that was scanned in any orientation."""
+
+import pytest
+
+from gcsa.tasks.recognition.data.line_image import rotate_points
+from gcsa.tasks.recognition.pages.words import words_of
+from gcsa.tasks.recognition.reading import Character, Reading
+
+PAGE = (100, 200)
+POLYGON = ((10.0, 20.0), (110.0, 20.0), (110.0, 40.0), (10.0, 40.0))
+
+
+def reading(shown: str, text: str | None = None, orientation: int = 0) -> Reading:
+    """A line whose `shown` characters have a tenth of it each."""
+    characters = [Character(sign, i / 10, (i + 1) / 10, 0.5 + i / 100) for i, sign in enumerate(shown)]
+    return Reading(text or shown, 0.9, orientation, tuple(characters))
+
+
+def test_a_word_is_in_its_share_of_the_line() -> None:
+    first, second = words_of(POLYGON, reading("ab cdefg"))
+    assert (first.text, first.box) == ("ab", (10, 20, 30, 40))
+    assert (second.text, second.box) == ("cdefg", (40, 20, 90, 40))
+    assert first.confidence == pytest.approx(0.505)
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_boxes_rotate_with_the_page(degrees: int) -> None:
+    line = rotate_points(POLYGON, degrees, PAGE)
+    expected = [
+        rotate_points([word.box[:2], word.box[2:]], degrees, PAGE) for word in words_of(POLYGON, reading("ab cd"))
+    ]
+    for word, points in zip(words_of(line, reading("ab cd", orientation=degrees)), expected, strict=True):
+        xs, ys = zip(*points, strict=True)
+        assert word.box == (min(xs), min(ys), max(xs), max(ys))
+
+
+def test_a_word_of_a_sloping_line_is_as_high_as_the_line_is_there() -> None:
+    sloping = ((0.0, 0.0), (100.0, 50.0), (100.0, 70.0), (0.0, 20.0))
+    first, last = words_of(sloping, reading("ab cdefghi"))
+    assert (first.box, last.box) == ((0, 0, 20, 30), (30, 15, 100, 70))
+
+
+def test_words_from_right_to_left_are_in_the_order_of_the_text() -> None:
+    """On the page: the second word, then the first, each from its last letter on."""
+    text = "\u05d0\u05d1 \u05d2\u05d3"
+    first, second = words_of(POLYGON, reading(text[::-1], text))
+    assert (first.text, first.box[0], second.text, second.box[0]) == ("\u05d0\u05d1", 40, "\u05d2\u05d3", 10)
+
+
+@pytest.mark.parametrize("line", [Reading("two words", 0.7), reading("ab cd", "something else")])
+def test_a_line_whose_words_have_no_places_is_one(line: Reading) -> None:
+    (word,) = words_of(POLYGON, line)
+    assert (word.text, word.confidence, word.box) == (line.text, line.confidence, (10, 20, 110, 40))
+    assert words_of(POLYGON, Reading("", 0.5)) == []
