@@ -102,7 +102,12 @@ class Group:
 
     @cached_property
     def exact_elements(self) -> tuple[int, ...]:
-        """The elements that map a square pixel grid onto itself: rotations by multiples of 90 degrees, and reflections."""
+        """The elements that map a square pixel grid onto itself: rotations by multiples of 90 degrees, and reflections whose
+        axis is vertical, horizontal or diagonal.
+
+        The axis of element N + r of D_N is at 90 + 180 r / N degrees, so the reflection is exact where the rotation by
+        360 r / N is. Both kinds count gcd(N, 4): d5 has the identity and the left-right reflection, its other axes lie between.
+        """
         return tuple(g for g in range(self.order) if 4 * (g % self.rotations) % self.rotations == 0)
 
     @property

@@ -120,7 +120,8 @@ def assert_equivariant(
         x: an input of the kind `input`, in any floating-point dtype.
         group: such as "c4".
         input, output: kinds of data; see the head of this file.
-        elements: exact elements to test; None tests all.
+        elements: exact elements to test; None tests all, `Group.exact_elements`. They may be few: of the ten elements of d5 only
+            the left-right reflection is tested, for the others do not map the grid onto itself.
         dtypes: of the module and its input, one after the other.
         tolerance: largest relative error for each dtype.
 

@@ -257,3 +257,12 @@ def test_seeds_of_a_system_are_averaged(copy: Path) -> None:
 )
 def test_export_cells(copy: Path, results: list[float | str], shown: str) -> None:
     assert program("exports").cell(results) == shown
+
+
+def test_who_is_exact_counts_what_changes(copy: Path) -> None:
+    equivariance = program("equivariance")
+    assert "| `crnn, as it lies` | c4 | 450 lines | 450 of 450 texts |" in equivariance.who_is_exact()
+    file = copy / "docs/results/symmetry/docorient.json"
+    kinds = {"whole pages": {"pages": 3, "alike": 1}, "blocks": {"pages": 12, "alike": 12}}
+    file.write_text(json.dumps({"version": "1.2", "kinds": kinds}))
+    assert "| docorient 1.2, how it lays a page | c4 | 15 pages | 2 of 15 pages |" in equivariance.who_is_exact()

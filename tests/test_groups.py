@@ -4,7 +4,7 @@ import torch
 
 from gcsa.groups import Group, group
 
-NAMES = ("c1", "c2", "c4", "c6", "c8", "c12", "c16", "d1", "d2", "d4", "d6", "d8")
+NAMES = ("c1", "c2", "c3", "c4", "c6", "c8", "c12", "c16", "d1", "d2", "d3", "d4", "d5", "d6", "d8", "d12")
 
 
 @pytest.fixture(params=NAMES)
@@ -57,6 +57,19 @@ def test_regular_representation_is_escnns(h: Group) -> None:
 def test_exact_elements_are_the_integer_matrices(h: Group) -> None:
     integer = [g for g in range(h.order) if np.allclose(h.matrix(g), np.round(h.matrix(g)))]
     assert list(h.exact_elements) == integer
+
+
+@pytest.mark.parametrize(("rotations", "exact"), [(1, 1), (2, 2), (3, 1), (5, 1), (6, 2), (8, 4), (12, 4)])
+def test_exact_elements_are_those_that_take_pixels_to_pixels(rotations: int, exact: int) -> None:
+    """Of even and of odd squares, by the positions of their pixels; a reflection for each rotation."""
+    assert (len(Group(rotations).exact_elements), len(Group(rotations, True).exact_elements)) == (exact, 2 * exact)
+    h = Group(rotations, True)
+    for size in (4, 5):
+        axis = np.arange(size) - (size - 1) / 2
+        pixels = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+        positions = {tuple(pixel) for pixel in pixels}
+        moved = [{tuple(pixel) for pixel in (pixels @ h.matrix(g).T).round(9)} for g in range(h.order)]
+        assert h.exact_elements == tuple(g for g in range(h.order) if moved[g] == positions)
 
 
 def test_act_is_a_group_action(h: Group) -> None:
@@ -130,8 +143,10 @@ def test_a_group_made_directly_is_bounded_too() -> None:
         ("c6", "rotation by 180 degrees, 2 of 6 elements"),
         ("c8", "rotations by 90 degrees, 4 of 8 elements"),
         ("d3", "left-right reflection, 2 of 6 elements"),
+        ("d5", "left-right reflection, 2 of 10 elements"),
         ("d6", "rotation by 180 degrees and left-right and up-down reflections, 4 of 12 elements"),
         ("d8", "rotations by 90 degrees and reflections, 8 of 16 elements"),
+        ("d12", "rotations by 90 degrees and reflections, 8 of 24 elements"),
     ],
 )
 def test_exactness_in_words(name: str, words: str) -> None:

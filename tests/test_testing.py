@@ -83,6 +83,32 @@ def test_the_first_element_that_fails_ends_the_check() -> None:
     assert len(passes) == 3  # of the image, and in the poses 6 and 4
 
 
+class Fails(nn.Module):
+    """Equivariant but where the pixel of the first image that it looks at is the largest."""
+
+    def __init__(self, row: int, column: int) -> None:
+        super().__init__()
+        self.row, self.column = row, column
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.square() + (x[0, 0, self.row, self.column] == x.max())
+
+
+@pytest.mark.parametrize("name", ["c2", "c6", "d1", "d2", "d3", "d5", "d6", "d8", "d12"])
+def test_every_exact_element_is_tested(name: str) -> None:
+    """A function that fails for one exact element fails; for a pose that no exact element gives, it passes."""
+    x = torch.zeros(1, 1, 5, 5)
+    x[0, 0, 1, 0] = 1.0  # in eight different places
+    places = {g: divmod(int(act(x, "d4", g, "image").argmax()), 5) for g in range(8)}
+    tested = {divmod(int(act(x, name, g, "image").argmax()), 5) for g in group(name).exact_elements[1:]}
+    for place in list(places.values())[1:]:
+        if place in tested:
+            with pytest.raises(AssertionError, match=f"of {name}, eval mode"):
+                assert_equivariant(Fails(*place), x, name, "image", "image")
+        else:
+            assert_equivariant(Fails(*place), x, name, "image", "image")
+
+
 @pytest.mark.parametrize(("name", "elements"), [("c1", None), ("c3", None), ("c4", (0,)), ("d4", ())])
 def test_the_identity_alone_tests_nothing(name: str, elements: tuple[int, ...] | None) -> None:
     with pytest.raises(ValueError, match=f"the identity is the only element of {name} to test"):

@@ -36,7 +36,13 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.pages,
         text.trocr,
     ),
-    "docs/measured/equivariance.md": (equivariance.invariance, equivariance.off_grid, equivariance.precision),
+    "docs/measured/equivariance.md": (
+        equivariance.invariance,
+        equivariance.who_is_exact,
+        equivariance.choosers,
+        equivariance.off_grid,
+        equivariance.precision,
+    ),
     "docs/measured/speed.md": (
         speed.models,
         speed.models_on_gpu,

@@ -141,6 +141,61 @@ def audits() -> str:
     return table([*header, "nearest images kept, between them", "distance / between images"], rows)
 
 
+def choosers() -> str:
+    """A classifier in the wrappers of gcsa and behind equiadapt: the change of its scores, for images of 96 and of 97 pixels."""
+    found = [json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/symmetry").glob("equiadapt_*.json"))]
+    rows = []
+    for content in found:
+        for name, sizes in content["rows"].items():
+            cells = []
+            for one in sizes.values():
+                shares = [f"{100 * one[key]:.0f} %" for key in ("above_rounding", "answers")]
+                cells += [_size(one["relative"]), *shares]
+            rows.append([name, content["group"], *cells, f"{sizes['96']['passes']:.3g}"])
+    header = [
+        f"{words}, {size} pixels" for size in (96, 97) for words in ("largest change", "scores that change", "answers")
+    ]
+    about = found[0]
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return table(["network", "group", *header, "passes"], rows) + f"\n\n{versions}; commit {about['commit'][:8]}."
+
+
+def who_is_exact() -> str:
+    """What changes when images rotate by multiples of 90 degrees (and reflect), of systems of all kinds, theirs and ours."""
+    results = ROOT / "docs/results"
+    ours = json.loads((INTEGRATIONS / "invariance.json").read_text())
+    moved = max(ours["models"]["gcsa_pooled_small.pcam"][key] for key in ("turns", "mirrors"))
+    rows = [["`gcsa_pooled_small.pcam`, features", "d4", f"{ours['patches']} patches", f"features by {_size(moved)}"]]
+    classifiers = json.loads((results / "symmetry/equiadapt_c4.json").read_text())
+    for name, sizes in classifiers["rows"].items():
+        largest = max(one["relative"] for one in sizes.values())
+        patches = f"{classifiers['images']} patches, 96 and 97 pixels"
+        rows.append([f"`{classifiers['model']}`, {name}", "c4", patches, f"scores by {_size(largest)}"])
+    stardist = json.loads((results / "stardist/nuclei_seed0.json").read_text())
+    smp = json.loads((results / "symmetry/smp_unet_resnet18.json").read_text())
+    segmenters = {
+        "`gcsa_unet_tiny`, as `segment.py` uses it": json.loads(
+            (results / "learning/nuclei/seed0/gcsa_unet_tiny.json").read_text()
+        )["results"]["turned"],
+        f"StarDist's package {stardist['versions']['stardist']}": stardist["results"]["turned"],
+        "U-Net of smp, ResNet-18, as it is": smp["as it is"],
+        "U-Net of smp, ResNet-18, gcsa, Canonical": smp["canonical"],
+    }
+    for name, one in segmenters.items():
+        parts = [f"{one[kind]:,.0f} of {one[f'of_{kind}']:,.0f} {kind}" for kind in ("pixels", "objects")]
+        rows.append([name, "d4", f"{one.get('images turned', 65)} images", " and ".join(parts)])
+    for name, one in json.loads((results / "pages/rotated_lines.json").read_text())["rows"].items():
+        if "+turns" not in name:
+            lines = one["test"]["lines"]
+            changed = round((1 - one["test"]["same_when_rotated"]) * lines)
+            rows.append([f"`{name}`", "c4", f"{lines} lines", f"{changed} of {lines} texts"])
+    docorient = json.loads((results / "symmetry/docorient.json").read_text())
+    pages, alike = (sum(kind[key] for kind in docorient["kinds"].values()) for key in ("pages", "alike"))
+    name = f"docorient {docorient['version']}, how it lays a page"
+    rows.append([name, "c4", f"{pages} pages", f"{pages - alike} of {pages} pages"])
+    return table(["system", "poses", "measured on", "what changes"], rows)
+
+
 def precision() -> str:
     """Invariance and rounding of class scores in half precision."""
     models = measured("precision")
@@ -160,7 +215,7 @@ FRAMEWORKS = {
 
 
 def _size(change: float) -> str:
-    return f"{change:.2f}" if change > 0.01 else f"{change:.0e}"
+    return f"{change:.2f}" if change > 0.01 else f"{change:.0e}" if change else "0"
 
 
 def integrations() -> str:

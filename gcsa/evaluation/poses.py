@@ -195,12 +195,16 @@ def verdict(changes: Sequence[Change], kind: str) -> str:
         for flip, k in (divmod(g, group.rotations) for g in range(group.order))
     }
     inside = [change for change in changes if change.turn in elements]
-    exact = [change for change in changes if change.turn.is_exact and change.turn not in elements]
+    outside = [change for change in changes if change.turn.is_exact and change.turn not in elements]
+    alone = [change for change in outside if change.is_rounding]  # groups without a name, such as that of one diagonal
+    exact = [change for change in outside if not change.is_rounding]
     between = [change for change in changes if not change.turn.is_exact]
     start, others = "not exact for any rotation or reflection", "at multiples of 90 degrees and reflections"
-    if inside:
-        largest = max(change.relative for change in inside)
-        start = f"exact under {group.name} " + (f"to {largest:.0e}" if largest else "without any change")
+    if inside or alone:
+        largest = max(change.relative for change in [*inside, *alone])
+        under = [f"under {group.name}"] if inside else []
+        under += [f"at {change.turn}" for change in alone]
+        start = f"exact {' and '.join(under)} " + (f"to {largest:.0e}" if largest else "without any change")
         others = "at other multiples of 90 degrees and reflections"
     rest = [
         f"{words} {_in_words(some, kind)}" for words, some in ((others, exact), ("at angles between", between)) if some

@@ -48,6 +48,23 @@ def test_the_group_of_a_network(network: object, group: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("moved", "words"),
+    [
+        ((lambda x: x.flip(2),), "exact at 180 degrees, reflected "),
+        ((lambda x: x.mT, lambda x: x.flip((2, 3)), lambda x: x.mT.flip((2, 3))), "exact under c2 and at 90 degrees, "),
+    ],
+)
+def test_an_exact_pose_of_a_group_without_a_name_is_told(moved: tuple, words: str) -> None:
+    """Up-down reflection, and the reflections across the diagonals: no group of `GROUPS` has them without the left-right one."""
+    corner = Corner()
+    sentence = verdict(found(lambda x: corner(x) + sum(corner(move(x)) for move in moved)), "classifier")
+    assert sentence.startswith(words)
+    assert "at other multiples of 90 degrees and reflections" in sentence
+    changes = sentence.partition("reflections ")[2].partition(" of")[0]
+    assert changes not in ("", "0.0 %"), "the mean is over the poses that change"
+
+
+@pytest.mark.parametrize(
     "network", [nn.Sequential(nn.BatchNorm2d(1), Corner()), nn.Sequential(nn.Dropout(0.5), Corner())]
 )
 def test_a_network_in_training_mode_is_refused(network: nn.Module) -> None:
