@@ -138,8 +138,8 @@ class OmeZarr:
 
     def _plane(self, channel: int, z: int, top: int, left: int, bottom: int, right: int) -> Array:
         index = {"c": channel, "z": z, "t": self.time}
-        leading = (index[axis] for axis in self.image.axes[:-2])
-        values = self.array[(*leading, slice(top, bottom), slice(left, right))]
+        window = slice(top, bottom), slice(left, right)
+        values = self.array[tuple(index[axis] for axis in self.image.axes[:-2]) + window]
         return np.asarray(values).astype(self.dtype.newbyteorder("="), copy=False)
 
 
@@ -166,7 +166,7 @@ def _open(path: Path) -> _Image:
     if len(images) != 1:
         raise Refused(f"holds {len(images)} multiscale images: name the folder of one OME-Zarr image")
     (image,) = images
-    axes = [axis.get("name") if isinstance(axis, dict) else axis for axis in image.get("axes", ())]
+    axes = [str(axis.get("name")) if isinstance(axis, dict) else str(axis) for axis in image.get("axes", ())]
     if axes[-2:] != ["y", "x"] or not set(axes[:-2]) <= set("tcz") or len(set(axes)) != len(axes):
         raise Refused(
             f"has the axes {', '.join(map(str, axes)) or 'of none'}: t, c, z, y and x are read, in OME-Zarr 0.4 or 0.5"
@@ -207,7 +207,7 @@ def _names(codecs: list[Any]) -> list[str]:
 
 def _pixel_size(image: dict[str, Any]) -> tuple[float, float] | None:
     """Height and width of a pixel of the first level in micrometres; None where the metadata does not say them."""
-    units = [axis.get("unit") if isinstance(axis, dict) else None for axis in image["axes"][-2:]]
+    units = [str(axis.get("unit")) if isinstance(axis, dict) else "" for axis in image["axes"][-2:]]
     size = np.array([MICROMETRES.get(unit, 0.0) for unit in units])
     stated = False
     for transformation in [

@@ -82,5 +82,7 @@ def read_outlines(path: str | PathLike[str]) -> list[Layer]:
 
 def _corners(geometry: dict[str, Any]) -> Array:
     """The corners (n, 2), row and column, of a polygon, the first of which GeoJSON repeats at the end."""
-    (ring,) = geometry["coordinates"] if geometry["type"] == "Polygon" else ()
+    if geometry["type"] != "Polygon":
+        raise ValueError(geometry["type"])
+    (ring,) = geometry["coordinates"]
     return np.array(ring, np.float64).reshape(-1, 2)[:-1, ::-1] - 0.5

@@ -22,6 +22,7 @@ from magicgui.widgets import (
 )
 from napari.layers import Image
 from napari.qt.threading import create_worker
+from napari.utils.notifications import show_error
 from napari.viewer import Viewer
 
 from gcsa._utils.arrays import Array
@@ -137,21 +138,32 @@ class Work(Container):
         self.worker: Any = None
 
     def start(self, work: Callable[[], Any], done: Callable[[Any], None], what: str) -> None:
-        """Runs `work` in a thread and gives its result to `done`. What is wrong is said in `status`, and by napari."""
+        """Runs `work` in a thread and gives its result to `done`. What a user can mend is said in `status`, and by napari."""
+
+        def guarded() -> tuple[Any, Exception | None]:
+            try:
+                return work(), None
+            except (ValueError, OSError, MemoryError) as error:
+                return None, error
+
+        def finished(outcome: tuple[Any, Exception | None]) -> None:
+            result, error = outcome
+            if error is None:
+                done(result)
+                return
+            self.status.value = one_line(error, limit=None)
+            show_error(self.status.value)
+
         self.status.value = what
         self.busy(True)
         progress = {"desc": what, "total": 0}
-        self.worker = create_worker(work, _start_thread=False, _progress=progress)
-        self.worker.returned.connect(done)
-        self.worker.errored.connect(self._failed)
+        self.worker = create_worker(guarded, _start_thread=False, _progress=progress)
+        self.worker.returned.connect(finished)
         self.worker.finished.connect(self._finished)
         self.worker.start()
 
     def busy(self, is_busy: bool) -> None:
         """Called before and after each piece of work."""
-
-    def _failed(self, error: Exception) -> None:
-        self.status.value = one_line(error, limit=None)
 
     def _finished(self) -> None:
         self.worker = None

@@ -58,14 +58,13 @@ def test_segment(docked: Any, weights: Path, qtbot: Any) -> None:
 
 
 def test_what_is_wrong_is_said(docked: Any, weights: Path, qtbot: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
-    manager = "napari.utils.notifications.NotificationManager.receive_error"
-    monkeypatch.setattr(manager, lambda self, *error: told.append(error[1]))
+    told: list[str] = []
+    monkeypatch.setattr("gcsa.integrations.napari.widgets.show_error", told.append)
     widget = docked(SegmentWidget, weights.parent / "nothing")
     widget.run()
     qtbot.waitUntil(lambda: widget.worker is None, timeout=60_000)
     assert "nothing" in widget.status.value
-    assert len(told) == 1
+    assert told == [widget.status.value]
     assert widget.button.enabled
     widget.viewer.layers.clear()
     widget.run()
