@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
-from gcsa.images.folders import SUFFIXES, list_files
+from gcsa.images.folders import SUFFIXES, ZARR, list_files
+from gcsa.images.ome_zarr import is_zarr
+from gcsa.images.slides import Roi
 from gcsa.models.pose import symmetrize
 
 GROUPS = ("c2", "c4", "d1", "d2", "d4")
@@ -53,6 +56,39 @@ def share(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number between 0 and 1")
     return value
+
+
+def roi(text: str) -> Roi:
+    """An argument X,Y,WIDTH,HEIGHT as a rectangle."""
+    parts = text.split(",")
+    if len(parts) != 4 or not all(part.isdecimal() and len(part) < 10 for part in parts) or 0 in map(int, parts[2:]):
+        raise argparse.ArgumentTypeError(f"{text} is not X,Y,WIDTH,HEIGHT in whole pixels")
+    return Roi(*map(int, parts))
+
+
+def level(text: str) -> int:
+    """An argument as the number of a level."""
+    if not text.isdecimal() or len(text) > 3:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0, the finest level")
+    return int(text)
+
+
+def channel(text: str) -> int | str:
+    """An argument as a number or a name."""
+    return int(text) if text.isdecimal() else text
+
+
+def slice_of(*names: str) -> Callable[[str], int | str]:
+    """What turns an argument into the number of a slice, or one of `names`."""
+
+    def read(text: str) -> int | str:
+        if text in names:
+            return text
+        with suppress(argparse.ArgumentTypeError):
+            return count(10**6)(text)
+        raise argparse.ArgumentTypeError(f"{text} is neither {', '.join(names)} nor a whole number from 1")
+
+    return read
 
 
 NETWORKS = "weights of gcsa, timm:NAME, a file .onnx, .pt (TorchScript) or .pt2, or MODULE:FUNCTION"
@@ -109,12 +145,14 @@ def device(name: str) -> torch.device:
 def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     """The images that are named, and those of `suffixes` in folders, each once; with `recursive` also those in the folders inside.
 
-    Raises FileNotFoundError for an input that is not there, and UserError for a folder without images and for a device.
+    With `ZARR` among the suffixes a folder of OME-Zarr is an image. Raises FileNotFoundError for an input that is not there, and UserError for a folder without images and for a device.
     """
     found: list[Path] = []
     for name in inputs:
         path = Path(name)
-        if path.is_dir():
+        if ZARR in suffixes and is_zarr(path):
+            found.append(path)
+        elif path.is_dir():
             inside = list_files(path, suffixes, recursive=recursive)
             if not inside:
                 raise UserError(f"{path} is a folder without images ({', '.join(suffixes)})")
@@ -126,6 +164,14 @@ def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Seq
         else:
             raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
     return list(dict.fromkeys(found))
+
+
+def check_outside(folder: Path, images: Iterable[Path]) -> None:
+    """Raises UserError for an output folder that is, or lies in, the folder of an image of OME-Zarr."""
+    target = folder.resolve()
+    for path in images:
+        if path.is_dir() and path.resolve() in (target, *target.parents):
+            raise UserError(f"--output {folder} is in the image {path}: name another folder")
 
 
 def check_stems(stems: Iterable[tuple[str, Path]], done: str) -> None:

@@ -35,7 +35,7 @@ from gcsa.cli.arguments import NETWORKS, add_hardware, add_images, add_symmetry,
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.images.folders import SUFFIXES
+from gcsa.images.folders import SUFFIXES, ZARR
 from gcsa.images.slides import SUFFIXES as SLIDES
 from gcsa.integrations.networks import open_subject
 
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.threads is not None:
             torch.set_num_threads(args.threads)
         patches.check_options(args)
-        images = find_images(args.inputs, recursive=True, suffixes=(*SUFFIXES, *SLIDES))
+        images = find_images(args.inputs, recursive=True, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         if args.patches:
             patches.check_output(args.output, images)
         else:

@@ -7,6 +7,7 @@ was read. `NAME_patches.png` shows which parts of the slide are embedded.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,10 @@ from torch import nn
 
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import UserError
-from gcsa.cli.arguments import check_stems, number
+from gcsa.cli.arguments import channel, check_outside, check_stems, count, level, number, roi, slice_of
 from gcsa.images.folders import SUFFIXES
 from gcsa.images.pixels import naming
+from gcsa.images.planes import MAX, Plane
 from gcsa.images.prepare import Prepare
 from gcsa.images.slides import open_slide
 from gcsa.images.tiff import MPP_RANGE
@@ -38,7 +40,7 @@ from gcsa.weights.fingerprint import differ, fingerprint
 
 TISSUE = 0.25
 """Least share of tissue in a patch, by default."""
-OPTIONS = ("mpp", "slide_mpp", "tissue")
+OPTIONS = ("mpp", "slide_mpp", "tissue", "level", "roi", "channel", "z", "time")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,13 +60,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tissue", type=number(0, 1), metavar="SHARE", help=f"of a patch at least (default {TISSUE}); 0: all patches"
     )
+    parser.add_argument(
+        "--level", type=level, metavar="N", help="take the pixels of this level, 0 the finest, instead of --mpp"
+    )
+    parser.add_argument(
+        "--roi", type=roi, metavar="X,Y,WIDTH,HEIGHT", help="embed the patches of this rectangle, in pixels of level 0"
+    )
+    parser.add_argument("--channel", type=channel, metavar="N|NAME", help="of slides with several, counted from 1")
+    parser.add_argument(
+        "--z", type=slice_of(MAX), metavar="max|N", help="of stacks: the largest values, or a slice, from 1"
+    )
+    parser.add_argument("--time", type=count(10**6), metavar="N", help="of series: the frame, counted from 1")
 
 
 def check_options(args: argparse.Namespace) -> None:
     """Raises UserError for options of --patches without it."""
     given = [name for name in OPTIONS if getattr(args, name) is not None]
     if given and not args.patches:
-        raise UserError(f"--{given[0].replace('_', '-')} {getattr(args, given[0]):g} is of --patches: add --patches")
+        value = getattr(args, given[0])
+        value = f"{value:g}" if isinstance(value, float) else value
+        raise UserError(f"--{given[0].replace('_', '-')} {value} is of --patches: add --patches")
+    if args.level is not None and args.mpp is not None:
+        raise UserError(f"--level {args.level} has micrometres a pixel of its own: leave out --mpp {args.mpp:g}")
 
 
 def check_output(name: str, slides: Sequence[Path]) -> None:
@@ -75,6 +92,7 @@ def check_output(name: str, slides: Sequence[Path]) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--output {name} is a file: with --patches, name a folder")
     check_stems(((path.stem, path) for path in slides), "embed")
+    check_outside(folder, slides)
     folder.mkdir(parents=True, exist_ok=True)
     check_writable(folder / f"{slides[0].stem}.h5")
 
@@ -87,14 +105,17 @@ def embed(
     Raises UserError without a scale, and where a file of other settings would be overwritten.
     """
     mpp = prepare.mpp if args.mpp is None else args.mpp
-    if mpp is None:
+    if mpp is None and args.level is None:
         raise UserError(f"{args.model} does not say at how many micrometres a pixel it sees tissue: give --mpp")
     tissue = TISSUE if args.tissue is None else args.tissue
     settings = {
         key: value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
         for key, value in about.items()
-    } | {"mpp": mpp, "tissue": tissue}
-    settings |= {} if args.slide_mpp is None else {"slide_mpp": args.slide_mpp}
+    } | {"tissue": tissue}
+    settings |= {"mpp": mpp} if args.level is None else {"level": args.level}
+    settings |= {} if args.roi is None else {"roi": str(args.roi)}
+    others = {name: getattr(args, name) for name in ("slide_mpp", "channel", "z", "time")}
+    settings |= {name: value for name, value in others.items() if value is not None}
     settings |= {"fingerprint": fingerprint(network)} if any(True for _ in network.parameters()) else {}
     folder = Path(args.output)
     done = {path for path in slides if _is_finished(folder / f"{path.stem}.h5", _of(path, settings))}
@@ -103,7 +124,14 @@ def embed(
 
 def _of(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the file of one slide: another slide of that name has other bytes."""
-    return {**settings, "slide": path.name, "slide_bytes": path.stat().st_size}
+    return {**settings, "slide": path.name, "slide_bytes": _bytes(path)}
+
+
+def _bytes(path: Path) -> int:
+    """Of a file, or of all files in a folder of OME-Zarr."""
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(Path(parent, name).stat().st_size for parent, _, names in os.walk(path) for name in names)
 
 
 def _is_finished(file: Path, settings: Mapping[str, Any]) -> bool:
@@ -121,6 +149,12 @@ def _is_finished(file: Path, settings: Mapping[str, Any]) -> bool:
     return True
 
 
+def _plane(args: argparse.Namespace) -> Plane | None:
+    """Which picture of stacks is embedded; None where no option says it."""
+    plane = Plane(args.channel, args.z, args.time)
+    return None if plane == Plane() else plane
+
+
 def _embed_others(
     network: nn.Module,
     prepare: Prepare,
@@ -130,7 +164,7 @@ def _embed_others(
     folder: Path,
     args: argparse.Namespace,
 ) -> Iterator[str]:
-    console = Console(stderr=True)
+    console, plane = Console(stderr=True), _plane(args)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         total = bar.add_task("slides", total=len(slides))
@@ -141,18 +175,18 @@ def _embed_others(
                 bar.advance(total)
                 continue
             try:
-                with open_slide(path, 3) as slide:
+                with open_slide(path, 3, plane=plane) as slide:
                     with naming(path):
+                        scales = settings.get("mpp"), args.slide_mpp
                         patches = choose_patches(
-                            slide, prepare.size, settings["mpp"], args.slide_mpp, settings["tissue"]
+                            slide, prepare.size, *scales, settings["tissue"], args.level or 0, args.roi
                         )
                     about = _of(path, settings)
                     store = RowStore(folder / f"{file.name}.part", about)
                     before, count = store.count, len(patches.corners)
                     task = bar.add_task(path.name, total=count, completed=before)
                     embed_patches(network, prepare, slide, patches, store, args.batch_size, partial(bar.advance, task))
-                    size, mpp = prepare.size, settings["mpp"]
-                    of_coords = attributes(slide, patches, size, mpp, path.stem, str(folder))
+                    of_coords = attributes(slide, patches, prepare.size, path.stem, str(folder))
                 with replacing(folder / f"{path.stem}_patches.png") as part:
                     save_picture(part, patches)
                 with replacing(file) as part:

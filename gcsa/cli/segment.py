@@ -30,10 +30,25 @@ from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError, one_line, visible
 from gcsa._utils.program import program
 from gcsa._utils.validation import check_float
-from gcsa.cli.arguments import GROUPS, add_hardware, check_stems, count, device, find_images, number, share
+from gcsa.cli.arguments import (
+    GROUPS,
+    add_hardware,
+    channel,
+    check_outside,
+    check_stems,
+    count,
+    device,
+    find_images,
+    level,
+    number,
+    roi,
+    share,
+    slice_of,
+)
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.images.folders import SUFFIXES
+from gcsa.images.folders import SUFFIXES, ZARR
+from gcsa.images.pixels import naming
 from gcsa.images.planes import MAX, Plane
 from gcsa.images.reader import stack_header
 from gcsa.images.slides import SUFFIXES as SLIDES, Slide, open_slide
@@ -89,7 +104,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help=".ckpt of train.py, folder of weights, or the name of published ones; or the segmenter of somebody else, a file .onnx, "
         ".pt (TorchScript) or .pt2, or MODULE:FUNCTION",
     )
-    parser.add_argument("inputs", nargs="+", metavar="IMAGES", help="images, and folders of them")
+    parser.add_argument(
+        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them; a folder of OME-Zarr is an image"
+    )
     parser.add_argument(
         "--output", required=True, metavar="FOLDER", help="where files are written; made if it is not there"
     )
@@ -137,17 +154,30 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--channel",
-        type=_channel,
+        type=channel,
         metavar="N|NAME",
         help="of images with several, counted from 1, or its name in the file",
     )
     parser.add_argument(
         "--z",
-        type=_slice,
+        type=slice_of(MAX, ALL),
         metavar="max|all|N",
         help="of stacks: the largest values over all slices, every slice by itself, or one, counted from 1",
     )
     parser.add_argument("--time", type=count(10**6), metavar="N", help="of series: the frame, counted from 1")
+    parser.add_argument(
+        "--level",
+        type=level,
+        default=0,
+        metavar="N",
+        help="of slides and pyramids: the level that the network sees, 0 the finest; results are of level 0",
+    )
+    parser.add_argument(
+        "--roi",
+        type=roi,
+        metavar="X,Y,WIDTH,HEIGHT",
+        help="segment this rectangle only, in pixels of level 0; the table and the polygons count from the corner of the image",
+    )
     parser.add_argument(
         "--outputs",
         choices=OUTPUTS,
@@ -185,18 +215,6 @@ def _properties(text: str) -> list[str]:
     if unknown := [name for name in names if name not in PROPERTIES]:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(PROPERTIES)}")
     return names
-
-
-def _channel(text: str) -> int | str:
-    return int(text) if text.isdecimal() else text
-
-
-def _slice(text: str) -> int | str:
-    if text in (MAX, ALL):
-        return text
-    with suppress(argparse.ArgumentTypeError):
-        return count(10**6)(text)
-    raise argparse.ArgumentTypeError(f"{text} is neither max, all nor a whole number from 1")
 
 
 def _jobs(images: Sequence[Path], args: argparse.Namespace) -> list[Job]:
@@ -244,6 +262,7 @@ def _check_folder(name: str, jobs: Sequence[Job], found: Sequence[Path], kinds: 
                 raise UserError(
                     f"{folder / (job.stem + ending)} is one of the images, and would be overwritten: name another --output"
                 )
+    check_outside(folder, found)
     folder.mkdir(parents=True, exist_ok=True)
     check_writable(folder / (jobs[0].stem + endings[0]))
     return folder
@@ -312,15 +331,18 @@ def _segment(
         for number, job in enumerate(jobs, 1):
             try:
                 with open_slide(job.path, predictor.network.in_chans, plane=job.plane) as slide:
-                    image, pixel_size = slide.levels[0], slide.pixel_size
+                    pixel_size = slide.pixel_size
                     check_properties(args.properties, pixel_size)
+                    with naming(job.path):
+                        seen, image, origin = slide.part(args.level, args.roi)
                     advance = partial(progress.advance, task)
-                    scale = args.scale if args.mpp is None else _scale_to(args.mpp, slide, job.path)
-                    result = predictor.predict(image, scale=scale, tile=args.tile, progress=advance)
+                    scale = args.scale if args.mpp is None else _scale_to(args.mpp, slide, args.level, job.path)
+                    options: dict[str, Any] = dict(scale=scale, tile=args.tile, shape=image.shape, progress=advance)
+                    result = replace(predictor.predict(seen, **options), origin=origin)
                     if args.min_area is not None:
                         result = result.without_small(args.min_area)
                     measured = dict(properties=args.properties, pixel_size=pixel_size)
-                    write(result, image, predictor.limits(image), folder / job.stem, args.only, **measured)
+                    write(result, image, predictor.limits(seen), folder / job.stem, args.only, **measured)
             except UNREADABLE as error:
                 message = one_line(error, limit=None)
                 yield message if str(job.path) in message else f"{job}: {message}"
@@ -339,11 +361,11 @@ def _segment(
         print(f"nothing was found in {empty} of {len(jobs)} images: {NOTHING}", file=sys.stderr)
 
 
-def _scale_to(mpp: float, slide: Slide, path: Path) -> float:
-    """The factor that brings a slide to `mpp` micrometres a pixel. Raises UserError for one that does not say its own."""
+def _scale_to(mpp: float, slide: Slide, level: int, path: Path) -> float:
+    """The factor that brings a level of a slide to `mpp` micrometres a pixel. Raises UserError for one that does not say its own."""
     if slide.mpp is None:
         raise UserError(f"{path} does not say how many micrometres a pixel has: give --scale instead of --mpp")
-    return slide.mpp / mpp
+    return slide.mpp * slide.downsample(level) / mpp
 
 
 def _summary(result: Segmentation) -> str:
@@ -367,7 +389,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with user_errors():
         if args.threads is not None:
             torch.set_num_threads(args.threads)
-        found = find_images(args.inputs, suffixes=(*SUFFIXES, *SLIDES))
+        found = find_images(args.inputs, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         jobs = _without_own(_jobs(found, args), args.inputs)
         check_stems(((job.stem, job.path) for job in jobs), "segment")
         predictor = _predictor(args)

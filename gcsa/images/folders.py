@@ -8,6 +8,8 @@ from pathlib import Path
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif", ".ppm", ".pgm")
 """Of images, in small letters."""
+ZARR = ".zarr"
+"""Of a folder of OME-Zarr, which is one image."""
 SYSTEM_NAMES = frozenset(
     (
         "@eadir",
@@ -32,16 +34,19 @@ def list_files(folder: str | os.PathLike[str], suffixes: Sequence[str], *, recur
     """The files in `folder` whose names end in one of `suffixes`, in small or capital letters, and with `recursive` those below it.
 
     The order is that of the folders, then that of the names, both by code point ("10.png" before "9.png"), so that it is the
-    same on every machine. Hidden names and `SYSTEM_NAMES` are left out, and so are folders that are called like a file. Links to
-    folders are followed, each folder once. A link to a file that is missing is listed: whoever reads it names it.
+    same on every machine. Hidden names and `SYSTEM_NAMES` are left out, and so are folders that are called like a file. A folder of
+    OME-Zarr, whose name ends in .zarr, is one file, and is not looked into. Links to folders are followed, each folder once.
+    A link to a file that is missing is listed: whoever reads it names it.
     """
     files: list[tuple[str, str]] = []
     seen: set[str] = set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(parent)
-        folders[:] = [] if real in seen or not recursive else sorted(filter(is_visible, folders))
         if real not in seen:
+            names += [name for name in folders if name.lower().endswith(ZARR) and ZARR in suffixes]
             files += [(parent, name) for name in names if is_visible(name) and name.lower().endswith(tuple(suffixes))]
+        inside = [name for name in folders if is_visible(name) and not name.lower().endswith(ZARR)]
+        folders[:] = sorted(inside) if recursive and real not in seen else []
         seen.add(real)
     return [Path(parent, name) for parent, name in sorted(files)]
 

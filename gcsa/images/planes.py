@@ -63,21 +63,21 @@ def choose(series: tifffile.TiffPageSeries, plane: Plane, names: Sequence[str]) 
     if len(series.pages) != math.prod(counts.values()):
         raise Refused(f"does not hold each of its planes ({as_stored}) as a page: save it as OME-TIFF or BigTIFF")
 
-    numbers = {
-        axis: _numbers(axis, wanted.get(axis), count, names if axis == "C" and len(names) == count else (), as_stored)
+    chosen = {
+        axis: numbers(axis, wanted.get(axis), count, names if axis == "C" and len(names) == count else (), as_stored)
         for axis, count in counts.items()
         # Three channels are red, green and blue.
         if not (axis == "C" and plane.channel is None and count == 3 and samples == 1)
     }
-    channels = numbers.get("C", list(range(counts.get("C", 1))))
-    numbers = {axis: numbers.get(axis, channels) for axis in counts}
+    channels = chosen.get("C", list(range(counts.get("C", 1))))
+    chosen = {axis: chosen.get(axis, channels) for axis in counts}
     for axis in {"Z", "T"} - counts.keys():
-        _numbers(axis, wanted[axis], 1, (), as_stored)
+        numbers(axis, wanted[axis], 1, (), as_stored)
     sample = None
     if "C" not in counts and (plane.channel is not None or not _is_colour(page)):
         in_colour = COLOURS if samples in (3, 4) else ()
-        (sample,) = _numbers("C", plane.channel, samples, names if len(names) == samples else in_colour, as_stored)
-    pages = np.arange(len(series.pages)).reshape(list(counts.values()))[np.ix_(*numbers.values())]
+        (sample,) = numbers("C", plane.channel, samples, names if len(names) == samples else in_colour, as_stored)
+    pages = np.arange(len(series.pages)).reshape(list(counts.values()))[np.ix_(*chosen.values())]
     channels_last = sorted(range(len(counts)), key=lambda i: list(counts)[i] == "C")
     return Choice(pages.transpose(channels_last).reshape(-1, len(channels)).tolist(), sample if samples > 1 else None)
 
@@ -89,8 +89,8 @@ def _is_colour(page: Any) -> bool:
     return count in (1, 3) or (count == 4 and page.photometric in (2, 5)) or (count in (2, 4) and has_alpha)
 
 
-def _numbers(axis: str, value: int | str | None, count: int, names: Sequence[str], as_stored: str) -> list[int]:
-    """The numbers, from 0, along an axis. Raises Refused as `choose`."""
+def numbers(axis: str, value: int | str | None, count: int, names: Sequence[str], as_stored: str) -> list[int]:
+    """The numbers, from 0, along the axis C, Z, T or another, of which `value` names one. Raises Refused as `choose`."""
     noun, option = {"C": ("channels", "channel"), "Z": ("slices", "z"), "T": ("frames", "time")}.get(axis, ("", ""))
     noun = noun.removesuffix("s") if count == 1 else noun
     known = f" ({', '.join(names)})" if names and len(names) <= 20 else ""
@@ -115,11 +115,11 @@ def _numbers(axis: str, value: int | str | None, count: int, names: Sequence[str
 def choose_channel(pixels: Pixels, plane: Plane) -> Pixels:
     """The channel of a picture that is no stack. Raises Refused for what it does not hold."""
     for axis, value in (("Z", plane.z), ("T", plane.time)):
-        _numbers(axis, value, 1, (), "one picture")
+        numbers(axis, value, 1, (), "one picture")
     if plane.channel is None:
         return pixels
     count = 1 if pixels.values.ndim == 2 else 3
-    (number,) = _numbers("C", plane.channel, count, COLOURS if count == 3 else (), "one picture")
+    (number,) = numbers("C", plane.channel, count, COLOURS if count == 3 else (), "one picture")
     return Pixels(pixels.values if count == 1 else pixels.values[..., number], pixels.white)
 
 

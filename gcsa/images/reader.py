@@ -3,7 +3,8 @@
 A picture is the only one of a PNG, JPEG, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in. Other formats of Pillow are
 refused, since some run programs (EPS), and so are files of several pages, planes or frames. Where a `page` is asked for, a number
 from 1 to `count_pages`, the picture is that page of a TIFF or PDF file. The size in the header is bounded before anything is decoded.
-`gcsa.images.tiff` reads TIFF, `gcsa.images.pdf` PDF, torchvision PNG in colour of 16 bits, and Pillow all else.
+`gcsa.images.tiff` reads TIFF, `gcsa.images.ome_zarr` the folders of OME-Zarr, `gcsa.images.pdf` PDF, torchvision PNG in colour of 16
+bits, and Pillow all else.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from torchvision.io import ImageReadMode, decode_png
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.images import pdf
+from gcsa.images.ome_zarr import OmeZarr, is_zarr
 from gcsa.images.pixels import (
     Pixels,
     Refused,
@@ -83,7 +85,7 @@ def stack_header(path: str | PathLike[str], plane: Plane) -> tuple[int, tuple[fl
     """How many slices `plane` takes of a file, and height and width of a pixel in micrometres where the file states them, as the
     picture should be seen. Raises ValueError as `read_picture`."""
     with naming(path), opened(Path(path), max_bytes=None, plane=plane) as source:
-        if not isinstance(source, Tiff):
+        if not isinstance(source, Tiff | OmeZarr):
             return 1, None
         size = source.pixel_size
         return len(source.slices), size[::-1] if size and source.orientation >= 5 else size
@@ -144,7 +146,7 @@ def image_size(path: str | PathLike[str], *, upright: bool = False, page: int | 
         if page is not None and _starts(Path(path), pdf.START):
             return pdf.page_size(Path(path), page)
     with naming(path), opened(Path(path), page=page) as source:
-        if isinstance(source, Tiff):
+        if isinstance(source, Tiff | OmeZarr):
             height, width = source.shape
             check_pixels(height, width, source.is_deep)
             sideways = source.orientation >= 5
@@ -211,7 +213,7 @@ def _decode(
 ) -> Pixels:
     # Of a stack only the plane is read.
     with opened(path, labels=labels, plane=plane, page=page, max_bytes=MAX_BYTES if plane is None else None) as source:
-        if isinstance(source, Tiff):
+        if isinstance(source, Tiff | OmeZarr):
             return source.read(upright=upright)
         if labels and source.format in LOSSY:
             raise Refused(f"is {source.format}, which does not keep labels exactly: save them as PNG or TIFF")
@@ -232,8 +234,11 @@ def opened(
     max_bytes: int | None = MAX_BYTES,
     plane: Plane | None = None,
     page: int | None = None,
-) -> Iterator[Tiff | Image.Image]:
+) -> Iterator[Tiff | OmeZarr | Image.Image]:
     """The header of a picture in an open file. Raises ValueError, without the name of the file, as `read_image` does."""
+    if is_zarr(path):
+        yield OmeZarr(path, plane)
+        return
     if path.exists() and not path.is_file():  # reading a pipe or a device would not end
         raise ValueError("not a regular file")
     with BoundedFile(path) as file:

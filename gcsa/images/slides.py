@@ -1,7 +1,7 @@
 """Pictures of any size as levels that are read a window at a time: whole slides, pyramids, large TIFF files, and all others.
 
 The files of scanners (Aperio, Hamamatsu, Leica, MIRAX, DICOM ...) are read by OpenSlide (extra `slides`), TIFF files by
-`gcsa.images.tiff`, and what is small enough is held in memory.
+`gcsa.images.tiff`, OME-Zarr (extra `zarr`) by `gcsa.images.ome_zarr`, and what is small enough is held in memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -19,11 +19,12 @@ from PIL import Image
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError
 from gcsa.images.intensity import percentile_values
+from gcsa.images.ome_zarr import OmeZarr
 from gcsa.images.pixels import Pixels, Refused, naming, to_picture
 from gcsa.images.planes import Plane
 from gcsa.images.reader import opened, read_picture
 from gcsa.images.tiff import MPP_RANGE, Tiff
-from gcsa.images.windows import ArrayImage, TiffImage, WindowedImage, counts, resampled
+from gcsa.images.windows import ArrayImage, CroppedImage, StoredImage, WindowedImage, counts, resampled
 
 SUFFIXES = (".svs", ".ndpi", ".mrxs", ".scn", ".bif", ".svslide", ".vms", ".vmu")
 """Of slides that OpenSlide reads, in small letters, each a file for itself or beside a folder of its own."""
@@ -31,6 +32,29 @@ DICOM = (".dcm", ".dicom")
 """Of slides of which each level is a file: OpenSlide finds the others beside the one that is named."""
 IN_MEMORY = 64_000_000
 """Pixels up to which a picture is held in memory as a whole."""
+
+
+class Roi(NamedTuple):
+    """A rectangle in pixels of the first level: column and row of its first pixel, and its sides."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    def __str__(self) -> str:
+        return ",".join(map(str, tuple(self)))
+
+
+class Part(NamedTuple):
+    """A part of a slide.
+
+    seen: its pixels in one of the levels; image: those of the first level; origin: row and column in the first level of its first pixel.
+    """
+
+    seen: WindowedImage
+    image: WindowedImage
+    origin: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -68,6 +92,32 @@ class Slide:
         level = self.level_for(extent / size)
         return level if round(extent / self.downsample(level)) == size else None
 
+    def check(self, level: int, roi: Roi | None) -> None:
+        """Raises Refused for a level that is not there, and for a rectangle that reaches beyond the slide."""
+        if level >= len(self.levels):
+            levels = "one level" if len(self.levels) == 1 else f"{len(self.levels)} levels"
+            raise Refused(f"holds {levels}, counted from 0: there is no --level {level}")
+        height, width = self.shape
+        if roi is not None and (roi.x + roi.width > width or roi.y + roi.height > height):
+            raise Refused(f"is {width} pixels wide and {height} high: --roi {roi} reaches beyond it")
+
+    def part(self, level: int, roi: Roi | None) -> Part:
+        """The rectangle `roi`, or all, as `level` shows it, grown to whole pixels of the level. Raises Refused as `check`."""
+        self.check(level, roi)
+        height, width = self.shape
+        x, y, across, down = roi or (0, 0, width, height)
+        factors = [part / whole for part, whole in zip(self.levels[level].shape, self.shape, strict=True)]
+        starts = [math.floor(start * factor) for start, factor in zip((y, x), factors, strict=True)]
+        ends = [
+            min(side, math.ceil(end * factor - 1e-9))
+            for end, factor, side in zip((y + down, x + across), factors, self.levels[level].shape, strict=True)
+        ]
+        top, left = (round(start / factor) for start, factor in zip(starts, factors, strict=True))
+        bottom, right = (round(end / factor) for end, factor in zip(ends, factors, strict=True))
+        image = _cropped(self.levels[0], top, left, bottom, right)
+        seen = image if level == 0 else _cropped(self.levels[level], *starts, *ends)
+        return Part(seen, image, (top, left))
+
     def patch(self, row: int, column: int, extent: int, size: int) -> Array:
         """The square of `extent` pixels of the first level from (row, column) on, as (size, size, C), for a slide of 8 bits: the pixels of
         the level that has them, or else resampled from the nearest finer level. Beyond the slide it is white."""
@@ -87,6 +137,15 @@ class Slide:
         whole = np.full((size, size, pixels.shape[2]), 255, np.uint8)
         whole[: pixels.shape[0], : pixels.shape[1]] = pixels
         return whole
+
+
+def _cropped(image: WindowedImage, top: int, left: int, bottom: int, right: int) -> WindowedImage:
+    """A part of an image, held in memory where it is small enough."""
+    if (top, left, bottom, right) == (0, 0, *image.shape):
+        return image
+    if (bottom - top) * (right - left) <= IN_MEMORY:
+        return ArrayImage(image.window(top, left, bottom, right))
+    return CroppedImage(image, top, left, bottom, right)
 
 
 class OpenSlideImage:
@@ -117,8 +176,8 @@ def open_slide(path: Path, channels: int, in_memory: int = IN_MEMORY, plane: Pla
     """Yields the picture in a file, or of a stack the `plane`, with its levels, of which none above `in_memory` pixels is held in memory.
 
     Raises:
-        UserError: naming the file, as `read_picture`, `TiffImage` and OpenSlide refuse it.
-        MissingExtraError: a file of a scanner, without OpenSlide.
+        UserError: naming the file, as `read_picture`, `StoredImage` and OpenSlide refuse it.
+        MissingExtraError: a file of a scanner without OpenSlide, OME-Zarr without zarr.
     """
     with ExitStack() as stack:
         with naming(path):
@@ -128,15 +187,15 @@ def open_slide(path: Path, channels: int, in_memory: int = IN_MEMORY, plane: Pla
             if slide is None:
                 source = stack.enter_context(opened(path, max_bytes=None, plane=plane))
                 mpp = magnification = pixel_size = None
-                if isinstance(source, Tiff):
+                if isinstance(source, Tiff | OmeZarr):
                     for level in source.smaller_levels:
                         with suppress(Refused):  # of a level that no window is read of: the others are enough
-                            smaller.append(TiffImage(level, channels))
+                            smaller.append(StoredImage(level, channels))
                     mpp, pixel_size = source.mpp, source.pixel_size
                     if pixel_size is not None and source.orientation >= 5:
                         pixel_size = pixel_size[::-1]
                     if math.prod(source.shape) > in_memory:
-                        first = TiffImage(source, channels)
+                        first = StoredImage(source, channels)
             else:
                 stack.callback(slide.close)
                 if plane not in (None, Plane()):
@@ -168,7 +227,7 @@ def has_levels(path: Path) -> bool:
             slide.close()
             return True
         with opened(path, max_bytes=None) as source:
-            return isinstance(source, Tiff) and len(source.series.levels) > 1
+            return isinstance(source, Tiff | OmeZarr) and source.has_levels
 
 
 def _scanned(path: Path) -> Any | None:

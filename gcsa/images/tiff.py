@@ -98,6 +98,16 @@ class Tiff:
         self._check_colours()
 
     @property
+    def name(self) -> str:
+        """The name of the file."""
+        return str(self.file.name)
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether the file is a pyramid."""
+        return len(self.series.levels) > 1
+
+    @property
     def orientation(self) -> int:
         tag = self.page.tags.get(ORIENTATION)
         return 1 if tag is None else int(tag.value)

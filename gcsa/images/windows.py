@@ -1,4 +1,4 @@
-"""Pictures that are read a window at a time: from memory, or from a TIFF file that need not fit into it."""
+"""Pictures that are read a window at a time: from memory, or from a file that need not fit into it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from gcsa._utils.arrays import Array
 from gcsa.images.intensity import percentile_values, percentiles
+from gcsa.images.ome_zarr import OmeZarr
 from gcsa.images.pixels import Refused, naming, to_picture
 from gcsa.images.tiff import MAX_SEGMENT, Tiff
 
@@ -49,6 +50,19 @@ class ArrayImage:
         if self.picture.dtype not in (np.uint8, np.uint16):
             return percentiles(self.picture, low, high)
         return percentile_values(counts(self, self.picture.dtype), low, high)
+
+
+class CroppedImage:
+    """The rows `top` to `bottom` and columns `left` to `right` of an image of whole numbers that is not held in memory."""
+
+    def __init__(self, image: WindowedImage, top: int, left: int, bottom: int, right: int) -> None:
+        self.image, self.top, self.left, self.shape = image, top, left, (bottom - top, right - left)
+
+    def window(self, top: int, left: int, bottom: int, right: int) -> Array:
+        return self.image.window(self.top + top, self.left + left, self.top + bottom, self.left + right)
+
+    def percentiles(self, low: float, high: float) -> tuple[float, float]:
+        return percentile_values(counts(self, self.window(0, 0, 1, 1).dtype), low, high)
 
 
 class ScaledImage:
@@ -111,36 +125,38 @@ def resampled(
     return np.tensordot(columns, np.tensordot(rows, pixels, 1), (1, 1)).swapaxes(0, 1).astype(np.float32)
 
 
-class TiffImage:
-    """The picture of a TIFF file of up to 16 bits, of which a window reads only its own pixels where they are not compressed, and
-    else decodes only the tiles or strips that it needs. Values are those of `gcsa.images.reader.read_picture`.
+class StoredImage:
+    """The picture of TIFF or OME-Zarr of up to 16 bits, of which a window reads only its own pixels where they are not compressed, and
+    else decodes only the tiles, strips or chunks that it needs. Values are those of `gcsa.images.reader.read_picture`.
 
     Raises ValueError for what that refuses, for other kinds of numbers, an orientation, and large compressed tiles or strips.
     """
 
-    def __init__(self, tiff: Tiff, channels: int) -> None:
-        self.tiff, self.channels, self.shape = tiff, channels, tiff.shape
-        if tiff.white is None:
+    def __init__(self, stored: Tiff | OmeZarr, channels: int) -> None:
+        self.stored, self.channels, self.shape = stored, channels, stored.shape
+        if stored.white is None:
             raise Refused(
-                f"holds {tiff.dtype} values, and is too large for more than 16 bits: convert it to 8 or 16 bits"
+                f"holds {stored.dtype} values, and is too large for more than 16 bits: convert it to 8 or 16 bits"
             )
-        if tiff.orientation in range(2, 9):
+        if stored.orientation in range(2, 9):
             raise Refused(
-                f"is stored rotated or reflected (orientation {tiff.orientation}): save it as it should be seen"
+                f"is stored rotated or reflected (orientation {stored.orientation}): save it as it should be seen"
             )
-        if not tiff.rows_are_plain and math.prod(tiff.size) > MAX_SEGMENT:
+        if not stored.rows_are_plain and math.prod(stored.size) > MAX_SEGMENT:
             raise Refused(
-                f"is compressed in parts of {tiff.size[0]} x {tiff.size[1]} pixels, too large to be decoded one by one: save it in "
+                f"is compressed in parts of {stored.size[0]} x {stored.size[1]} pixels, too large to be decoded one by one: save it in "
                 "tiles, or without compression"
             )
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Array:
-        with naming(self.tiff.file.name):
-            return to_picture(self.tiff.window(top, left, bottom, right), self.channels)
+        with naming(self.stored.name):
+            return to_picture(self.stored.window(top, left, bottom, right), self.channels)
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
         dtype = self.window(0, 0, 1, 1).dtype
-        return percentile_values(counts(self, dtype, 1 if self.tiff.rows_are_plain else self.tiff.size[0]), low, high)
+        return percentile_values(
+            counts(self, dtype, 1 if self.stored.rows_are_plain else self.stored.size[0]), low, high
+        )
 
 
 def counts(source: WindowedImage, dtype: Any, rows: int = 1) -> Array:

@@ -15,6 +15,7 @@ from gcsa.images.slides import open_slide
 from gcsa.tasks import load
 from gcsa.tasks.classification.patches import RowStore
 from tests.images.slide_files import halved, tissue_picture, write_slide
+from tests.images.zarr_files import write_zarr
 
 Run = Callable[..., tuple[int, str, str]]
 WEIGHTS = "gcsa_pooled_small.pcam"
@@ -153,3 +154,53 @@ def test_what_cannot_be_embedded_is_said(run: Run, slide: Path, tmp_path: Path) 
     Path("corner.py").write_text("def see(images):\n    return images[:, :2, 0, :3].flatten(1)\n")
     code, _, err = run("embed", "corner:see", slide, "--patches", "--output", tmp_path / "new")
     assert (code, "corner:see does not say at how many micrometres a pixel" in err) == (2, True)
+
+
+def test_levels_and_rectangles(run: Run, slide: Path, tmp_path: Path) -> None:
+    """Patches of a level, from the corner of a rectangle on, in coordinates of level 0."""
+    command = ("embed", WEIGHTS, slide, "--patches", "--tissue", 0, "--roi", "100,300,400,200", "--output")
+    code, out, err = run(*command, tmp_path / "out", "--level", 1)
+    assert (code, err) == (0, "")
+    features, coords, of_coords, about = read(tmp_path / "out/x.h5")
+    assert coords.tolist() == [[x, y] for y in (300, 492) for x in (100, 292, 484)]
+    assert (of_coords["patch_size_level0"], of_coords["patch_level"]) == (192, 1)
+    assert (about["level"], about["roi"], "mpp" in about) == (1, "100,300,400,200", False)
+    with open_slide(slide, 3) as source:
+        patch = source.levels[1].window(150, 50, 246, 146)
+    assert np.abs(features[0] - load(WEIGHTS).features(patch).numpy()).max() < 1e-5
+    code, out, _ = run(*command, tmp_path / "out", "--level", 1)
+    assert "there already" in out
+    for options, status, words in (
+        (("--level", 1, "--mpp", 1), 2, "--level 1 has micrometres a pixel of its own: leave out --mpp 1"),
+        (("--level", 3), 1, "x.tif holds 3 levels, counted from 0: there is no --level 3"),
+    ):
+        code, _, err = run(*command, tmp_path / "other", *options)
+        assert (code, words in err) == (status, True), err
+    code, _, err = run("embed", WEIGHTS, slide, "--output", tmp_path / "x.h5", "--roi", "0,0,9,9")
+    assert (code, "--roi 0,0,9,9 is of --patches: add --patches" in err) == (2, True)
+
+
+def test_ome_zarr(run: Run, slide: Path, tmp_path: Path) -> None:
+    """The same patches as of the same picture in TIFF without loss."""
+    pytest.importorskip("zarr")
+    levels = halved(tissue_picture(500, 600), 1)
+    write_zarr(tmp_path / "x.zarr", [np.moveaxis(level, -1, 0) for level in levels], "cyx", chunks=(1, 64, 64))
+    write_slide(tmp_path / "y.tif", levels, mpp=0.5, kind="webp")
+    arguments = ("--patches", "--mpp", 1, "--output", tmp_path / "out")
+    code, out, err = run("embed", WEIGHTS, tmp_path / "x.zarr", tmp_path / "y.tif", *arguments)
+    assert (code, err, out.count(" patches, 96 features")) == (0, "", 2)
+    ours, theirs = (read(tmp_path / f"out/{name}.h5") for name in "xy")
+    assert np.array_equal(ours[1], theirs[1])
+    assert np.array_equal(ours[0], theirs[0])
+    assert ours[3]["slide_bytes"] > 1000
+    code, _, err = run("embed", WEIGHTS, tmp_path / "x.zarr", "--output", tmp_path / "x.h5")
+    assert (code, "x.zarr is a slide or a pyramid" in err) == (1, True)
+    stack = np.random.default_rng(0).integers(0, 256, (2, 3, 100, 100), dtype=np.uint8)
+    write_zarr(tmp_path / "s.zarr", [stack], "czyx", chunks=(1, 1, 64, 64))
+    command = ("embed", WEIGHTS, tmp_path / "s.zarr", "--patches", "--tissue", 0, "--level", 0, "--output")
+    code, _, err = run(*command, tmp_path / "out")
+    assert (code, "s.zarr holds 2 channels" in err) == (1, True)
+    assert run(*command, tmp_path / "out", "--channel", 2, "--z", "max")[0] == 0
+    expected = np.repeat(stack[1].max(0)[:96, :96, None], 3, 2)
+    features = load(WEIGHTS).features(expected).numpy()
+    assert np.abs(read(tmp_path / "out/s.h5")[0][0] - features).max() < 1e-5

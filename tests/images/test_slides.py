@@ -11,8 +11,8 @@ import tifffile
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa.images import tissue
-from gcsa.images.slides import OpenSlideImage, Slide, has_levels, open_slide, open_window_source
-from gcsa.images.windows import ArrayImage, TiffImage, resampled
+from gcsa.images.slides import OpenSlideImage, Roi, Slide, has_levels, open_slide, open_window_source
+from gcsa.images.windows import ArrayImage, CroppedImage, StoredImage, resampled
 from tests.images.slide_files import TILE, halved, packed_tiles, tissue_picture, write_slide
 
 PICTURE = tissue_picture(300, 420)
@@ -29,7 +29,9 @@ def file(request: Any, tmp_path: Path) -> Path:
 
 def test_levels_and_scale(file: Path) -> None:
     with open_slide(file, 3, in_memory=1) as slide:
-        assert all(isinstance(level, OpenSlideImage if file.suffix == ".svs" else TiffImage) for level in slide.levels)
+        assert all(
+            isinstance(level, OpenSlideImage if file.suffix == ".svs" else StoredImage) for level in slide.levels
+        )
         assert [level.shape for level in slide.levels] == [(300, 420), (150, 210), (75, 105)]
         assert slide.mpp == pytest.approx(0.5)
         assert slide.magnification == (20 if file.suffix == ".svs" else None)
@@ -72,7 +74,7 @@ def test_between_levels_patches_are_resampled(file: Path) -> None:
 def test_tiles_that_are_pictures(kind: str, tmp_path: Path) -> None:
     write_slide(tmp_path / "x.tif", [PICTURE], kind=kind)
     with open_window_source(tmp_path / "x.tif", 3, in_memory=1) as image:
-        assert isinstance(image, TiffImage)
+        assert isinstance(image, StoredImage)
         assert np.array_equal(image.window(0, 0, *image.shape), PICTURE)
     tiles = packed_tiles(np.zeros((2 * TILE, TILE, 3), np.uint8), "WEBP")
     options: Any = dict(shape=(TILE // 2, TILE // 2, 3), dtype=np.uint8, tile=(TILE // 2, TILE // 2), photometric="rgb")
@@ -158,3 +160,36 @@ def test_tissue_is_found_and_glass_is_not(monkeypatch: pytest.MonkeyPatch) -> No
     noise = np.random.default_rng(0).integers(238, 243, (60, 80, 3), np.uint8)
     assert not tissue.tissue(noise).any(), "of glass, which has no tissue"
     assert not tissue.tissue(np.full((9, 9, 3), 240, np.uint8)).any()
+
+
+def test_parts(tmp_path: Path) -> None:
+    """Of a level that does not divide the first, a rectangle grows to whole pixels of the level."""
+    levels = [PICTURE, np.ascontiguousarray(PICTURE[::3, ::3][:99, :139])]
+    slide = Slide(tuple(ArrayImage(level) for level in levels))
+    seen, image, origin = slide.part(0, Roi(20, 30, 50, 40))
+    assert (seen, origin) == (image, (30, 20))
+    assert np.array_equal(image.window(0, 0, 40, 50), PICTURE[30:70, 20:70])
+    seen, image, origin = slide.part(1, Roi(20, 30, 50, 40))
+    assert (seen.shape, origin) == ((15, 18), (27, 18))
+    assert np.array_equal(seen.window(0, 0, 15, 18), levels[1][9:24, 6:24])
+    assert np.array_equal(image.window(0, 0, *image.shape), PICTURE[27:73, 18:73])
+    assert slide.part(1, None) == (slide.levels[1], slide.levels[0], (0, 0))
+    for level, roi, words in (
+        (2, None, "holds 2 levels, counted from 0: there is no --level 2"),
+        (0, Roi(400, 0, 21, 1), "is 420 pixels wide and 300 high: --roi 400,0,21,1 reaches beyond it"),
+        (0, Roi(0, 300, 1, 1), "--roi 0,300,1,1 reaches beyond it"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            slide.part(level, roi)
+
+
+def test_a_part_of_a_large_picture_is_read_by_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_slide(tmp_path / "x.tif", [PICTURE], kind="webp")
+    monkeypatch.setattr("gcsa.images.slides.IN_MEMORY", 1)
+    with open_slide(tmp_path / "x.tif", 3, in_memory=1) as slide:
+        part = slide.part(0, Roi(20, 130, 50, 40)).image
+        expected = ArrayImage(PICTURE[130:170, 20:70])
+        assert isinstance(part, CroppedImage)
+        assert part.shape == expected.shape
+        assert np.array_equal(part.window(3, 4, 20, 30), expected.window(3, 4, 20, 30))
+        assert part.percentiles(1, 99.8) == expected.percentiles(1, 99.8)

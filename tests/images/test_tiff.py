@@ -23,7 +23,7 @@ from gcsa.images.reader import (
     read_picture,
 )
 from gcsa.images.slides import open_window_source
-from gcsa.images.windows import ArrayImage, TiffImage
+from gcsa.images.windows import ArrayImage, StoredImage
 from tests.fuzzing import sealed
 
 HEIGHT, WIDTH = 21, 37
@@ -151,7 +151,7 @@ def test_every_combination_is_what_tifffile_reads(depth: str, colour: str, tmp_p
         assert np.less_equal(off, most).all(), (case, off)
         if depth != "32f":
             with open_window_source(path, 3, in_memory=1) as source:
-                assert isinstance(source, TiffImage)
+                assert isinstance(source, StoredImage)
                 assert np.array_equal(source.window(5, 3, 18, 20), full[5:18, 3:20]), case
         if colour in ("grey", "palette") and depth != "32f":
             assert np.array_equal(read_labels(path), stored[..., 0]), case
@@ -281,7 +281,7 @@ def test_windows_are_parts_of_the_whole(dtype: Any, channels: int, options: dict
     for taken in (1, 3):
         with open_window_source(path, taken) as whole, open_window_source(path, taken, in_memory=70 * 90 - 1) as parts:
             assert isinstance(whole, ArrayImage)
-            assert isinstance(parts, TiffImage)
+            assert isinstance(parts, StoredImage)
             assert parts.shape == whole.shape == (70, 90)
             for window in WINDOWS:
                 assert np.array_equal(parts.window(*window), whole.window(*window)), window

@@ -24,7 +24,7 @@ from gcsa._utils.arrays import Array
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.pixels import Refused
 from gcsa.images.prepare import MOST_NUMBERS, Prepare
-from gcsa.images.slides import Slide
+from gcsa.images.slides import Roi, Slide
 from gcsa.images.tissue import grid, overview, shares, tissue
 
 COARSER = 1.1
@@ -42,30 +42,43 @@ class Patches:
     Attributes:
         corners: row and column (n, 2) of their upper left corners, in pixels of level 0.
         extent: pixels of level 0 along a side.
+        mpp: micrometres a pixel.
         picture: an overview (h, w, 3) of the slide, in which all else is faded.
     """
 
     corners: NDArray[np.int64]
     extent: int
+    mpp: float
     picture: NDArray[np.uint8]
 
 
-def choose_patches(slide: Slide, size: int, mpp: float, slide_mpp: float | None, least_tissue: float) -> Patches:
-    """Squares of `size` pixels of `mpp` micrometres side by side, of which at least the share `least_tissue` is tissue.
+def choose_patches(
+    slide: Slide,
+    size: int,
+    mpp: float | None,
+    slide_mpp: float | None,
+    least_tissue: float,
+    level: int = 0,
+    roi: Roi | None = None,
+) -> Patches:
+    """Squares of `size` pixels of `mpp` micrometres, or without it of pixels of `level`, side by side, of which at least the share
+    `least_tissue` is tissue.
 
-    slide_mpp: of level 0, for a slide that does not say it.
+    slide_mpp: of level 0, for a slide that does not say it. roi: what they cover; None for the whole slide.
 
     Raises:
         ValueError: `Refused`, to be put behind the name of the file: a slide of more than 8 bits, that is too coarse or too fine, without
-            tissue, or does not say its scale.
+            tissue, or does not say its scale; a level or rectangle that it does not have.
         MissingExtraError: as `tissue`.
     """
+    slide.check(level, roi)
     own = slide.mpp if slide_mpp is None else slide_mpp
     dtype = slide.levels[0].window(0, 0, 1, 1).dtype
     if dtype != np.uint8:
         raise Refused(f"holds {dtype} values: save it in 8 bits")
     if own is None:
         raise Refused("does not say how many micrometres a pixel has: give --slide-mpp")
+    mpp = own * slide.downsample(level) if mpp is None else mpp
     if own > COARSER * mpp:
         raise Refused(
             f"has {own:g} micrometres a pixel, coarser than the {mpp:g} of the patches: give --mpp {own:g}, or scan it finer"
@@ -75,7 +88,8 @@ def choose_patches(slide: Slide, size: int, mpp: float, slide_mpp: float | None,
         raise Refused(
             f"would have {side:.0f} x {side:.0f} pixels read for each patch, above {MOST_SIDE}: give a smaller --mpp"
         )
-    corners = grid(slide.shape, extent)
+    part = roi or Roi(0, 0, *slide.shape[::-1])
+    corners = grid((part.height, part.width), extent) + np.array([part.y, part.x])
     picture = overview(slide)
     if least_tissue > 0:
         corners = corners[shares(tissue(picture), corners, extent, slide.shape) >= least_tissue]
@@ -87,7 +101,7 @@ def choose_patches(slide: Slide, size: int, mpp: float, slide_mpp: float | None,
         (corners * factors).astype(int), np.ceil((corners + extent) * factors).astype(int), strict=True
     ):
         faded[top:bottom, left:right] = picture[top:bottom, left:right]
-    return Patches(corners, extent, faded)
+    return Patches(corners, extent, mpp, faded)
 
 
 class RowStore:
@@ -152,13 +166,13 @@ def embed_patches(
             progress(len(batch))
 
 
-def attributes(slide: Slide, patches: Patches, size: int, mpp: float, name: str, folder: str) -> dict[str, Any]:
+def attributes(slide: Slide, patches: Patches, size: int, name: str, folder: str) -> dict[str, Any]:
     """What TRIDENT says beside `coords`, and `patch_level` of CLAM where the patches are pixels of a level: CLAM resamples nothing, and
     would read others. The magnifications are those of the scanner, or 10 at a micrometre a pixel; their ratio is exact."""
     height, width = slide.shape
     level = slide.direct_level(patches.extent, size)
     ratio = patches.extent / size
-    magnification = slide.magnification or round(10 / mpp * ratio, 4)
+    magnification = slide.magnification or round(10 / patches.mpp * ratio, 4)
     return {
         "patch_size": size,
         "patch_size_level0": patches.extent,

@@ -75,17 +75,26 @@ def in_disc(square: Array) -> Array:
     return np.asarray(square * (disc(torch.ones(1, 1, *square.shape[:2]))[0, 0].numpy() > 0)[..., None], square.dtype)
 
 
-def seen_back(predictor: Any, picture: Array, turn: Turn) -> Array:
-    """The label map of the turned picture, turned back."""
+def turned_picture(picture: Array, turn: Turn) -> Array:
+    """The picture (H, W, C) turned, in its dtype; between the exact turns a square, in the inscribed disc."""
     if turn.is_exact:
-        d4 = group("d4")
-        g = round(turn.degrees / 90) % 4 + 4 * turn.reflected
-        labels = predictor.predict(np.ascontiguousarray(transform_array(picture, d4, g))).labels
-        return transform_array(labels, d4, int(d4.inverse[g]))
+        return np.ascontiguousarray(transform_array(picture, group("d4"), _element(turn)))
     planes = torch.from_numpy(picture.astype(np.float64)).permute(2, 0, 1)
     rotated = functional.rotate(planes, turn.degrees, InterpolationMode.BILINEAR).permute(1, 2, 0).numpy()
     if picture.dtype.kind in "iu":
         rotated = rotated.round()
-    labels = predictor.predict(in_disc(rotated.astype(picture.dtype))).labels
+    return in_disc(rotated.astype(picture.dtype))
+
+
+def seen_back(predictor: Any, picture: Array, turn: Turn) -> Array:
+    """The label map of the turned picture, turned back."""
+    labels = predictor.predict(turned_picture(picture, turn)).labels
+    if turn.is_exact:
+        return transform_array(labels, group("d4"), int(group("d4").inverse[_element(turn)]))
     back = functional.rotate(torch.from_numpy(labels)[None].double(), -turn.degrees, InterpolationMode.NEAREST)[0]
     return back.numpy().astype(labels.dtype)
+
+
+def _element(turn: Turn) -> int:
+    """The element of d4 that an exact turn is."""
+    return round(turn.degrees / 90) % 4 + 4 * turn.reflected

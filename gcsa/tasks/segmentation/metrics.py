@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.functional.classification import multiclass_confusion_matrix
@@ -98,13 +99,10 @@ def changes(labels: Labels, others: Labels) -> tuple[int, int]:
     background. A pixel changes if its objects do not correspond. An object changes unless its counterpart has exactly the same
     pixels. The objects of both maps count: one that moves, grows or shrinks counts twice, one that is lost once.
     """
-    height = int(others.max(initial=0)) + 1
-    pairs, counts = np.unique(labels.astype(np.int64).ravel() * height + others.ravel(), return_counts=True)
-    mine, theirs = pairs // height, pairs % height
-    inside = (mine > 0) & (theirs > 0)
-    best_of_mine, best_of_theirs = (_largest(numbers, counts, inside) for numbers in (mine, theirs))
-    same = (mine == 0) & (theirs == 0)
-    same |= inside & (best_of_mine == np.arange(len(pairs))) & (best_of_theirs == np.arange(len(pairs)))
+    pairs, height = _pairs(labels, others)
+    numbers_of, counts = np.unique(pairs, return_counts=True)
+    mine, theirs = numbers_of // height, numbers_of % height
+    same, inside = _correspond(mine, theirs, counts)
     kept = inside.copy()
     objects = 0
     for numbers in (mine, theirs):
@@ -112,6 +110,31 @@ def changes(labels: Labels, others: Labels) -> tuple[int, int]:
         kept &= parts[places] == 1
         objects += len(np.unique(numbers[numbers > 0]))
     return int(counts[~same].sum()), objects - 2 * int(kept.sum())
+
+
+def changed_pixels(labels: Labels, others: Labels) -> NDArray[np.bool_]:
+    """Which pixels (H, W) of two label maps differ, as `changes` counts them."""
+    pairs, height = _pairs(labels, others)
+    numbers, places, counts = np.unique(pairs, return_inverse=True, return_counts=True)
+    same, _ = _correspond(numbers // height, numbers % height, counts)
+    return ~same[places].reshape(labels.shape)
+
+
+def _pairs(labels: Labels, others: Labels) -> tuple[NDArray[np.int64], int]:
+    """A number for the labels of both maps at each pixel, `label * height + other`; and `height`."""
+    height = int(others.max(initial=0)) + 1
+    return labels.astype(np.int64).ravel() * height + others.ravel(), height
+
+
+def _correspond(
+    mine: NDArray[np.int64], theirs: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each pair of labels, which `counts` pixels have: whether they correspond, and whether both are objects."""
+    inside = (mine > 0) & (theirs > 0)
+    best_of_mine, best_of_theirs = (_largest(numbers, counts, inside) for numbers in (mine, theirs))
+    same = (mine == 0) & (theirs == 0)
+    same |= inside & (best_of_mine == np.arange(len(counts))) & (best_of_theirs == np.arange(len(counts)))
+    return same, inside
 
 
 def _largest(numbers: np.ndarray, counts: np.ndarray, inside: np.ndarray) -> np.ndarray:

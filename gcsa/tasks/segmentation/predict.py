@@ -31,6 +31,7 @@ from gcsa.tasks.segmentation.pose import (
     canonical_pose,
     transform_array,
     transform_objects,
+    transformed_shape,
 )
 from gcsa.tasks.segmentation.stars import (
     DrawnObjects,
@@ -85,11 +86,13 @@ class Segmentation:
             window by window, so that large images need no memory for it.
         objects: of a network for instances, the highest score first; each is a polygon around its pixels. None for classes.
         num_classes: of a network for classes.
+        origin: row and column of the first pixel in the picture that the image was cut from; files of results count from its corner.
     """
 
     label_map: Windowed
     objects: Objects | None
     num_classes: int = 2
+    origin: tuple[int, int] = (0, 0)
 
     @cached_property
     def labels(self) -> Labels:
@@ -125,6 +128,13 @@ class Candidates:
     shape: tuple[int, int]
     objects: Objects | None
     classes: Labels | None
+
+    def resized(self, shape: tuple[int, int]) -> Candidates:
+        """Those of the image with another shape, in this pose."""
+        if shape == self.shape:
+            return self
+        objects = None if self.objects is None else self.objects.resized(self.shape, shape)
+        return Candidates(self.pose, shape, objects, None if self.classes is None else nearest(self.classes, shape))
 
 
 class SegmentationPredictor(Predictor):
@@ -218,6 +228,7 @@ class SegmentationPredictor(Predictor):
         *,
         scale: float | Literal["auto"] = 1.0,
         tile: int | None = None,
+        shape: tuple[int, int] | None = None,
         progress: Callable[[float], object] = lambda fraction: None,
     ) -> Any:
         """The `Segmentation` of an image, or a list of them for a list of images.
@@ -229,6 +240,7 @@ class SegmentationPredictor(Predictor):
             scale: the network sees the image magnified by this factor; results are of the image as it is. "auto" reads at 1, and
                 again where the objects that it found are of another size than those of training (`own_scale`).
             tile: side of the tiles of large images, in pixels; None chooses.
+            shape: height and width of the results, where the image is a smaller level of a picture of this shape; None: its own.
             progress: called with the fraction completed by each tile.
 
         Raises:
@@ -238,13 +250,15 @@ class SegmentationPredictor(Predictor):
             OSError: a file that cannot be opened.
         """
         if isinstance(images, list | tuple):
-            return [self.predict(image, scale=scale, tile=tile, progress=progress) for image in images]
+            options: dict[str, Any] = dict(scale=scale, tile=tile, shape=shape, progress=progress)
+            return [self.predict(image, **options) for image in images]
         with open_image(images, self.network.in_chans) as image:
             factor = 1.0 if scale == "auto" else scale
-            found = self.finish(self.predict_candidates(image, scale=factor, tile=tile, progress=progress))
-            if scale != "auto" or (factor := self.own_scale(found)) == 1:
-                return found
-            return self.finish(self.predict_candidates(image, scale=factor, tile=tile, progress=progress))
+            candidates = self.predict_candidates(image, scale=factor, tile=tile, progress=progress)
+            if scale == "auto" and (factor := self.own_scale(self.finish(candidates))) != 1:
+                candidates = self.predict_candidates(image, scale=factor, tile=tile, progress=progress)
+            upright = transformed_shape(shape or image.shape, self.group, candidates.pose)
+            return self.finish(candidates.resized(upright))
 
     @torch.inference_mode()
     def predict_candidates(

@@ -167,7 +167,8 @@ def object_rows(
     properties: Sequence[str] = (),
     pixel_size: tuple[float, float] | None = None,
 ) -> Iterator[list[Any]]:
-    """A header, and for each object its number, centre (row, column), area, score and box (`bottom` and `right` exclusive), in pixels.
+    """A header, and for each object its number, centre (row, column), area, score and box (`bottom` and `right` exclusive), in pixels
+    from the corner of the picture that `result.origin` is in.
 
     With `pixel_size`, height and width of a pixel in micrometres, centre and area in micrometres follow. `properties` are some of
     `PROPERTIES`, in pixels or, with `pixel_size`, in micrometres (then `UNITS` end the names); intensities of a picture in colour
@@ -176,6 +177,9 @@ def object_rows(
     assert result.objects is not None
     table = _measured(result, image, properties, pixel_size)
     labels, rows, places, areas, top, left, bottom, right = (table.pop(key) for key in MEASURED)
+    down, across = result.origin
+    rows, top, bottom = rows + down, top + down, bottom + down
+    places, left, right = places + across, left + across, right + across
     scores = result.objects.scores[labels - 1]
     columns: list[tuple[str, Array, Callable[[Any], Any]]] = [
         ("label", labels, int),
@@ -286,7 +290,8 @@ def class_rows(label_map: Windowed, num_classes: int) -> list[list[Any]]:
 def features(result: Segmentation) -> Iterator[dict[str, Any]]:
     """The objects as QuPath opens them in GeoJSON: detections with closed polygons, clipped at the border of the image.
 
-    Coordinates are x to the right and y downwards in pixels; whole numbers are the corners of pixels.
+    Coordinates are x to the right and y downwards in pixels, from the corner of the picture that `result.origin` is in; whole numbers
+    are the corners of pixels.
     """
     import shapely
 
@@ -305,9 +310,10 @@ def features(result: Segmentation) -> Iterator[dict[str, Any]]:
         )
     )
     for number, (polygon, score) in enumerate(clipped, 1):
+        corners = shapely.get_coordinates(polygon) + np.array(result.origin[::-1])
         yield {
             "type": "Feature",
-            "geometry": {"type": "Polygon", "coordinates": [shapely.get_coordinates(polygon).round(3).tolist()]},
+            "geometry": {"type": "Polygon", "coordinates": [corners.round(3).tolist()]},
             "properties": {
                 "objectType": "detection",
                 "name": str(number),

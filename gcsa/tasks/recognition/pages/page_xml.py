@@ -18,6 +18,7 @@ from xml.etree.ElementTree import Element, ParseError
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.paths import confined, read_bounded
 from gcsa.images.folders import SUFFIXES, list_files
+from gcsa.images.ome_zarr import OmeZarr
 from gcsa.images.reader import image_size, opened
 from gcsa.images.tiff import ORIENTATION, Tiff
 from gcsa.tasks.recognition.data.charset import normalize
@@ -184,7 +185,9 @@ def _is_rotated(stated: float, stored: float) -> bool:
 def exif_orientation(image: Path) -> int:
     """The EXIF orientation of an image, 1 to 8, from its header; 1 where there is none."""
     with opened(image, max_bytes=None) as source:
-        stated = source.orientation if isinstance(source, Tiff) else source.getexif().get(ORIENTATION, 1)
+        if isinstance(source, Tiff | OmeZarr):
+            return source.orientation if 1 <= source.orientation <= 8 else 1
+        stated = source.getexif().get(ORIENTATION, 1)
     return stated if isinstance(stated, int) and 1 <= stated <= 8 else 1
 
 

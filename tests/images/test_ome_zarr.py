@@ -1,0 +1,178 @@
+"""OME-Zarr of both versions, against the arrays that were written, whole and by windows."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gcsa._utils.arrays import Array
+from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa.images.folders import SUFFIXES, ZARR, list_files
+from gcsa.images.planes import Plane
+from gcsa.images.reader import image_size, read_labels, read_picture, stack_header
+from gcsa.images.slides import has_levels, open_slide
+from gcsa.images.windows import ArrayImage, StoredImage
+from tests.images.slide_files import halved, tissue_picture
+from tests.images.zarr_files import write_zarr
+
+zarr = pytest.importorskip("zarr")
+
+RNG = np.random.default_rng(0)
+STACK = RNG.integers(0, 4096, (2, 4, 5, 40, 50), dtype=np.uint16)
+"""t, c, z, y, x."""
+NAMES = ["DAPI", "488", "RFP", "phase"]
+TISSUE = [np.moveaxis(level, -1, 0) for level in halved(tissue_picture(60, 84), 2)]
+"""c, y, x in three levels."""
+
+pytestmark = pytest.mark.parametrize("version", ["0.4", "0.5"])
+
+
+def planes(path: Path, plane: Plane) -> Array:
+    """A picture in grey, which is the same by windows."""
+    picture = read_picture(path, 1, plane)
+    with open_slide(path, 1, in_memory=1, plane=plane) as slide:
+        image = slide.levels[0]
+        assert isinstance(image, StoredImage)
+        assert np.array_equal(image.window(3, 4, 21, 43), picture[3:21, 4:43])
+        assert image.percentiles(1, 99) == ArrayImage(picture).percentiles(1, 99)
+    return picture[..., 0]
+
+
+def test_five_axes(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.zarr"
+    write_zarr(path, [STACK], "tczyx", version, names=NAMES)
+    assert np.array_equal(planes(path, Plane(4, 2, 2)), STACK[1, 3, 1])
+    assert np.array_equal(planes(path, Plane("RFP", "max", 1)), STACK[0, 2].max(0))
+    assert stack_header(path, Plane(1, "max", 1)) == (5, (0.5, 0.5))
+    for plane, words in (
+        (Plane(1, 1), "holds 2 frames, 2 x 4 x 5 x 40 x 50 as TCZYX: choose by --time"),
+        (Plane(1, time=1), "holds 5 slices.*choose by --z"),
+        (Plane(z=1, time=1), r"holds 4 channels \(DAPI, 488, RFP, phase\).*choose by --channel"),
+        (Plane("Cy3", 1, 1), "there is no --channel Cy3"),
+        (Plane(1, 6, 1), "there is no --z 6"),
+    ):
+        with pytest.raises(UserError, match=rf"x\.zarr .*{words}"):
+            read_picture(path, 1, plane)
+
+
+def test_levels_in_colour(version: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.zarr"
+    write_zarr(path, TISSUE, "cyx", version, scale=250, unit="nanometer")
+    assert has_levels(path)
+    assert image_size(path) == (84, 60)
+    for in_memory in (1, 10**6):
+        with open_slide(path, 3, in_memory) as slide:
+            assert [level.shape for level in slide.levels] == [(60, 84), (30, 42), (15, 21)]
+            assert (slide.mpp, slide.pixel_size) == (0.25, (0.25, 0.25))
+            for level, expected in zip(slide.levels, TISSUE, strict=True):
+                assert np.array_equal(level.window(0, 0, *level.shape), np.moveaxis(expected, 0, -1))
+    assert np.array_equal(read_picture(path, 1, Plane(2))[..., 0], TISSUE[0][1])
+
+
+def test_two_axes(version: str, tmp_path: Path) -> None:
+    labels = RNG.integers(0, 9, (20, 30), dtype=np.int32)
+    write_zarr(tmp_path / "x.zarr", [labels], "yx", version, unit=None)
+    assert np.array_equal(read_labels(tmp_path / "x.zarr"), labels)
+    assert np.array_equal(read_picture(tmp_path / "x.zarr", 1)[..., 0], labels)
+    assert not has_levels(tmp_path / "x.zarr")
+    with open_slide(tmp_path / "x.zarr", 1) as slide:
+        assert (slide.mpp, slide.pixel_size) == (None, None)
+    with pytest.raises(UserError, match="holds int32 values, and is too large"), open_slide(tmp_path / "x.zarr", 1, 1):
+        pass
+
+
+def test_shards(version: str, tmp_path: Path) -> None:
+    """A window decodes the chunks in a shard that it needs."""
+    if version == "0.4":
+        pytest.skip("of Zarr 3 only")
+    picture = STACK[0, 0, 0]
+    write_zarr(tmp_path / "x.zarr", [picture], "yx", chunks=(8, 8), shards=(32, 32))
+    assert np.array_equal(planes(tmp_path / "x.zarr", Plane()), picture)
+
+
+def test_a_folder_is_one_image(version: str, tmp_path: Path) -> None:
+    write_zarr(tmp_path / "in/x.zarr", [STACK[0, 0, 0]], "yx", version)
+    (tmp_path / "in/x.zarr/0/thumbnail.png").touch()
+    (tmp_path / "a.png").touch()
+    listed = list_files(tmp_path, (*SUFFIXES, ZARR), recursive=True)
+    assert [path.relative_to(tmp_path).as_posix() for path in listed] == ["a.png", "in/x.zarr"]
+    assert [path.name for path in list_files(tmp_path, SUFFIXES, recursive=True)] == ["a.png"]
+    assert [path.name for path in list_files(tmp_path / "in", (*SUFFIXES, ZARR))] == ["x.zarr"]
+
+
+def rewrite(path: Path, change: Any) -> None:
+    """Changes the metadata of the group."""
+    file = path / ("zarr.json" if (path / "zarr.json").is_file() else ".zattrs")
+    content = json.loads(file.read_text())
+    inner = content["attributes"]["ome"] if file.name == "zarr.json" else content
+    change(inner)
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda ome: ome.update(plate={}), "is a plate or a well: name the image of a field"),
+        (lambda ome: ome.pop("multiscales"), "holds 0 multiscale images"),
+        (lambda ome: ome["multiscales"].append({}), "holds 2 multiscale images"),
+        (lambda ome: ome["multiscales"][0].pop("axes"), "has the axes of none"),
+        (lambda ome: ome["multiscales"][0]["axes"].reverse(), "has the axes x, y, c"),
+        (lambda ome: ome["multiscales"][0]["datasets"].reverse(), "does not list its levels from the finest on"),
+        (lambda ome: ome["multiscales"][0]["datasets"][1].update(path="9"), "cannot be read as an image"),
+    ],
+    ids=str,
+)
+def test_other_metadata(version: str, change: Any, words: str, tmp_path: Path) -> None:
+    write_zarr(tmp_path / "x.zarr", TISSUE, "cyx", version)
+    rewrite(tmp_path / "x.zarr", change)
+    with pytest.raises(UserError, match=rf"x\.zarr {re.escape(words)}"):
+        read_picture(tmp_path / "x.zarr", 3)
+
+
+def test_several_images_in_one_folder(version: str, tmp_path: Path) -> None:
+    """As bioformats2raw writes them."""
+    root = zarr.open_group(str(tmp_path / "x.zarr"), mode="w", zarr_format=2 if version == "0.4" else 3)
+    layout = {"bioformats2raw.layout": 3}
+    root.attrs.update(layout if version == "0.4" else {"ome": layout})
+    write_zarr(tmp_path / "x.zarr/0", [STACK[0, 0, 0]], "yx", version)
+    assert np.array_equal(read_picture(tmp_path / "x.zarr", 1)[..., 0], STACK[0, 0, 0])
+    write_zarr(tmp_path / "x.zarr/1", [STACK[0, 0, 1]], "yx", version)
+    with pytest.raises(UserError, match=r"x\.zarr holds 2 images: name one of them, such as x\.zarr/0"):
+        read_picture(tmp_path / "x.zarr", 1)
+    assert np.array_equal(read_picture(tmp_path / "x.zarr/1", 1)[..., 0], STACK[0, 0, 1])
+
+
+def test_codecs_that_run_code_are_refused(version: str, tmp_path: Path) -> None:
+    """Zarr's `pickle` would run what lies in the chunks."""
+    if version == "0.5":
+        pytest.skip("of Zarr 2 only")
+    path = tmp_path / "x.zarr"
+    write_zarr(path, [STACK[0, 0, 0]], "yx", version)
+    about = json.loads((path / "0/.zarray").read_text())
+    for codec, words in (("pickle", ""), ("fletcher32", "is compressed by fletcher32, which is not read here")):
+        (path / "0/.zarray").write_text(json.dumps({**about, "filters": [{"id": codec}]}))
+        with pytest.raises(UserError, match=rf"x\.zarr .*{words}"):
+            read_picture(path, 1)
+
+
+def test_what_is_damaged_or_too_large(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.zarr"
+    write_zarr(path, [STACK[0, 0, 0]], "yx", version)
+    chunk = path / ("0/0.0" if (path / "0/0.0").is_file() else "0/c/0/0" if (path / "0/c/0/0").is_file() else "0/0/0")
+    chunk.write_bytes(b"no chunk")
+    with pytest.raises(UserError, match=r"x\.zarr cannot be read as an image"):
+        read_picture(path, 1)
+    monkeypatch.setattr("gcsa.images.ome_zarr.MAX_SEGMENT", 255)
+    with pytest.raises(UserError, match=r"x\.zarr is stored in chunks of 16 x 16, too large"):
+        read_picture(path, 1)
+    (tmp_path / "y.zarr").mkdir()
+    with pytest.raises(UserError, match=r"y\.zarr holds no group of Zarr"):
+        read_picture(tmp_path / "y.zarr", 1)
+    monkeypatch.setitem(__import__("sys").modules, "zarr", None)
+    with pytest.raises(
+        MissingExtraError, match=r"x\.zarr needs zarr, of Python 3\.11 or newer: pip install gcsa-vit\[zarr\]"
+    ):
+        read_picture(path, 1)
