@@ -199,7 +199,8 @@ def segment_skewed(page: Array, found: Any) -> Any | None:
     paper = tuple(np.median(page[::PAPER_STEP, ::PAPER_STEP], (0, 1)).astype(int).tolist())
     straight = picture.rotate(-degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=paper)
     radians = np.radians(degrees)
-    rotation = np.array([[np.cos(radians), np.sin(radians)], [-np.sin(radians), np.cos(radians)]])  # of y that grows downwards
+    cos, sin = np.cos(radians), np.sin(radians)
+    rotation = np.array([[cos, sin], [-sin, cos]])  # counter-clockwise, as y grows downwards
     centre, limits = (np.array(straight.size) - 1) / 2, np.array(picture.size) - 1
 
     def on_page(points: Sequence[tuple[float, float]]) -> Points:
