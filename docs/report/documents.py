@@ -21,6 +21,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/measured/learning.md": (training.gains, equivariance.exact, equivariance.learned_pose),
     "docs/audit.md": (equivariance.audits,),
     "docs/adr/0038-steady-between-the-poses.md": (equivariance.two_views,),
+    "docs/adr/0039-lines-that-are-not-flat.md": (text.small_skews,),
     "docs/measured/learning_systems.md": (training.training, training.learning, training.few_labels, training.trials),
     "docs/measured/performers.md": (training.systems, training.shares, training.performers, training.shifts),
     "docs/measured/nuclei.md": (dense.nuclei, dense.scales, dense.networks, dense.mosaic),
@@ -34,6 +35,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.rotated_lines,
         text.test_lines,
         text.pages,
+        text.skewed,
         text.trocr,
     ),
     "docs/measured/equivariance.md": (

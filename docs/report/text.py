@@ -213,6 +213,30 @@ def pages() -> str:
     )
 
 
+def skewed() -> str:
+    """A page rotated by small angles, and as a photograph: its lines given, as boxes and straightened, and found."""
+    results = json.loads((ROOT / "docs/results/pages/skewed.json").read_text())
+    rows = []
+    for name, found in results["found"].items():
+        page = f"rotated by {name} degrees" if name.isdigit() else name
+        given = results["given"].get(name, {})
+        cells = [f"{100 * given[way]:.1f}" if given else "" for way in ("boxes", "straightened")]
+        rows.append([page, *cells, f"{100 * found['cer']:.1f}"])
+    header = ["page", "lines given, cut as boxes", "lines given, straightened", "lines found"]
+    return f"Character error rates in % with `{results['weights']}`:\n\n{table(header, rows)}\n\nCommit {results['commit'][:8]}."
+
+
+def small_skews() -> str:
+    """Validation lines at angles about the threshold: as boxes and straightened."""
+    content = json.loads((ROOT / "docs/results/pages/skewed.json").read_text())["validation"]
+    rows = [
+        [degrees, f"{row['rise']:.2f}", f"{100 * row['boxes']:.2f}", f"{100 * row['straightened']:.2f}"]
+        for degrees, row in content["angles"].items()
+    ]
+    header = ["degrees", "rise / height of a line, median", "CER %, boxes", "CER %, straightened"]
+    return f"{content['lines']} validation lines of {content['script']}:\n\n{table(header, rows)}"
+
+
 def test_lines() -> str:
     """Published recognisers on the test lines of two sets of French print."""
     content = json.loads((ROOT / "docs/results/ocr/test_lines.json").read_text())

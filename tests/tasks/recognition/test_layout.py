@@ -12,6 +12,7 @@ from PIL import Image
 
 from gcsa.cli import transcribe as command
 from gcsa.tasks.recognition import predict
+from gcsa.tasks.recognition.data.cutting import rotate_points
 from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.tasks.recognition.pages import layout, output
@@ -120,6 +121,58 @@ def test_where_profiles_mislead_reading_decides(scans: dict[int, Path], monkeypa
     for degrees, file in scans.items():
         assert PageFinder(unsure)(Source(file)) == expected[degrees]
         assert PageFinder(vote)(Source(file)) != expected[degrees], "0.9 is confident enough"
+
+
+@dataclass
+class Skewed:
+    """In the place of kraken's segmentation: the known lines of a page, wherever it is rotated about its centre."""
+
+    page: Image.Image
+    degrees: float
+    searched: list[float] = field(default_factory=list)
+
+    def lines(self, degrees: float, size: tuple[int, int]) -> list[Found]:
+        """The lines on the page rotated by `degrees`, which then has this size."""
+        cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        old, new = (np.array(size) - 1) / 2, (np.array(self.page.size) - 1) / 2
+
+        def moved(*points: tuple[float, float]) -> list[tuple[int, int]]:
+            x, y = (np.array(points) - new).T
+            return [(round(u), round(v)) for u, v in np.stack([x * cos + y * sin, y * cos - x * sin], 1) + old]
+
+        tops = [52 + 75 * i for i in range(len(TEXTS))]
+        boxes = [moved((110, y), (830, y), (830, y + 50), (110, y + 50)) for y in tops]
+        return [Found(box, moved((115, y + 40), (825, y + 40))) for box, y in zip(boxes, tops, strict=True)]
+
+    def __call__(self, image: Image.Image) -> Segmentation:
+        degrees = 0.0 if self.searched else self.degrees
+        self.searched.append(degrees)
+        return Segmentation(self.lines(degrees, image.size))
+
+
+@pytest.mark.parametrize(("degrees", "searches"), [(0.5, 1), (4.0, 2), (-12.0, 2)])
+def test_the_lines_of_a_skewed_page_are_searched_without_the_skew(
+    degrees: float, searches: int, page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Their places are those on the scan, in any orientation; the same pixels are cut, and they lie straight."""
+    monkeypatch.setattr(layout, "lines_stand", lambda levels: levels.shape[0] > levels.shape[1])
+    scan = page.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=200)
+    inks: dict[int, list[torch.Tensor]] = {}
+    for turned in (0, 90):
+        Image.fromarray(np.rot90(np.asarray(scan), turned // 90)).save(tmp_path / f"{turned}.png")
+        monkeypatch.setattr(layout, "segment", segment := Skewed(page, degrees))
+        finder = PageFinder(lambda inks: PageVote(0, 0.9))
+        lines = finder(Source(tmp_path / f"{turned}.png"))
+        assert len(segment.searched) == searches
+        for line, truth in zip(lines, segment.lines(degrees, scan.size), strict=True):
+            for points, true in ((line.polygon, truth.boundary), (line.baseline, truth.baseline)):
+                back = rotate_points(points or (), -turned, np.rot90(np.asarray(scan), turned // 90).shape)
+                assert np.abs(np.subtract(back, true)).max() <= 1
+        assert finder.segmentation.lines[0].boundary == [tuple(map(int, point)) for point in lines[0].polygon or ()]
+        inks[turned] = [read_line(line) for line in lines]
+    assert all(map(torch.equal, inks[0], inks[90]))
+    heights = [ink.shape[1] for ink in inks[0]]
+    assert max(heights) < 60, "50, and the rise of a flat line"
 
 
 @pytest.mark.parametrize("deviation", [2, 12])

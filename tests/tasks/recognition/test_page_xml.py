@@ -75,6 +75,55 @@ def test_page_as_before_2013(write: Write) -> None:
     assert (line.text, line.polygon) == ("old", ((1, 2), (30, 2), (30, 40)))
 
 
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [
+        ("10,40 60,38 110,36", ((10, 80), (60, 76), (110, 72))),
+        ("10 40 110 36", ((10, 80), (110, 72))),
+        ("40", None),
+        ("40.5", None),
+        ("", None),
+        ("10,40", None),
+        ("10,40 110", None),
+        ("10,40 a,b", None),
+        ("10,40 nan,36", None),
+        ("10,40 1e300,36", None),
+    ],
+)
+def test_base_lines(write: Write, stated: str, expected: object) -> None:
+    """In pixels of the image, which here is twice as high as the file says. One that cannot be used is as none: before ALTO 4.1 it was
+    a height."""
+    baseline = f'<Baseline points="{stated}"/>'
+    content = PAGE.replace('imageHeight="100"', 'imageHeight="50"').replace('imageWidth="200"', 'imageWidth="200"')
+    content = content.replace('<Word id="w">', f'{baseline}<Word id="w">')
+    Image.new("L", (200, 100), 255).save(write(content, **page()).with_name("1.png"))
+    assert read_page(write(content, **page()))[0].baseline == expected
+    content = ALTO.replace('ID="a"', f'ID="a" BASELINE="{stated}"').replace('HEIGHT="100"', 'HEIGHT="50"')
+    assert read_page(write(content, **alto()))[0].baseline == expected
+
+
+def test_base_lines_as_before_2013(write: Write) -> None:
+    for points, expected in (('<Point x="1" y="30"/><Point x="30" y="31"/>', ((1, 30), (30, 31))), ("<Point/>", None)):
+        content = OLD_PAGE.replace("</Coords>", f"</Coords><Baseline>{points}</Baseline>")
+        assert read_page(write(content))[0].baseline == expected
+
+
+def test_a_skewed_line_is_trained_on_as_it_is_read(write: Write, tmp_path: Path) -> None:
+    """Straight: its ink is as high as that of the line that was rotated."""
+    levels = np.full((100, 200), 230, np.uint8)
+    levels[40:60, 20:180] = 10
+    scan = Image.fromarray(levels).rotate(10, Image.Resampling.BICUBIC, fillcolor=230)
+    sides = "14,57 180,28 187,71 21,100"
+    content = PAGE.replace('<Word id="w">', '<Baseline points="23,74 181,46"/><Word id="w">')
+    for name in ("1", "2", "3"):
+        write(content, f"{name}.xml", **page(points=sides, image=f"{name}.png"))
+        scan.save(tmp_path / f"{name}.png")
+    for line in list_lines(tmp_path):
+        ink = read_line(line)[0]
+        assert (ink[:, 20:-20].sum(0) > 15).all()
+        assert ink.shape[0] < 50
+
+
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_alto(write: Write, version: int) -> None:
     (line,) = read_page(write(ALTO, **alto(version=version)))

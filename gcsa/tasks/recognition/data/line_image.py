@@ -7,27 +7,25 @@ series, so that lines of one width share a batch and no pixel is padding. Readin
 90 degrees.
 """
 
-import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw
+from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.images.reader import levels as levels_of, read_levels
+from gcsa.tasks.recognition.data.cutting import MAX_PIXELS, Points, cut, rotate_points
 
 MAX_WIDTH = 8192
 MIN_SIDE = 4
-MAX_PIXELS = 1 << 25
-"""Of a line as it lies on the page: a fifth of what a page may have."""
 MIN_CONTRAST = 16
 """Of 255 grey levels; in a picture of more than 8 bits, of its largest level, as it may use 10 or 12 of 16 bits."""
 MIN_DEEP_CONTRAST = 0.2
@@ -42,12 +40,11 @@ LINE_ASPECT = 1.5
 GROWTH = 1.03
 """Of the series of widths: a line is stretched by at most 1.5 %, or half a step where it is short."""
 
-Points = tuple[tuple[float, float], ...]
-
 
 class Line(NamedTuple):
     """A line of text: a whole image file, or what lies within `polygon` (pixels x, y) on the image of a page.
 
+    baseline: pixels x, y; tells how the line runs on the page.
     page: the number of that image, from 1 on, in a file of several.
     orientation: degrees, counter-clockwise, by which the page is known to be rotated; the line is cut from the upright page.
     error: why the line cannot be cut out, where the file that describes the page gives no usable polygon.
@@ -61,6 +58,7 @@ class Line(NamedTuple):
     orientation: int = 0
     error: str = ""
     page: int | None = None
+    baseline: Points | None = None
 
     @property
     def name(self) -> str:
@@ -88,13 +86,22 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
     if line.polygon is None:
         return _ink_of(read_levels(line.image, page=line.page), None, line.name, height)
     page = page_levels(line.image, line.page)
-    polygon = rotate_points(line.polygon, -line.orientation, page.shape)
-    return polygon_ink(np.rot90(page, -line.orientation // 90), polygon, line.name, height)
+    polygon, baseline = (
+        points and rotate_points(points, -line.orientation, page.shape) for points in (line.polygon, line.baseline)
+    )
+    assert polygon is not None
+    return polygon_ink(np.rot90(page, -line.orientation // 90), polygon, line.name, height, baseline)
 
 
-def polygon_ink(page: Array, polygon: Sequence[tuple[float, float]], name: str, height: int | None = None) -> Tensor:
-    """As `read_line`, of what lies within `polygon` on `page` (H, W); `name` is for messages."""
-    return _ink_of(*cut(page, polygon), name, height)
+def polygon_ink(
+    page: Array,
+    polygon: Sequence[tuple[float, float]],
+    name: str,
+    height: int | None = None,
+    baseline: Sequence[tuple[float, float]] | None = None,
+) -> Tensor:
+    """As `read_line`, of what lies within `polygon` along `baseline` on `page` (H, W); `name` is for messages."""
+    return _ink_of(*cut(page, polygon, baseline), name, height)
 
 
 def without_margins(ink: Tensor) -> Tensor:
@@ -116,25 +123,6 @@ def without_margins(ink: Tensor) -> Tensor:
     margin = round(MARGIN * (last - first))
     first, last = max(0, first - margin), min(short, last + margin)
     return ink.narrow(1 if h <= w else 2, first, last - first)
-
-
-def cut(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
-    """The bounding box of `polygon` on `page` (H, W), clipped to it: levels and, True inside the polygon, (h, w)."""
-    xs, ys = zip(*polygon, strict=True)
-    left, top = max(0, math.floor(min(xs))), max(0, math.floor(min(ys)))
-    levels = page[top : max(top, math.ceil(max(ys)) + 1), left : max(left, math.ceil(max(xs)) + 1)]
-    mask = Image.new("L", (levels.shape[1], levels.shape[0]))
-    if levels.size:
-        ImageDraw.Draw(mask).polygon([(x - left, y - top) for x, y in polygon], fill=1)
-    return levels, np.asarray(mask, dtype=bool)
-
-
-def rotate_points(points: Iterable[tuple[float, float]], degrees: int, shape: tuple[int, ...]) -> Points:
-    """`points` (x, y) of an image of `shape` (H, W) after its rotation by a multiple of 90 degrees counter-clockwise."""
-    h, w = shape
-    for _ in range(degrees // 90 % 4):
-        points, h, w = [(y, w - 1 - x) for x, y in points], w, h
-    return tuple(points)
 
 
 def check_width(h: int, w: int, height: int, name: str = "the line") -> None:

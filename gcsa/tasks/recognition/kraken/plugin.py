@@ -58,7 +58,7 @@ class GCSARecognizer(nn.Module, RecognitionBaseModel):
         """
         page = levels(im)
         found = printed(segmentation.to_baselines(), page)
-        inks = [partial(polygon_ink, page, line.boundary, str(line.id)) for line in found.lines]
+        inks = [partial(polygon_ink, page, line.boundary, str(line.id), baseline=line.baseline) for line in found.lines]
         read = RecognitionPredictor(self.model).read_lines(inks, [0] * len(inks), batch_size=self.batch_size)
         readings = [reading if isinstance(reading, Reading) else None for reading in read]
         for record in records(found, readings):

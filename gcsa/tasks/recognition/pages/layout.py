@@ -27,15 +27,8 @@ from torch.nn import functional as F
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
 from gcsa.images.reader import image_size, read_image
-from gcsa.tasks.recognition.data.line_image import (
-    MIN_CONTRAST,
-    Line,
-    Points,
-    cut,
-    page_levels,
-    polygon_ink,
-    rotate_points,
-)
+from gcsa.tasks.recognition.data.cutting import Points, cut, rotate_points
+from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_levels, polygon_ink
 from gcsa.tasks.recognition.pages.inputs import Source
 from gcsa.tasks.recognition.pages.provenance import sign
 from gcsa.tasks.recognition.reading import DOUBTFUL, PageVote, Reading, cuts_of
@@ -52,6 +45,9 @@ FAINT = 0.7
 """Where the ink of most lines is lighter than this share of their paper, a page is blank: print that shines through had 0.85, print
 and a hand 0.08 to 0.2."""
 RULE = 0.8
+MIN_SKEW, MAX_SKEW = 1.0, 20.0
+"""Degrees: a page that is skewed by more and by less is made straight before its lines are searched."""
+PAPER_STEP = 8
 
 Ink = Callable[[], Tensor]
 Vote = Callable[[Sequence[Ink]], PageVote]
@@ -72,27 +68,34 @@ class Layout:
 
     def inks(self, name: str, height: int | None = None) -> list[Ink]:
         """What gives the ink of each line; see `polygon_ink`."""
-        return [partial(polygon_ink, self.levels, line.boundary, name, height) for line in self.segmentation.lines]
+        return [
+            partial(polygon_ink, self.levels, line.boundary, name, height, line.baseline)
+            for line in self.segmentation.lines
+        ]
 
-    def polygons(self) -> list[Points]:
-        """Where the lines are on the page as it was scanned."""
-        return [rotate_points(line.boundary, self.orientation, self.levels.shape) for line in self.segmentation.lines]
+    def polygons(self) -> list[tuple[Points, Points]]:
+        """Polygon and base line of each line on the page as it was scanned."""
+        rotated = partial(rotate_points, degrees=self.orientation, shape=self.levels.shape)
+        return [(rotated(line.boundary), rotated(line.baseline)) for line in self.segmentation.lines]
 
     def as_scanned(self) -> Any:
         """The segmentation of the page as it was scanned."""
 
-        def moved(points: Sequence[tuple[float, float]] | None) -> list[tuple[int, int]] | None:
-            if points is None:
-                return None
-            return [(int(x), int(y)) for x, y in rotate_points(points, self.orientation, self.levels.shape)]
+        return _moved(self.segmentation, partial(rotate_points, degrees=self.orientation, shape=self.levels.shape))
 
-        found = self.segmentation
-        lines = [replace(line, baseline=moved(line.baseline), boundary=moved(line.boundary)) for line in found.lines]
-        regions = {
-            kind: [replace(region, boundary=moved(region.boundary)) for region in regions]
-            for kind, regions in found.regions.items()
-        }
-        return replace(found, lines=lines, regions=regions)
+
+def _moved(segmentation: Any, move: Callable[[Sequence[tuple[float, float]]], Points]) -> Any:
+    """A segmentation whose points lie where `move` puts them, rounded to pixels."""
+
+    def moved(points: Sequence[tuple[float, float]] | None) -> list[tuple[int, int]] | None:
+        return None if points is None else [(round(x), round(y)) for x, y in move(points)]
+
+    lines = [replace(line, baseline=moved(line.baseline), boundary=moved(line.boundary)) for line in segmentation.lines]
+    regions = {
+        kind: [replace(region, boundary=moved(region.boundary)) for region in regions]
+        for kind, regions in segmentation.regions.items()
+    }
+    return replace(segmentation, lines=lines, regions=regions)
 
 
 def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> Layout:
@@ -117,15 +120,21 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
         layout, voted = found(orientation)
         return found((layout.orientation + voted.degrees) % 360) if voted.degrees else (layout, voted)
 
+    def straightened(layout: Layout) -> Layout:
+        upright, colours = (np.rot90(pixels, -layout.orientation // 90) for pixels in (levels, image))
+        with _naming(name):
+            segmentation = segment_skewed(colours, layout.segmentation)
+        return layout if segmentation is None else replace(layout, segmentation=printed(segmentation, upright))
+
     if vote is None:
-        return found(0)[0]
+        return straightened(found(0)[0])
     stands = lines_stand(levels)
     layout, voted = upright_or_upside_down(90 if stands else 0)
     if voted.confidence < DOUBTFUL:
         other, other_voted = upright_or_upside_down(0 if stands else 90)
         if other_voted.confidence > voted.confidence:
-            return other
-    return layout
+            return straightened(other)
+    return straightened(layout)
 
 
 class PageFinder:
@@ -141,8 +150,8 @@ class PageFinder:
         image = np.asarray(read_image(file, 3, upright=False, page=page))
         layout = find_layout(page_levels(file, page), image, source.name, self.vote)
         self.segmentation = layout.as_scanned()
-        lines = layout.polygons()
-        return [Line(file, document=file.stem, polygon=p, orientation=layout.orientation, page=page) for p in lines]
+        line = partial(Line, file, document=file.stem, orientation=layout.orientation, page=page)
+        return [line(polygon=polygon, baseline=baseline) for polygon, baseline in layout.polygons()]
 
 
 @contextmanager
@@ -168,6 +177,37 @@ def segment(page: Image.Image) -> Any:
     with torch.autocast("cpu", enabled=False):  # which --precision sets for the recogniser
         found = SegmentationTaskModel.load_model().predict(page, config)
     return replace(found, lines=[line for line in found.lines if line.boundary and len(line.boundary) > 2])
+
+
+def skew(segmentation: Any) -> float:
+    """By how many degrees counter-clockwise the lines of an upright page are rotated: the median, the lines weighted by length; 0 without any."""
+    chords = np.array([np.subtract(line.baseline[-1], line.baseline[0]) for line in segmentation.lines]).reshape(-1, 2)
+    degrees = np.degrees(np.arctan2(-chords[:, 1], chords[:, 0]))
+    lengths = np.hypot(*chords.T)
+    order = np.argsort(degrees)
+    reached = lengths[order].cumsum() >= lengths.sum() / 2
+    return float(degrees[order][reached][0]) if len(chords) else 0.0
+
+
+def segment_skewed(page: Array, found: Any) -> Any | None:
+    """The lines of a page (H, W, 3) that are skewed by `MIN_SKEW` or more in the segmentation `found`, searched again on the page
+    without its skew; None for any other page. Points are those on `page`."""
+    degrees = skew(found)
+    if not MIN_SKEW <= abs(degrees) <= MAX_SKEW:
+        return None
+    picture = Image.fromarray(np.ascontiguousarray(page))
+    paper = tuple(np.median(page[::PAPER_STEP, ::PAPER_STEP], (0, 1)).astype(int).tolist())
+    straight = picture.rotate(-degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=paper)
+    radians = np.radians(degrees)
+    cos, sin = np.cos(radians), np.sin(radians)
+    rotation = np.array([[cos, sin], [-sin, cos]])  # counter-clockwise, as y grows downwards
+    centre, limits = (np.array(straight.size) - 1) / 2, np.array(picture.size) - 1
+
+    def on_page(points: Sequence[tuple[float, float]]) -> Points:
+        rotated = (np.array(points) - centre) @ rotation.T + limits / 2
+        return tuple(map(tuple, rotated.clip(0, limits).tolist()))
+
+    return _moved(segment(straight), on_page)
 
 
 def lines_stand(page: Array) -> bool:
@@ -234,7 +274,7 @@ def printed(segmentation: Any, page: Array) -> Any:
 
     On a blank page, where most lines are grain of the paper or shine through, none is left.
     """
-    levels = [(levels, inside) for levels, inside in (cut(page, line.boundary) for line in segmentation.lines)]
+    levels = [cut(page, line.boundary, line.baseline) for line in segmentation.lines]
     usual = np.median(
         [np.percentile(levels[inside], (1, 95)) for levels, inside in levels if inside.any()] or [[0, 0]], axis=0
     )

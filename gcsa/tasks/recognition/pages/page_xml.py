@@ -8,7 +8,7 @@ A file may come from a stranger: it opens no image outside of its folder, and it
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path, PureWindowsPath
 from typing import NamedTuple
@@ -22,7 +22,8 @@ from gcsa.images.ome_zarr import OmeZarr
 from gcsa.images.reader import image_size, opened
 from gcsa.images.tiff import ORIENTATION, Tiff
 from gcsa.tasks.recognition.data.charset import normalize
-from gcsa.tasks.recognition.data.line_image import Line, Points
+from gcsa.tasks.recognition.data.cutting import Points
+from gcsa.tasks.recognition.data.line_image import Line
 
 NOT_PAGES = ("mets", "metadata")
 """What eScriptorium and Transkribus put beside the pages of an export."""
@@ -75,8 +76,11 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
     """
     path = Path(path)
     root = _parse(path)
-    formats = {"page": (_page, _page_text, _page_points), "alto": (_alto, _alto_text, _alto_points)}
-    page_of, text_of, points_of = formats[_format(path, root)]
+    formats = {
+        "page": (_page, _page_text, _page_points, _page_baseline),
+        "alto": (_alto, _alto_text, _alto_points, _alto_baseline),
+    }
+    page_of, text_of, points_of, baseline_of = formats[_format(path, root)]
     try:
         name, stated = page_of(root)
         elements = reading_order(root)
@@ -115,10 +119,11 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
             reason = f"line {name} of {path} cannot be cut out ({_reason(error)}): correct it"
             lines.append(Line(image, document=path.stem, error=reason))
             continue
-        polygon = tuple((x * x_scale, y * y_scale) for x, y in points)
+        polygon = _scaled(points, x_scale, y_scale)
         if max(max(abs(x), abs(y)) for x, y in polygon) > MAX_COORDINATE:
             raise UserError(f"{path} states a page of {size}, far too small for its lines")
-        lines.append(Line(image, text, document=path.stem, polygon=polygon))
+        baseline = _scaled(_usable(baseline_of, element), x_scale, y_scale) or None
+        lines.append(Line(image, text, document=path.stem, polygon=polygon, baseline=baseline))
     return lines
 
 
@@ -282,6 +287,22 @@ def _polygon(numbers: Iterable[str | float]) -> Points:
     return tuple(zip(values[::2], values[1::2], strict=True))
 
 
+def _usable(baseline_of: Callable[[Element], list[str]], line: Element) -> Points:
+    """The base line of a line; no points where it cannot be used, as the polygon tells where the line is."""
+    try:
+        values = [float(number) for number in baseline_of(line)]
+    except (KeyError, ValueError):
+        return ()
+    usable = 4 <= len(values) <= 2 * MAX_POINTS and len(values) % 2 == 0
+    if not usable or not all(abs(value) <= MAX_COORDINATE for value in values):  # nor NaN
+        return ()
+    return tuple(zip(values[::2], values[1::2], strict=True))
+
+
+def _scaled(points: Points, x_scale: float, y_scale: float) -> Points:
+    return tuple((x * x_scale, y * y_scale) for x, y in points)
+
+
 def _bounded(text: str) -> str:
     if len(text) > MAX_TEXT:
         raise UserError(f"a line of {len(text)} characters, above {MAX_TEXT}")
@@ -313,6 +334,15 @@ def _page_points(line: Element) -> list[str]:
     coords = _inner(line, "Coords")
     if coords is None:
         raise KeyError("Coords")
+    return _numbers(coords)
+
+
+def _page_baseline(line: Element) -> list[str]:
+    baseline = _inner(line, "Baseline")
+    return [] if baseline is None else _numbers(baseline)
+
+
+def _numbers(coords: Element) -> list[str]:
     numbers = coords.get("points", "").replace(",", " ").split()
     for point in coords:  # as PAGE wrote them before 2013
         numbers += [point.attrib["x"], point.attrib["y"]]
@@ -347,6 +377,11 @@ def _alto_points(line: Element) -> Sequence[str | float]:
         return shape.attrib["POINTS"].replace(",", " ").split()
     x, y, w, h = (float(line.attrib[key]) for key in ("HPOS", "VPOS", "WIDTH", "HEIGHT"))
     return [x, y, x + w, y, x + w, y + h, x, y + h]
+
+
+def _alto_baseline(line: Element) -> list[str]:
+    """Before ALTO 4.1 it is the height of a straight one, which tells nothing of its slope."""
+    return line.get("BASELINE", "").replace(",", " ").split()
 
 
 def _alto_text(line: Element) -> str:
