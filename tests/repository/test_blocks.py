@@ -41,7 +41,7 @@ STAND_INS = {
     "local-dir:outputs/.../weights": "local-dir:weights/gcsa_tiny.rotmnist",
     "my_net.onnx": "my_net:network",
     "outputs/.../adapter": "weights/gcsa_ocr_tiny.print.de19",
-    "my_adapter": "weights/gcsa_ocr_tiny.print.de19",
+    "gcsa_ocr_tiny.print my_adapter": "gcsa_ocr_tiny.print weights/gcsa_ocr_tiny.print.de19",
     "weights/gcsa_tiny.rotmnist --format": "small_model --format",  # the README has the whole one exported
     "weights/gcsa_ocr_tiny.fr17 --format onnx-int8 --any-size --images my_lines/": (
         "small_reader --format onnx-int8 --any-size --images many_lines/"
