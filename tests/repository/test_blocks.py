@@ -22,7 +22,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from gcsa.cli import audit, classify, embed, export, segment, transcribe
+from gcsa.cli import audit, classify, embed, export, orient, segment, transcribe
 from gcsa.cli.demo import command as demo
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.weights import save_classifier
@@ -52,6 +52,7 @@ COMMANDS: dict[str, Main] = {
     "segment.py": segment.main,
     "transcribe.py": transcribe.main,
     "classify.py": classify.main,
+    "orient.py": orient.main,
     "embed.py": embed.main,
     "audit.py": audit.main,
     "export.py": export.main,
@@ -85,6 +86,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("slides").mkdir()
     write_slide(Path("slides/slide.tif"), halved(tissue_picture(500, 500), 1))
     lines = [image for _, image in set_lines([f"ligne {i}" for i in range(20)], [SERIF], seed=0)]
+    Path("scans").mkdir()
+    lines[0].save("scans/page.png")
     for folder in ("more_lines", "my_lines"):
         Path(folder).mkdir()
         for i, image in enumerate(lines):
