@@ -33,6 +33,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.rotated_lines,
         text.test_lines,
         text.pages,
+        text.orientation,
         text.trocr,
     ),
     "docs/measured/equivariance.md": (equivariance.invariance, equivariance.off_grid, equivariance.precision),

@@ -110,7 +110,7 @@ def write_upright(file: Path, target: Path, degrees: int) -> None:
 
 
 def _row(file: Path, found: Orientation) -> dict[str, Any]:
-    shown = {"orientation": None, "probability": None}
+    shown: dict[str, Any] = {"orientation": None, "probability": None}
     if not found.blank:
         shown = {"orientation": found.degrees, "probability": round(max(found.probabilities), 6)}
     return {"file": str(file), **shown, "blank": found.blank}
