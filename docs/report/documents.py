@@ -36,6 +36,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.test_lines,
         text.pages,
         text.skewed,
+        text.orientation,
         text.trocr,
     ),
     "docs/measured/equivariance.md": (

@@ -185,6 +185,29 @@ def rotated_lines() -> str:
     return f"{table(header, rows)}\n\nCommit {content['commit'][:8]}, seed 0."
 
 
+def orientation() -> str:
+    """How often pages are seen the right way up."""
+    results = json.loads((ROOT / "docs/results/pages/orientation.json").read_text())
+    pages, blank = results["pages"], len(results["without_text"])
+    rows = [
+        ["the network, which of four orientations", f"{results['network']['wrong']} of {pages}"],
+        [
+            "the profiles of the ink before, whether lines lie or stand",
+            f"{results['profiles']['on_their_side']} of {pages}",
+        ],
+    ]
+    right, shown = results["rotated"]
+    rows += [["the network, pages rotated by 0, 90, 180 or 270 degrees", f"{shown - right} of {shown}"]]
+    rows += [
+        [f"the network, skew of {skew} degrees", f"{shown - right} of {shown}"]
+        for skew, (right, shown) in results["skewed"].items()
+    ]
+    return (
+        f"{pages} pages of {results['volumes']} volumes, of which {blank} hold no text (machine: "
+        f"{machine_title(results['machine'])}; commit {results['commit'][:8]}).\n\n{table(['', 'wrong'], rows)}"
+    )
+
+
 def pages() -> str:
     """A page in its four orientations, and lines of unknown orientation, one by one and as pages."""
     results = json.loads((ROOT / "docs/results/pages/gcsa_ocr_tiny.print.json").read_text())

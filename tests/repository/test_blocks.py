@@ -23,7 +23,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from gcsa.cli import adapt, audit, classify, embed, export, segment, transcribe
+from gcsa.cli import adapt, audit, classify, embed, export, orient, segment, transcribe
 from gcsa.cli.demo import command as demo
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.weights import save_classifier
@@ -56,6 +56,7 @@ COMMANDS: dict[str, Main] = {
     "segment.py": segment.main,
     "transcribe.py": transcribe.main,
     "classify.py": classify.main,
+    "orient.py": orient.main,
     "embed.py": embed.main,
     "audit.py": lambda arguments: audit.main([*arguments, "--angles", "8"]),  # of 16
     "export.py": export.main,
@@ -77,7 +78,7 @@ def furniture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     desk = tmp_path_factory.mktemp("furniture")
     for folder in ("weights", "tests"):
         (desk / folder).symlink_to(ROOT / folder)
-    for folder in ("stacks", "images", "patches", "slides", "more_lines", "my_lines", "many_lines", "volume"):
+    for folder in ("stacks", "images", "patches", "slides", "more_lines", "my_lines", "many_lines", "volume", "scans"):
         (desk / folder).mkdir()
     picture = Image.open(ROOT / "tests/stored/nuclei.png").convert("RGB").crop((0, 0, 96, 96))
     picture.save(desk / "image.tif")
@@ -90,6 +91,7 @@ def furniture(tmp_path_factory: pytest.TempPathFactory) -> Path:
         picture.rotate(180).save(desk / folder / "third.png")
     write_slide(desk / "slides/slide.tif", halved(tissue_picture(500, 500), 1))
     lines = [image for _, image in set_lines([f"ligne {i}" for i in range(20)], [SERIF], seed=0)]
+    lines[0].save(desk / "scans/page.png")
     for folder, count in {"more_lines": 2, "my_lines": 2, "many_lines": 20}.items():
         for i, image in enumerate(lines[:count]):
             image.save(desk / folder / f"{i:05}.png")

@@ -17,7 +17,8 @@ from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.tasks.recognition.pages import layout, output
 from gcsa.tasks.recognition.pages.inputs import Source, find_lines, is_page
-from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, lines_stand
+from gcsa.tasks.recognition.pages.layout import Ink, PageFinder
+from gcsa.tasks.recognition.pages.orientation import Orientation
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.tasks.recognition.reading import PageVote
 from tests.tasks.recognition.test_predict import Reader
@@ -80,14 +81,13 @@ def finds_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "segment", segment)
 
 
+def seen(degrees: int) -> Orientation:
+    return Orientation(degrees, tuple(float(degrees == 90 * k) for k in range(4)), False)
+
+
 def vote(inks: list[Ink]) -> PageVote:
     """Upside down the border of the page is at the right, where the stand-in takes all rows for one line."""
     return PageVote(0 if len(inks) > 1 else 180, 0.9)
-
-
-def test_profiles_tell_lines_that_stand(page: Image.Image) -> None:
-    levels = np.asarray(page)
-    assert [lines_stand(np.rot90(levels, degrees // 90)) for degrees in DEGREES] == [False, True, False, True]
 
 
 @pytest.mark.usefixtures("finds_rows")
@@ -108,16 +108,23 @@ def test_a_page_is_cut_from_the_same_pixels_in_any_orientation(scans: dict[int, 
 
 
 @pytest.mark.usefixtures("finds_rows")
-def test_where_profiles_mislead_reading_decides(scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The axis that the profiles name is left only for one that is read with more confidence."""
+def test_where_the_network_misleads_reading_decides(scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The axis that the network names is left only for one that is read with more confidence."""
 
     def unsure(inks: list[Ink]) -> PageVote:
         degrees, _ = vote(inks)
         return PageVote(degrees, 0.6 if degrees else 0.9)
 
-    monkeypatch.setattr(layout, "lines_stand", lambda levels: levels.shape[0] > levels.shape[1])  # as they do
+    wide = (0, 90)  # the page is wider than high, and its lines lie
+
+    def see(degrees: tuple[int, int]) -> None:
+        monkeypatch.setattr(
+            layout, "find_orientation", lambda levels: seen(degrees[int(levels.shape[0] > levels.shape[1])])
+        )
+
+    see(wide)
     expected = {degrees: PageFinder(vote)(Source(file)) for degrees, file in scans.items()}
-    monkeypatch.setattr(layout, "lines_stand", lambda levels: levels.shape[0] < levels.shape[1])
+    see((90, 0))
     for degrees, file in scans.items():
         assert PageFinder(unsure)(Source(file)) == expected[degrees]
         assert PageFinder(vote)(Source(file)) != expected[degrees], "0.9 is confident enough"
@@ -182,7 +189,6 @@ def test_a_page_of_paper_has_no_lines(deviation: int, monkeypatch: pytest.Monkey
     Image.fromarray(grain.clip(0, 255).astype(np.uint8)).save(tmp_path / "verso.png")
     box = [(50, 50), (550, 50), (550, 90), (50, 90)]
     monkeypatch.setattr(predict, "has_kraken", lambda: True)
-    monkeypatch.setattr(layout, "lines_stand", lambda levels: False)
     for lines in ([], [Found(box, box[2:])]):
         monkeypatch.setattr(layout, "segment", lambda image, lines=lines: Segmentation(lines))
         assert find_lines(Source(tmp_path / "verso.png"), find_on=PageFinder(vote)) == []

@@ -1,8 +1,8 @@
 """Lines on the image of a page, found by kraken (Kiessling 2020, doi:10.1007/978-3-030-57058-3_21), and their text as PAGE-XML or ALTO.
 
-kraken finds lines on upright pages, so a page is made upright first. The profiles of its ink tell whether its lines stand or lie; of
-the two orientations that are left, the recogniser reads some lines in both and the more confident one counts. Where its confidence is
-`DOUBTFUL`, as where black borders mislead the profiles, the lines are searched the other way too, and the more confident way counts.
+kraken finds lines on upright pages, so a page is made upright first, as `find_orientation` sees it. The recogniser then reads some
+lines as they are and upside down, and the more confident one counts. Where its confidence is `DOUBTFUL`, the lines are searched at a
+right angle to these too, and the more confident way counts.
 The lines of a scan that is rotated by a multiple of 90 degrees are therefore cut from the same pixels as those of the upright scan,
 and read the same.
 """
@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.nn import functional as F
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
@@ -30,6 +29,7 @@ from gcsa.images.reader import image_size, read_image
 from gcsa.tasks.recognition.data.cutting import Points, cut, rotate_points
 from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_levels, polygon_ink
 from gcsa.tasks.recognition.pages.inputs import Source
+from gcsa.tasks.recognition.pages.orientation import find_orientation
 from gcsa.tasks.recognition.pages.provenance import sign
 from gcsa.tasks.recognition.reading import DOUBTFUL, PageVote, Reading, cuts_of
 
@@ -37,8 +37,6 @@ FORMATS = {"page": "pagexml", "alto": "alto"}
 """What pages are written as, and kraken's templates for it."""
 VOTERS = 12
 """Lines, the longest, that are read to tell a page from one upside down."""
-PROFILE_SIDE = 1000
-STRIPS = 8
 LEAST_PRINT = 0.4
 """A line with less than this share of the dark pixels that are usual on the page is print of the back, or a rule."""
 FAINT = 0.7
@@ -128,10 +126,10 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
 
     if vote is None:
         return straightened(found(0)[0])
-    stands = lines_stand(levels)
-    layout, voted = upright_or_upside_down(90 if stands else 0)
+    orientation = find_orientation(levels).degrees
+    layout, voted = upright_or_upside_down(orientation)
     if voted.confidence < DOUBTFUL:
-        other, other_voted = upright_or_upside_down(0 if stands else 90)
+        other, other_voted = upright_or_upside_down((orientation + 90) % 360)
         if other_voted.confidence > voted.confidence:
             return straightened(other)
     return straightened(layout)
@@ -208,24 +206,6 @@ def segment_skewed(page: Array, found: Any) -> Any | None:
         return tuple(map(tuple, rotated.clip(0, limits).tolist()))
 
     return _moved(segment(straight), on_page)
-
-
-def lines_stand(page: Array) -> bool:
-    """Whether the lines of text on a page (H, W) stand on end: its ink changes more from column to column than from row to row.
-
-    The changes are summed over strips, so that a picture or a margin in one of them does not decide.
-    """
-    levels = torch.from_numpy(np.ascontiguousarray(page, dtype=np.float32))[None, None]
-    levels = F.avg_pool2d(levels, max(1, min(page.shape) // PROFILE_SIDE))
-    paper = F.avg_pool2d(levels, 31, 1, 15, count_include_pad=False)
-    ink = (paper - levels).clamp(min=0)[0, 0]
-    return _changes(ink.mT) > _changes(ink)
-
-
-def _changes(ink: torch.Tensor) -> float:
-    """How much the ink (H, W) of a row differs from that of the next, summed over strips of columns."""
-    profiles = [strip.mean(1) for strip in ink.chunk(STRIPS, dim=1)]
-    return sum(float(profile.diff().square().mean()) for profile in profiles)
 
 
 def records(segmentation: Any, readings: Iterable[Reading | None]) -> list[Any]:

@@ -1,0 +1,113 @@
+"""Whether pages are seen the right way up: `python -m benchmarks.text.orientation FOLDER`.
+
+FOLDER holds upright pages of public collections as `COLLECTION__data__VOLUME__FILE`; none is in the repository, and the result names
+the collections. One page of each volume is taken, then a second one, and so on. The network and the rule before it, by profiles of
+the ink, are exactly equivariant, so that one orientation tells all four. JPEG files are decoded at half or a quarter of their size
+where at least 2,048 pixels a side are left.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from scipy.ndimage import uniform_filter
+from torch.nn import functional as F
+
+from gcsa._utils.arrays import Array
+from gcsa._utils.atomic import write_json
+from gcsa.tasks.recognition.pages.orientation import find_orientation
+from gcsa.training.results import git_commit, machine
+
+ROOT = Path(__file__).parents[2]
+DECODED = 2048
+STRIPS = 8
+WITHOUT_TEXT = ("gerstner_mechaniktafeln01_1831_0019", "vischer_aesthetikregister_1858_0081")
+"""A plate of drawings, in two files, and an endpaper with a barcode."""
+SKEWS = (1, 3, 7, 15)
+EVERY = 12
+"""One page in so many is also rotated, and every second of these skewed."""
+
+
+def lines_stand(levels: Array) -> bool:
+    """The rule before: the ink (H, W) changes more from column to column than from row to row, summed over strips."""
+    factor = max(1, min(levels.shape) // 1000)
+    page = F.avg_pool2d(torch.from_numpy(levels.astype(np.float32))[None, None], factor)[0, 0].double().numpy()
+    paper = uniform_filter(page, 31, mode="constant") / uniform_filter(np.ones_like(page), 31, mode="constant")
+    ink = np.clip(paper - page, 0, None)
+    return _changes(ink.T) > _changes(ink)
+
+
+def _changes(ink: Array) -> float:
+    width = -(-ink.shape[1] // STRIPS)
+    strips = [ink[:, start : start + width] for start in range(0, ink.shape[1], width)]
+    return sum(float(np.square(np.diff(strip.mean(1))).mean()) for strip in strips)
+
+
+def volume_of(file: Path) -> str:
+    return "__".join(file.name.split("__")[:3])
+
+
+def in_turn(folder: Path) -> list[Path]:
+    """The files of a folder, the first of each volume in front of the second of any."""
+    volumes: dict[str, list[Path]] = defaultdict(list)
+    for file in sorted(folder.iterdir()):
+        volumes[volume_of(file)].append(file)
+    most = max(map(len, volumes.values()))
+    return [files[i] for i in range(most) for files in volumes.values() if i < len(files)]
+
+
+def levels_of(file: Path) -> Array:
+    with Image.open(file) as image:
+        if image.format == "JPEG":
+            image.draft("L", (DECODED, DECODED))
+        return np.asarray(image.convert("L"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--pages", type=int, default=200, help="at most (default 200)")
+    parser.add_argument("--output", type=Path, default=ROOT / "docs/results/pages/orientation.json")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    files, wrong, sideways = in_turn(args.folder)[: args.pages], [], 0
+    rotated, skewed = [0, 0], {skew: [0, 0] for skew in SKEWS}
+    for i, file in enumerate(files):
+        levels = levels_of(file)
+        found = find_orientation(levels)
+        if found.degrees or found.blank:
+            wrong.append({"file": file.name, "degrees": found.degrees, "blank": found.blank})
+        sideways += lines_stand(levels)
+        number = i // EVERY
+        if i % EVERY or any(name in file.name for name in WITHOUT_TEXT):
+            continue
+        degrees = 90 * (number % 4)
+        rotated[0] += find_orientation(np.rot90(levels, number % 4)).degrees == degrees
+        rotated[1] += 1
+        for skew in SKEWS if number % 2 == 0 else ():
+            slanted = Image.fromarray(levels).rotate(
+                skew if number % 4 == 0 else -skew, Image.Resampling.BICUBIC, fillcolor=int(np.median(levels))
+            )
+            skewed[skew][0] += find_orientation(np.asarray(slanted)).degrees == 0
+            skewed[skew][1] += 1
+    results: dict[str, Any] = {
+        "pages": len(files),
+        "volumes": len(set(map(volume_of, files))),
+        "collections": sorted({file.name.split("__")[0].replace("+", "/") for file in files}),
+        "network": {"wrong": len(wrong), "which": wrong},
+        "profiles": {"on_their_side": sideways},
+        "without_text": [file.name for file in files if any(name in file.name for name in WITHOUT_TEXT)],
+        "rotated": rotated,
+        "skewed": skewed,
+    }
+    write_json(args.output, {**results, "commit": git_commit(), "machine": machine()})
+
+
+if __name__ == "__main__":
+    main()

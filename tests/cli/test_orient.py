@@ -1,0 +1,105 @@
+"""orient.py: a row for every image, upright copies that lose nothing, one sentence for every bad image."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gcsa.cli import orient
+from gcsa.tasks.recognition.pages.orientation import Orientation
+
+from .conftest import Run
+
+DEGREES = {"a.png": 0, "b.png": 90, "c.tif": 180, "d.jpg": 270, "e.png": 0}
+
+
+@pytest.fixture
+def upright() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 255, (40, 30)).astype(np.uint8)
+
+
+@pytest.fixture
+def scans(tmp_path: Path, upright: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Pages in four orientations and a blank one, with a stand-in for the network that finds the corner with the darkest pixels."""
+    (tmp_path / "scans").mkdir()
+    upright[:8, :8] = 0
+    for name, degrees in DEGREES.items():
+        pixels = np.rot90(upright, degrees // 90) if name != "e.png" else np.full((40, 30), 200, np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "scans" / name, quality=100, dpi=(300, 300))
+
+    def find(levels: np.ndarray) -> Orientation:
+        darkest = [np.rot90(levels, -k)[:8, :8].mean() for k in range(4)]
+        best = int(np.argmin(darkest))
+        return Orientation(90 * best, tuple(0.97 if k == best else 0.01 for k in range(4)), bool(levels.std() < 1))
+
+    monkeypatch.setattr(orient, "find_orientation", find)
+    return tmp_path / "scans"
+
+
+def test_a_row_for_every_image(run: Run, scans: Path) -> None:
+    code, out, err = run("orient", scans)
+    assert (code, err) == (0, "")
+    rows = list(csv.DictReader(out.splitlines()))
+    assert [row["file"] for row in rows] == [str(scans / name) for name in DEGREES]
+    assert [row["orientation"] for row in rows] == ["0", "90", "180", "270", ""]
+    assert [row["probability"] for row in rows] == ["0.970000"] * 4 + [""]
+    assert [row["blank"] for row in rows] == ["no"] * 4 + ["yes"]
+    assert run("orient", scans, "--output", "o.json") == (0, "o.json: 5 images\n", "")
+    found = json.loads(Path("o.json").read_text())
+    assert [row["orientation"] for row in found] == [0, 90, 180, 270, None]
+
+
+def test_upright_copies_lose_nothing(run: Run, scans: Path, upright: np.ndarray) -> None:
+    assert run("orient", scans, "--fix", "fixed", "--output", "o.csv")[0] == 0
+    assert sorted(path.name for path in Path("fixed").iterdir()) == sorted(DEGREES)
+    for name in ("a.png", "e.png"):
+        assert Path("fixed", name).read_bytes() == (scans / name).read_bytes()
+    for name in ("b.png", "c.tif"):
+        with Image.open(Path("fixed", name)) as image:
+            assert np.array_equal(np.asarray(image), upright)
+            assert image.info["dpi"][0] == pytest.approx(300, abs=0.1)
+    assert np.abs(np.asarray(Image.open("fixed/d.jpg")).astype(int) - upright).mean() < 4
+
+
+def test_what_would_lose_bits_is_refused(run: Run, scans: Path) -> None:
+    deep = Image.fromarray((np.rot90(np.arange(1200).reshape(40, 30)) * 50).astype(np.uint16))
+    deep.save(scans / "f.png")
+    Image.open(scans / "b.png").save(scans / "g.gif")
+    (scans / "h.png").write_bytes(b"no picture")
+    code, out, err = run("orient", scans, "--fix", "fixed")
+    assert code == 1
+    assert "2 of 8 could not be made upright" in err
+    assert "g.gif is GIF, which --fix does not write" in err
+    assert "h.png" in err
+    assert "g.gif" not in out
+    assert not Path("fixed/g.gif").exists()
+    with Image.open("fixed/f.png") as image:
+        assert image.mode.startswith("I")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--output", "o.txt"], "--output o.txt must end in .csv or .json"),
+        (["--fix", "@"], "would be overwritten: name another folder"),
+        (["--fix", "@/a.png"], "is a file: name a folder"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], message: str, run: Run, scans: Path) -> None:
+    before = {path.name: path.read_bytes() for path in scans.iterdir()}
+    code, out, err = run("orient", scans, *(argument.replace("@", str(scans)) for argument in arguments))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert {path.name: path.read_bytes() for path in scans.iterdir()} == before
+
+
+def test_two_files_of_one_name_are_refused_before_any_is_written(run: Run, scans: Path) -> None:
+    (scans / "more").mkdir()
+    Image.open(scans / "a.png").save(scans / "more/a.png")
+    code, _, err = run("orient", scans, "--fix", "fixed")
+    assert code == 2
+    assert "have one name" in err
+    assert not Path("fixed").exists()
