@@ -7,11 +7,14 @@ import torch
 
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
+from gcsa.tasks.doubt import MOST_IMAGES, Doubt
+from gcsa.tasks.evaluating import evenly_spread
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
 from gcsa.tasks.segmentation.evaluate import evaluate_masks
 from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes, make_targets, split_validator
 from gcsa.tasks.segmentation.metrics import measure_transformed
 from gcsa.tasks.segmentation.module import SegmentationModule, check_crop
+from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed, median_diameter
 from gcsa.tasks.segmentation.thresholds import choose_thresholds
 from gcsa.training.task import data_options, make_data, model_options
@@ -65,12 +68,13 @@ class Task:
         return module
 
     def export(self, module: SegmentationModule, data: MasksDataModule, folder: Path) -> str:
-        """Chooses the thresholds on the validation images and writes the weights into `folder`, which it returns."""
+        """Chooses the thresholds on the validation images, looks what images of training are like, and writes the weights into `folder`, which it returns."""
         module.eval()
+        data.setup("fit")  # a process that only started others has read nothing yet
         if module.model.output == "instances":
-            data.setup("fit")  # a process that only started others has read nothing yet
             module.predictor.diameter = median_diameter(example.labels for example in data.images("train"))
             choose_thresholds(module.predictor, ((example.image, example.labels) for example in data.images("val")))
+        module.predictor.doubt = measure_doubt(module.predictor, data)
         return str(module.predictor.save_pretrained(folder, {"data": data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
@@ -97,3 +101,15 @@ class Task:
         shown["rotated and reflected"] = f"{change} change"
         predictor = module.predictor
         return {"turned": turned, "prob_thresh": predictor.prob_thresh, "nms_thresh": predictor.nms_thresh}, shown
+
+
+def measure_doubt(predictor: SegmentationPredictor, data: MasksDataModule) -> Doubt | None:
+    """The doubt of images that are unlike those of training, whose limit the validation images set; None for a network that has no
+    features of a whole image, and for too few images."""
+    splits = []
+    for split in ("train", "val"):
+        rows = [predictor.features(example.image) for example in evenly_spread(data.images(split), MOST_IMAGES)]
+        if not rows or any(row is None for row in rows):
+            return None
+        splits.append(torch.stack([row for row in rows if row is not None]))
+    return Doubt.fit(*splits)
