@@ -30,9 +30,7 @@ from gcsa._utils.published import published
 from gcsa.images.reader import as_picture, read_picture
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.classification.evaluate import draw_sample
-from gcsa.tasks.classification.predict import PreLogits
 from gcsa.tasks.classification.task import Task as Classification, measure_doubt as doubt_of_classifier
-from gcsa.tasks.doubt import MOST_IMAGES
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.task import measure_doubt as doubt_of_segmenter
 from gcsa.tasks.storage import data_root
@@ -49,6 +47,8 @@ SIDE = 512
 FILES = {"text line": "ocr_lines/fr17_roman_print", "plankton": "plankton/test"}
 """Folders of the data sets of which every k-th image is taken, `COUNT` in all."""
 COUNT = 20
+TESTED = 200
+"""Test images of a classifier."""
 
 
 def others(channels: int) -> dict[str, Array]:
@@ -74,10 +74,9 @@ def others(channels: int) -> dict[str, Array]:
 def of_classifier(predictor: Any, data: Any) -> tuple[list[float], dict[str, float]]:
     """The doubt of test images, and that of other pictures by their name."""
     predictor.doubt = doubt_of_classifier(predictor.network, data)
-    network = PreLogits(predictor.network).eval()
-    sample = draw_sample(data, "test", MOST_IMAGES)
+    network = predictor.doubting()
     with torch.inference_mode():
-        tested = [value for images, _ in sample for value in predictor.doubt(network(images)).tolist()]
+        tested = [row for images, _ in draw_sample(data, "test", TESTED) for row in network(images)[:, -1].tolist()]
     strange = others(len(predictor.preprocess.mean))
     results = predictor.predict([picture.squeeze() for picture in strange.values()])
     return tested, {name: result.doubt for name, result in zip(strange, results, strict=True)}
@@ -93,6 +92,19 @@ def of_segmenter(predictor: Any, data: Nuclei) -> tuple[list[float], dict[str, f
 
     tested = [doubt(example.picture) for example in data.images("test")]
     return tested, {name: doubt(picture) for name, picture in others(predictor.network.in_chans).items()}
+
+
+def report(data: str, tested: list[float], strange: dict[str, float]) -> dict[str, Any]:
+    """The content of the JSON file, from the doubt of test images and that of other pictures."""
+    labels = [0] * len(tested) + [1] * len(strange)
+    return {
+        "data": data,
+        "test_images": len(tested),
+        "false_alarms": float(np.mean(np.array(tested) > 1)),
+        "auroc": float(roc_auc_score(labels, tested + list(strange.values()))),
+        "doubt_of_test_images": {str(q): float(np.quantile(tested, q)) for q in (0.5, 0.9, 0.99, 1.0)},
+        "others": strange,
+    }
 
 
 def main() -> None:
@@ -117,15 +129,7 @@ def main() -> None:
         predictor.fold()
         tested, strange = of_classifier(predictor, data)
     annotate(folder, doubt=predictor.doubt.entry())
-    labels = [0] * len(tested) + [1] * len(strange)
-    content = {
-        "data": args.data,
-        "test_images": len(tested),
-        "false_alarms": float(np.mean(np.array(tested) > 1)),
-        "auroc": float(roc_auc_score(labels, tested + list(strange.values()))),
-        "doubt_of_test_images": {str(q): float(np.quantile(tested, q)) for q in (0.5, 0.9, 0.99, 1.0)},
-        "others": strange,
-    }
+    content = report(args.data, tested, strange)
     path: Path = ROOT / "docs/results/doubt" / f"{args.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     print(write_json(path, content | {"model": args.name, "commit": commit, "machine": machine()}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_int
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
+from gcsa.models.backbone import Backbone
 from gcsa.models.create import classifier_names, create_model
 from gcsa.symmetry import Symmetrized
 from gcsa.tasks.base import Predictor, merge_adapter
@@ -72,16 +73,27 @@ class PreLogits(nn.Module):
 
 
 class ScoresAndFeatures(nn.Module):
-    """A timm classifier in one pass: normalised images (B, C, H, W) to scores and, behind them, features (B, K + D)."""
+    """A classifier of gcsa in one pass: normalised images (B, C, H, W) to scores and, behind them, features (B, K + D): the means of the
+    outputs (B, h, w, N, C) of the stem and of every stage over positions and group."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: Backbone) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = self.network.forward_features(images)  # type: ignore[operator]
-        head: Any = self.network.forward_head
-        return torch.cat([head(maps), head(maps, pre_logits=True)], 1)
+        means: list[Tensor] = []
+
+        def keep(module: nn.Module, inputs: Any, output: Tensor) -> None:
+            means.append(output.mean((1, 2, 3)))
+
+        stages: Any = self.network.stages
+        hooks = [part.register_forward_hook(keep) for part in (self.network.stem, *stages)]
+        try:
+            scores = self.network(images)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return torch.cat([scores, *(mean.to(scores) for mean in means)], 1)
 
 
 class Doubting(nn.Module):
@@ -142,15 +154,19 @@ class ClassificationPredictor(Predictor):
     @property
     def embedding(self) -> nn.Module:
         """The network without its last layer: prepared images (B, C, size, size) to features (B, D)."""
-        return inside(self.network, PreLogits).eval()
+        network = self.network
+        if isinstance(network, Symmetrized):
+            return network.around(PreLogits(network.network)).eval()
+        return PreLogits(network).eval()
 
     def doubting(self, network: nn.Module | None = None) -> nn.Module:
         """The network, or `network`, which is the same made exact: prepared images (B, C, size, size) to scores and, where the weights
         say what training images are like, the doubt behind them, (B, K) or (B, K + 1)."""
         network = self.network if network is None else network
-        if self.doubt is None:
+        both = None if self.doubt is None else with_features(network)
+        if both is None or self.doubt is None:
             return network.eval()
-        return Doubting(inside(network, ScoresAndFeatures), len(self.class_names), self.doubt).eval()
+        return Doubting(both, len(self.class_names), self.doubt).eval()
 
     def answers(self, rows: Tensor) -> tuple[Tensor, list[float | None]]:
         """What `doubting` gave (N, K) or (N, K + 1): answers (N, K), and the doubt of each image."""
@@ -223,9 +239,13 @@ class ClassificationPredictor(Predictor):
         return Classification(label, scores[label], scores, doubt)
 
 
-def inside(network: nn.Module, part: Callable[[nn.Module], nn.Module]) -> nn.Module:
-    """`part` of a network, within the wrapper of one that was made exact."""
-    return network.around(part(network.network)) if isinstance(network, Symmetrized) else part(network)
+def with_features(network: nn.Module) -> nn.Module | None:
+    """`ScoresAndFeatures` of a classifier, in the wrapper of one that was made exact; None for networks of others."""
+    within = network.network if isinstance(network, Symmetrized) else network
+    if not isinstance(within, Backbone):
+        return None
+    both = ScoresAndFeatures(within)
+    return network.around(both) if isinstance(network, Symmetrized) else both
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> ClassificationPredictor:
@@ -249,7 +269,7 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
             )
         network, names = _adapted(network, adapter, names)
     predictor = ClassificationPredictor(network, prepare, names, target)
-    if adapter is None:  # with it, training images have other features
+    if adapter is None and with_features(network) is not None:  # with an adapter, training images have other features
         predictor.doubt = Doubt.from_entry(weights.doubt)
     return predictor
 

@@ -14,7 +14,7 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import AUDIT_IMAGES, draw_sample, evaluate, summarize
 from gcsa.tasks.classification.module import METRICS, Classifier, build_metrics
-from gcsa.tasks.classification.predict import PreLogits, inside
+from gcsa.tasks.classification.predict import with_features
 from gcsa.tasks.classification.pretrained import load_pretrained, normalisation_of
 from gcsa.tasks.classification.targets import Classes
 from gcsa.tasks.doubt import MOST_IMAGES, Doubt
@@ -123,18 +123,16 @@ class Task:
 
 
 def measure_doubt(model: Any, data: Any) -> Doubt | None:
-    """The doubt of images that are unlike those of training, whose limit the validation images set; None for a network that gives no
-    row of features, and for too few images."""
-    if not hasattr(getattr(model, "network", model), "forward_head"):
+    """The doubt of images that are unlike those of training, whose limit the validation images set; None for networks of others, and
+    for too few images."""
+    both = with_features(model)
+    if both is None:
         return None
-    network, weight, splits = inside(model, PreLogits), next(model.parameters()), []
-    with evaluation_mode(network):
+    weight, splits = next(model.parameters()), []
+    with evaluation_mode(both):
         for split in ("train", "val"):
-            try:
-                batches = draw_sample(data, split, MOST_IMAGES)
-                splits.append(torch.cat([network(images.to(weight)).float().cpu() for images, _ in batches]))
-            except UserError:  # a map instead of a row
-                return None
+            rows = [both(images.to(weight)).float().cpu() for images, _ in draw_sample(data, split, MOST_IMAGES)]
+            splits.append(torch.cat(rows)[:, model.num_classes :])
     return Doubt.fit(*splits)
 
 
