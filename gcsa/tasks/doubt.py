@@ -12,13 +12,15 @@ validation images do not exceed. Features that do not change when an image rotat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
@@ -103,6 +105,24 @@ class Doubt:
         along = centred @ self.axes.T
         beyond = (centred.square().sum(1) - along.square().sum(1)).clamp_min(0)
         return ((along.square() / self.variances).sum(1) + beyond / self.rest).sqrt() / self.limit
+
+
+@contextmanager
+def reduced_outputs(modules: Iterable[nn.Module], reduce: Callable[[Any], Tensor]) -> Iterator[list[Tensor]]:
+    """Yields a list that gets `reduce` of each output of these modules, in the order of their passes in this thread."""
+    found: list[Tensor] = []
+    thread = get_ident()
+
+    def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+        if get_ident() == thread:  # another may predict with the same network
+            found.append(reduce(output))
+
+    hooks = [module.register_forward_hook(keep) for module in modules]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _as_tensor(values: Array | list[Any]) -> Tensor:

@@ -21,7 +21,7 @@ from gcsa.models.create import classifier_names, create_model
 from gcsa.symmetry import Symmetrized
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target, target_of
-from gcsa.tasks.doubt import Doubt
+from gcsa.tasks.doubt import Doubt, reduced_outputs
 from gcsa.weights import Weights, fill, read_adapter
 from gcsa.weights.files import BORDER
 from gcsa.weights.fingerprint import is_within
@@ -81,18 +81,9 @@ class ScoresAndFeatures(nn.Module):
         self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
-        means: list[Tensor] = []
-
-        def keep(module: nn.Module, inputs: Any, output: Tensor) -> None:
-            means.append(output.mean((1, 2, 3)))
-
         stages: Any = self.network.stages
-        hooks = [part.register_forward_hook(keep) for part in (self.network.stem, *stages)]
-        try:
+        with reduced_outputs((self.network.stem, *stages), lambda output: output.mean((1, 2, 3))) as means:
             scores = self.network(images)
-        finally:
-            for hook in hooks:
-                hook.remove()
         return torch.cat([scores, *(mean.to(scores) for mean in means)], 1)
 
 

@@ -25,7 +25,7 @@ from gcsa.images.slides import open_window_source
 from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage
 from gcsa.models.unet import UNet
 from gcsa.tasks.base import Predictor
-from gcsa.tasks.doubt import Doubt
+from gcsa.tasks.doubt import Doubt, reduced_outputs
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import (
     TransformedImage,
@@ -276,7 +276,9 @@ class SegmentationPredictor(Predictor):
         seen: WindowedImage = upright if scale == 1 else ScaledImage(upright, scale)
         objects: list[Objects] = []
         classes: Labels | None = np.zeros(seen.shape, np.int32) if self.network.output == "classes" else None
-        with evaluation_mode(self.network), image_features(self.network, self.doubt is not None) as features:
+        unet = getattr(self.network, "network", None)
+        encoders = [unet.encoder] if self.doubt is not None and isinstance(unet, UNet) else []
+        with evaluation_mode(self.network), reduced_outputs(encoders, pooled) as features:
             for part, wider, maps in predict_tiles(self.network, seen, self.limits(image), tile, progress):
                 if classes is not None:  # of tied classes, argmax takes the first
                     inner = maps.argmax(0)[part.slices(wider.top, wider.left)]
@@ -331,26 +333,6 @@ def pooled(maps: list[Tensor]) -> Tensor:
     """The features (D,) of the first image of a batch from the maps (B, h, w, N, C) of a U-Net's encoder: the mean of each map over
     positions and group."""
     return torch.cat([part[0].double().mean((0, 1, 2)) for part in maps]).cpu()
-
-
-@contextmanager
-def image_features(network: Any, wanted: bool) -> Iterator[list[Tensor]]:
-    """Yields a list that gets the `pooled` features of each pass of a `UNet`. It stays empty for other networks, and where they are not
-    `wanted`."""
-    found: list[Tensor] = []
-    unet = getattr(network, "network", None)
-    if not wanted or not isinstance(unet, UNet):
-        yield found
-        return
-
-    def keep(encoder: nn.Module, inputs: Any, maps: list[Tensor]) -> None:
-        found.append(pooled(maps))
-
-    hook = unet.encoder.register_forward_hook(keep)
-    try:
-        yield found
-    finally:
-        hook.remove()
 
 
 class EncoderOnly(nn.Module):
