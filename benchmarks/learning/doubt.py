@@ -3,7 +3,7 @@
     python -m benchmarks.learning.doubt gcsa_unet_tiny.nuclei nuclei
 
 writes the entry `doubt` into weights/NAME/config.json, from training and validation images as train.py does at its end, and
-docs/results/doubt/NAME.json: the share of test images whose doubt is above 1, and the doubt of pictures of scikit-image, of text lines
+docs/results/doubt/NAME.json: the share of test images (of a segmenter, also of a small part of each) whose doubt is above 1, and the doubt of pictures of scikit-image, of text lines
 and of plankton, which neither nuclei, tissue nor digits are. AUROC is that of the doubt, test images against all of these.
 """
 
@@ -32,7 +32,7 @@ from gcsa.images.windows import ArrayImage
 from gcsa.tasks.classification.evaluate import draw_sample
 from gcsa.tasks.classification.task import Task as Classification, measure_doubt as doubt_of_classifier
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
-from gcsa.tasks.segmentation.task import measure_doubt as doubt_of_segmenter
+from gcsa.tasks.segmentation.task import measure_doubt as doubt_of_segmenter, views
 from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 from gcsa.weights import annotate
@@ -90,7 +90,7 @@ def of_segmenter(predictor: Any, data: Nuclei) -> tuple[list[float], dict[str, f
     def doubt(picture: Array) -> float:
         return float(predictor.doubt(predictor.features(ArrayImage(picture))[None]))
 
-    tested = [doubt(example.picture) for example in data.images("test")]
+    tested = [doubt(picture) for example in data.images("test") for picture in views(example.picture)]
     return tested, {name: doubt(picture) for name, picture in others(predictor.network.in_chans).items()}
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from skimage.data import coffee
 from torch import Tensor, nn
 
 from gcsa.cli import batches
@@ -74,11 +75,12 @@ def test_what_cannot_be_read_is_listed(run: Run, images: Path) -> None:
 
 def test_an_image_that_it_was_not_trained_for(run: Run, images: Path) -> None:
     """A column tells the doubt, and a line on stderr names the image."""
-    line = Path(__file__).parents[1] / "stored/fr17_1.png"
-    code, _, err = run("classify", WEIGHTS, images / "0.png", line, "--output", "a.csv")
+    cup = images.parent / "cup.png"
+    Image.fromarray(coffee()).save(cup)
+    code, _, err = run("classify", WEIGHTS, images / "0.png", cup, "--output", "a.csv")
     assert code == 0
     assert err.splitlines()[-1].startswith(
-        f"warning: 1 of 2 images are unlike those of training (doubt above 1): {line} ("
+        f"warning: 1 of 2 images are unlike those of training (doubt above 1): {cup} ("
     )
     with open("a.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -5,8 +5,10 @@ from typing import Any, ClassVar
 
 import torch
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.doubt import MOST_IMAGES, Doubt
 from gcsa.tasks.evaluating import evenly_spread
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
@@ -22,6 +24,8 @@ from gcsa.training.task import data_options, make_data, model_options
 MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
 COUNTED_SIDE = 256
 """Side in pixels of the image whose FLOPs are counted."""
+SMALL = 96
+"""Side in pixels of the small pictures that shall be no doubt."""
 DEFAULTS = {"output": "instances", "num_classes": 2, "rays": 32}
 """Options of the network on which the targets depend."""
 
@@ -103,12 +107,22 @@ class Task:
         return {"turned": turned, "prob_thresh": predictor.prob_thresh, "nms_thresh": predictor.nms_thresh}, shown
 
 
+def views(picture: Array) -> list[Array]:
+    """A picture (H, W, C), and the `SMALL` pixels in its middle: the features of a small picture, a mean over fewer positions, differ
+    more."""
+    top, left = (max(0, (side - SMALL) // 2) for side in picture.shape[:2])
+    return [picture, picture[top : top + SMALL, left : left + SMALL]]
+
+
 def measure_doubt(predictor: SegmentationPredictor, data: MasksDataModule) -> Doubt | None:
     """The doubt of images that are unlike those of training, whose limit the validation images set; None for a network that has no
     features of a whole image, and for too few images."""
     splits = []
     for split in ("train", "val"):
-        rows = [predictor.features(example.image) for example in evenly_spread(data.images(split), MOST_IMAGES)]
+        pictures = [
+            part for example in evenly_spread(data.images(split), MOST_IMAGES) for part in views(example.picture)
+        ]
+        rows = [predictor.features(ArrayImage(picture)) for picture in pictures]
         if not rows or any(row is None for row in rows):
             return None
         splits.append(torch.stack([row for row in rows if row is not None]))

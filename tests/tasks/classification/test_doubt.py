@@ -1,10 +1,10 @@
 """The doubt of a classifier: its scores stay, it is the same in every pose, and a run writes it."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from skimage.data import coffee
 
 import gcsa
 from gcsa.models.create import create_model
@@ -29,8 +29,7 @@ def test_scores_stay_and_tissue_is_no_doubt(predictor: ClassificationPredictor) 
     results = predictor.predict([*poses(image), other])
     assert max(result.doubt for result in results) < 1
     assert [result.doubt for result in results[:8]] == pytest.approx([results[0].doubt] * 8, rel=1e-4)
-    line = Path(__file__).parents[2] / "stored/fr17_1.png"
-    assert predictor.predict(line).doubt > 1
+    assert predictor.predict(coffee()).doubt > 1
     x = torch.stack([predictor.preprocess(image)])
     with torch.no_grad():
         assert torch.equal(predictor.doubting()(x)[:, :2], predictor.network(x))
