@@ -74,9 +74,8 @@ class Doubt:
         count = min(AXES, rows.shape[1], len(rows) // 4, max(1, MOST_NUMBERS // rows.shape[1]))
         pca = PCA(count, svd_solver="full").fit(rows)
         variances = np.maximum(pca.explained_variance_, least)
-        found = cls(
-            *map(_as_tensor, (pca.mean_, pca.components_, variances)), max(float(pca.noise_variance_), least), 1.0
-        )
+        mean, axes = _as_tensor(pca.mean_), _as_tensor(pca.components_)
+        found = cls(mean, axes, _as_tensor(variances), max(float(pca.noise_variance_), least), 1.0)
         limit = float(np.quantile(found(validation).numpy(), QUANTILE))
         return cls(found.mean, found.axes, found.variances, found.rest, limit) if limit > 0 else None
 
@@ -85,8 +84,8 @@ class Doubt:
         """That of `Weights.doubt`."""
         if entry is None:
             return None
-        parts = (_as_tensor(entry[key]) for key in ("mean", "axes", "variances"))
-        return cls(*parts, float(entry["rest"]), float(entry["limit"]))
+        mean, axes, variances = (_as_tensor(entry[key]) for key in ("mean", "axes", "variances"))
+        return cls(mean, axes, variances, float(entry["rest"]), float(entry["limit"]))
 
     def entry(self) -> dict[str, Any]:
         """The entry `doubt` of weights: plain numbers."""
