@@ -156,8 +156,8 @@ class ClassificationPredictor(Predictor):
         network = self.network if network is None else network
         both = None if self.doubt is None else with_features(network)
         if both is None or self.doubt is None:
-            return network.eval()
-        return Doubting(both, len(self.class_names), self.doubt).eval()
+            return network
+        return Doubting(both, len(self.class_names), self.doubt)
 
     def answers(self, rows: Tensor) -> tuple[Tensor, list[float | None]]:
         """What `doubting` gave (N, K) or (N, K + 1): answers (N, K), and the doubt of each image."""
