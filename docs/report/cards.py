@@ -198,6 +198,32 @@ def published_pages() -> str:
     return published("../weights/{name}/README.md")
 
 
+def doubts() -> dict[str, dict[str, Any]]:
+    """What benchmarks/learning/doubt.py measured, by the name of the weights."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/doubt").glob("*.json"))}
+
+
+def told(found: dict[str, Any]) -> str:
+    """How many of the other pictures have a doubt above 1, such as "54 of 58"."""
+    others = found["others"].values()
+    return f"{sum(value > 1 for value in others)} of {len(others)}"
+
+
+def doubt() -> str:
+    """How well the doubt tells other pictures from the test images."""
+    rows = [
+        [
+            f"`{name}`",
+            f"{found['test_images']}",
+            percent(found["false_alarms"], 1),
+            told(found),
+            f"{found['auroc']:.3f}",
+        ]
+        for name, found in doubts().items()
+    ]
+    return table(["weights", "test images", "of these above 1", "other pictures above 1", "AUROC"], rows)
+
+
 def card(name: str) -> str:
     """The text of weights/NAME/README.md."""
     about = CARDS[name]
@@ -223,6 +249,15 @@ def card(name: str) -> str:
         f"{run['config']['trainer']['max_epochs']} epochs, the weights of epoch {run['best_epoch']}, which validation chose; "
         f"{run['fit_seconds'] / 60:.0f} minutes on {machine_title(run['machine'])}; seed {run['seed']}, "
         f"commit {run['commit'][:8]}. The configuration is in `docs/results/{about.run}.json`."
+    )
+    found = doubts().get(name)
+    doubtful = (
+        ""
+        if found is None
+        else (
+            f" Of photographs, pages and other pictures that it is not for, {told(found)} have a doubt above 1, and "
+            f"{percent(found['false_alarms'], 1)} of the test images."
+        )
     )
     measured = table(["", "value (95 % interval)"], [[what, value] for what, value in figures(name).items()])
     return f"""---
@@ -255,7 +290,7 @@ The worst mistakes:{legend}
 
 ## Limits
 
-{about.limits}
+{about.limits}{doubtful}
 
 ## {f"Adapt {about.base} to other lines" if about.base else heading}
 

@@ -1,8 +1,9 @@
 """Classify images: `classify.py gcsa_pooled_small.pcam patches/ --output answers.csv`.
 
-The table has one row for each image: `file`, `label`, `confidence`, and the probability of each class by its name. Weights for
-several labels give `labels`, with "|" between them, and the probability of each; weights for numbers give these. Answers stay the
-same when an image rotates or reflects by an element of the model's group that maps the pixel grid onto itself.
+The table has one row for each image: `file`, `label`, `confidence`, `doubt`, and the probability of each class by its name. A doubt
+above 1 says that the image is unlike those of training; weights that do not tell have no such column. Weights for several labels give
+`labels`, with "|" between them, and the probability of each; weights for numbers give these. Answers stay the same when an image rotates
+or reflects by an element of the model's group that maps the pixel grid onto itself.
 
 Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the table; 2, wrong
 arguments, before anything is read; 130, interrupted, with no file.
@@ -26,7 +27,7 @@ from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, device, f
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.cli.output import SCREEN, written
+from gcsa.cli.output import SCREEN, tell_doubts, written
 from gcsa.integrations import load_classifier
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers
@@ -50,22 +51,28 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_intermixed_args(argv)
 
 
-def _write(stream: TextIO, names: Iterable[str], answers: Array, predictor: ClassificationPredictor) -> None:
+def _write(
+    stream: TextIO,
+    names: Iterable[str],
+    answers: Array,
+    doubts: Iterable[float | None],
+    predictor: ClassificationPredictor,
+) -> None:
     classes, kind = predictor.class_names, predictor.target.kind
     beside = {Classes.kind: ["label", "confidence"], Labels.kind: ["labels"], Numbers.kind: []}[kind]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["file", *beside, *classes])
-    for name, row in zip(names, answers, strict=True):
+    writer.writerow(["file", *beside, *([] if predictor.doubt is None else ["doubt"]), *classes])
+    for name, row, doubt in zip(names, answers, doubts, strict=True):
         shown = [f"{value:.6g}" if kind == Numbers.kind else f"{value:.6f}" for value in row]
+        shown_doubt = [] if doubt is None else [f"{doubt:.3f}"]
         if kind == Classes.kind:
             best = int(row.argmax())
-            writer.writerow([name, classes[best], shown[best], *shown])
+            writer.writerow([name, classes[best], shown[best], *shown_doubt, *shown])
         elif kind == Labels.kind:
-            writer.writerow(
-                [name, "|".join(label for label, value in zip(classes, row, strict=True) if value >= 0.5), *shown]
-            )
+            labels = "|".join(label for label, value in zip(classes, row, strict=True) if value >= 0.5)
+            writer.writerow([name, labels, *shown_doubt, *shown])
         else:
-            writer.writerow([name, *shown])
+            writer.writerow([name, *shown_doubt, *shown])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,12 +92,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                     f"--output {args.output} is one of the images, and would be overwritten: name another file"
                 )
         predictor = load_classifier(args.model, args.adapter).to(device(args.device)).fold()
-        network = symmetrized(predictor.network, args)
+        network = predictor.doubting(symmetrized(predictor.network, args))
         rows, names, failed = answer_all(network, predictor.preprocess, images, args.batch_size)
         if names:
-            answers = predictor.target.answers(torch.from_numpy(np.concatenate(rows))).numpy()
+            answers, doubts = predictor.answers(torch.from_numpy(np.concatenate(rows)))
             with written(args.output) as stream:
-                _write(stream, names, answers, predictor)
+                _write(stream, names, answers.numpy(), doubts, predictor)
+            tell_doubts(zip(names, doubts, strict=True))
             if args.output != SCREEN:
                 print(f"{args.output}: {len(names)} images")
         tell_failed(failed, len(images), "classified")

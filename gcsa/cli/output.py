@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TextIO
 
 from gcsa._utils.atomic import replacing
+from gcsa._utils.errors import visible
 
 SCREEN = "-"
+MOST_NAMED = 5
+"""Images that a warning names."""
 
 
 @contextmanager
@@ -34,3 +37,17 @@ def written(name: str) -> Iterator[TextIO]:
         if isinstance(error, BrokenPipeError):
             raise SystemExit(1) from None
         raise
+
+
+def tell_doubts(doubts: Iterable[tuple[str, float | None]]) -> None:
+    """Says in one line on stderr which images, by their names, are unlike those of training: a doubt above 1."""
+    known = [(name, doubt) for name, doubt in doubts if doubt is not None]
+    unlike = sorted([row for row in known if row[1] > 1], key=lambda row: -row[1])
+    if unlike:
+        named = ", ".join(f"{visible(name)} ({doubt:.1f})" for name, doubt in unlike[:MOST_NAMED])
+        rest = f" and {len(unlike) - MOST_NAMED} more" if len(unlike) > MOST_NAMED else ""
+        print(
+            f"warning: {len(unlike)} of {len(known)} images are unlike those of training (doubt above 1): {named}{rest}; "
+            "look at their results before you use them",
+            file=sys.stderr,
+        )

@@ -47,6 +47,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser, tell_failed, user_errors
 from gcsa.cli.memory import keep_freed_memory
+from gcsa.cli.output import tell_doubts
 from gcsa.images.folders import SUFFIXES, ZARR
 from gcsa.images.pixels import naming
 from gcsa.images.planes import MAX, Plane
@@ -322,9 +323,10 @@ def _segment(
 ) -> Iterator[str]:
     """Segments all images, and yields a sentence for each that failed. A progress bar is shown on terminals only.
 
-    Says on stderr where nothing was found.
+    Says on stderr which images are unlike those of training, and where nothing was found.
     """
     console, empty = Console(stderr=True), 0
+    doubts: list[tuple[str, float | None]] = []
     # Lines for that terminal stand above the bar; rich would send those for a file or a pipe there as well.
     with Progress(console=console, disable=not console.is_terminal, redirect_stdout=sys.stdout.isatty()) as progress:
         task = progress.add_task("images", total=len(jobs))
@@ -355,8 +357,10 @@ def _segment(
                 yield f"{job}: not enough memory: {smaller}"
             else:
                 _say(f"{job}: {_summary(result)}")
+                doubts.append((str(job), result.doubt))
                 empty += result.objects is not None and not len(result.objects)
             progress.update(task, completed=number)
+    tell_doubts(doubts)
     if empty:
         print(f"nothing was found in {empty} of {len(jobs)} images: {NOTHING}", file=sys.stderr)
 

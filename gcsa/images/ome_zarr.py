@@ -171,7 +171,10 @@ def _open(path: Path) -> _Image:
         raise Refused(
             f"has the axes {', '.join(map(str, axes)) or 'of none'}: t, c, z, y and x are read, in OME-Zarr 0.4 or 0.5"
         )
-    levels = [group[part["path"]] for part in image["datasets"]]
+    named = [group[part["path"]] for part in image["datasets"]]
+    levels = [level for level in named if hasattr(level, "shape")]
+    if len(levels) < len(named):
+        raise Refused("names a folder as a level of its image: save it anew")
     for level in levels:
         _check_codecs(level)
     sides = [np.array(level.shape[-2:]) for level in levels]

@@ -12,6 +12,7 @@ from torch import nn
 from gcsa._utils.errors import MissingExtraError
 from gcsa.groups import Group, group as make_group
 from gcsa.models.folding import fold
+from gcsa.tasks.doubt import Doubt
 
 P = TypeVar("P", bound="Predictor")
 
@@ -25,11 +26,13 @@ class Predictor(ABC):
         kind: the name of the task.
         network: the module, in eval mode: for training, export and folding.
         preprocess: a function from an image to the input of `network`.
+        doubt: tells images apart that are unlike those of training, where the weights say what these are like.
     """
 
     kind: ClassVar[str]
     network: Any
     preprocess: Any
+    doubt: Doubt | None = None
 
     def __init__(self, network: nn.Module, preprocess: Any) -> None:
         self.network, self.preprocess = network.eval(), preprocess

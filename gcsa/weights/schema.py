@@ -33,6 +33,8 @@ CLASSIFICATION = "classification"
 """The task of a folder that does not name one: timm writes such folders."""
 BESIDE = ("label_names", "pad", "target", "mpp")
 """Entries of `Weights.preprocessing` that stand beside timm's own in config.json: timm knows none of these names."""
+DOUBT = {"mean", "axes", "variances", "rest", "limit"}
+"""The entries of `Weights.doubt`."""
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
 
@@ -52,6 +54,7 @@ class Weights:
             classifier are, and `mpp`, the micrometres a pixel, as far as the file has them.
         about: entries for people, `ABOUT`, as far as the file has them.
         characters: the charset of a recogniser of text lines, else None.
+        doubt: what the features of training images are like, the entry of `gcsa.tasks.doubt.Doubt`, else None.
     """
 
     source: str
@@ -62,6 +65,7 @@ class Weights:
     preprocessing: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
     characters: str | None = None
+    doubt: dict[str, Any] | None = None
 
 
 def read(source: str | Path) -> Weights:
@@ -143,6 +147,7 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
             raise UserError(f"its characters must be a text of at most {MOST_NAMES} characters")
         options = {"num_classes": config.get("num_classes"), **options}
         options = {key: value for key, value in options.items() if value is not None}
+        doubt = _check_doubt(config.get("doubt"))
         preprocessing = _check_preprocessing({**cfg, **{key: config[key] for key in BESIDE if key in config}})
     except ValueError as error:
         raise UserError(f"{source} cannot be read: {error}") from error
@@ -154,7 +159,7 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
             raise UserError(f"{source} holds fewer numbers than its {name[:100]} needs: it is damaged")
     check_finite(source, tensors)
     about = {key: config[key] for key in ABOUT if key in config}
-    return Weights(source, task, architecture, options, tensors, preprocessing, about, characters)  # type: ignore[arg-type]
+    return Weights(source, task, architecture, options, tensors, preprocessing, about, characters, doubt)  # type: ignore[arg-type]
 
 
 def are_label_names(names: Any) -> TypeGuard[Sequence[str]]:
@@ -197,6 +202,34 @@ def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
             raise UserError(f"its target is {_shown(target)}: it must be an object of a kind and numbers")
         checked["target"] = target
     return checked
+
+
+def _check_doubt(values: Any) -> dict[str, Any] | None:
+    """The entry `doubt`. Raises UserError for one that is damaged."""
+    if values is None:
+        return None
+    if not isinstance(values, dict) or values.keys() != DOUBT:
+        raise UserError(f"its doubt is {_shown(values)}: it must be an object of {', '.join(sorted(DOUBT))}")
+    mean, axes, variances = (values[key] for key in ("mean", "axes", "variances"))
+    for key in ("mean", "variances"):
+        if not _are_numbers(values[key], -1e30 if key == "mean" else 1e-30):
+            raise UserError(f"the {key} of its doubt is {_shown(values[key])}")
+    if (
+        not isinstance(axes, list)
+        or len(axes) != len(variances)
+        or not all(_are_numbers(axis, -1.001, 1.001) and len(axis) == len(mean) for axis in axes)
+    ):
+        raise UserError(
+            f"the axes of its doubt are {_shown(axes)}: it must be a row of {len(mean)} numbers for each variance"
+        )
+    for key in ("rest", "limit"):
+        if not is_number(values[key], 1e-30, 1e30):
+            raise UserError(f"the {key} of its doubt is {_shown(values[key])}: it must be a positive number")
+    return values
+
+
+def _are_numbers(values: Any, low: float, high: float = 1e30) -> bool:
+    return isinstance(values, list) and 1 <= len(values) <= MOST_NAMES and all(is_number(v, low, high) for v in values)
 
 
 def _is_target_entry(value: Any) -> bool:

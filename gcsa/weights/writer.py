@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from gcsa.weights.files import BORDER, CONFIG, TENSORS
 from gcsa.weights.schema import BESIDE, CLASSIFICATION, Weights
 from gcsa.weights.tensors import check_finite
 
+NUMBERS = re.compile(r"\[\n[-+.,\deE\s]+\]")
+"""A list of numbers as json.dumps lays it out, a line for each."""
+
 
 def to_config(weights: Weights) -> dict[str, Any]:
     """The content of the config.json of `weights`."""
@@ -31,6 +35,8 @@ def to_config(weights: Weights) -> dict[str, Any]:
         content["characters"] = weights.characters
     if weights.preprocessing:
         content["pretrained_cfg"] = weights.preprocessing
+    if weights.doubt is not None:
+        content["doubt"] = weights.doubt
     return {**content, **weights.about}
 
 
@@ -50,11 +56,15 @@ def write(weights: Weights, folder: str | Path) -> Path:
 
 
 def save_classifier(
-    model: nn.Module, folder: str | Path, about: Mapping[str, Any] | None = None, **preprocessing: Any
+    model: nn.Module,
+    folder: str | Path,
+    about: Mapping[str, Any] | None = None,
+    doubt: Mapping[str, Any] | None = None,
+    **preprocessing: Any,
 ) -> Path:
     """Writes `model`, made by timm, into a folder that `gcsa.load` and timm's `local-dir:` open. Returns it.
 
-    It holds the keyword arguments of the model, `preprocessing` and `about` of `Weights`. Raises as `write`, and ValueError
+    It holds the keyword arguments of the model, `preprocessing`, `about` and `doubt` of `Weights`. Raises as `write`, and ValueError
     for keyword arguments that could not be read back.
     """
     folder = Path(folder)
@@ -70,6 +80,8 @@ def save_classifier(
         preprocessing |= BORDER
     if mpp is not None:
         beside["mpp"] = mpp
+    if doubt is not None:
+        beside["doubt"] = dict(doubt)
     # safetensors takes no other memory, such as that of channels_last.
     if not all(tensor.is_contiguous() for tensor in model.state_dict().values()):
         model = copy.deepcopy(model).to(memory_format=torch.contiguous_format)
@@ -78,6 +90,7 @@ def save_classifier(
         save_for_hf(model, str(fresh), model_config=beside, safe_serialization=True, data_config=preprocessing)
         content = json.loads((fresh / CONFIG).read_text(encoding="utf-8"))
         check_options(content["architecture"], content.get("model_args", {}))
+        _write_json(fresh / CONFIG, content)
     return folder
 
 
@@ -90,4 +103,7 @@ def annotate(folder: str | Path, **about: Any) -> None:
 
 
 def _write_json(file: Path, content: dict[str, Any]) -> None:
-    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    """Writes `content` with each list of numbers on one line."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    text = NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
+    file.write_text(text + "\n", encoding="utf-8")

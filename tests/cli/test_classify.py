@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from skimage.data import coffee
 from torch import Tensor, nn
 
 from gcsa.cli import batches
@@ -70,3 +71,18 @@ def test_what_cannot_be_read_is_listed(run: Run, images: Path) -> None:
     assert (code, out) == (1, "a.csv: 8 images\n")
     assert err.startswith("1 of 9 could not be classified:\n")
     assert f"{images / '0.png'} cannot be read as an image" in err
+
+
+def test_an_image_that_it_was_not_trained_for(run: Run, images: Path) -> None:
+    """A column tells the doubt, and a line on stderr names the image."""
+    cup = images.parent / "cup.png"
+    Image.fromarray(coffee()).save(cup)
+    code, _, err = run("classify", WEIGHTS, images / "0.png", cup, "--output", "a.csv")
+    assert code == 0
+    assert err.splitlines()[-1].startswith(
+        f"warning: 1 of 2 images are unlike those of training (doubt above 1): {cup} ("
+    )
+    with open("a.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["file", "label", "confidence", "doubt", "normal", "tumour"]
+    assert float(rows[0]["doubt"]) < 1 < float(rows[1]["doubt"])

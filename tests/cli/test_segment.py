@@ -13,6 +13,7 @@ import pytest
 import tifffile
 import torch
 from PIL import Image
+from skimage.data import coffee
 
 from gcsa.groups import group
 from gcsa.images.reader import read_labels
@@ -379,3 +380,17 @@ def test_micrometres_a_pixel(
     assert np.array_equal(np.asarray(Image.open(tmp_path / "found/a_labels.png")), expected)
     code, _, err = run(*command, images / "a.png")
     assert (code, "a.png does not say how many micrometres a pixel has" in err) == (1, True)
+
+
+def test_an_image_that_it_was_not_trained_for(run: Run, tmp_path: Path) -> None:
+    """The table of its objects tells the doubt, and a line on stderr names the image."""
+    nuclei, cup = Path(__file__).parents[1] / "stored/nuclei.png", tmp_path / "cup.png"
+    Image.fromarray(coffee()[:256, :256]).save(cup)
+    arguments = ("gcsa_unet_tiny.nuclei", cup, nuclei, "--output", tmp_path / "found")
+    code, _, err = run("segment", *arguments, "--only", "csv")
+    assert code == 0
+    named = "warning: 1 of 2 images are unlike those of training (doubt above 1): "
+    assert any(line.startswith(f"{named}{cup} (") for line in err.splitlines())
+    rows = list(csv.DictReader((tmp_path / "found/nuclei_objects.csv").read_text().splitlines()))
+    assert len({row["doubt"] for row in rows}) == 1
+    assert float(rows[0]["doubt"]) < 1

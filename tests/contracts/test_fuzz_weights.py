@@ -32,7 +32,9 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """weights/, recognizer/, segmenter/, adapter/ and the checkpoints of the first three."""
     folder = tmp_path_factory.mktemp("good")
     model = classifier()
-    checkpoints.save_classifier(model, folder / "weights", input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
+    doubt = {"mean": [0.5, 1.0], "axes": [[1.0, 0.0]], "variances": [2.0], "rest": 0.5, "limit": 3.0}
+    about: dict[str, Any] = dict(input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
+    checkpoints.save_classifier(model, folder / "weights", doubt=doubt, **about)
     recognizer = CTCRecognizer("ab c", hidden=8, **TINY)
     recognizer.save_pretrained(folder / "recognizer")
     segmenter = SegmentationPredictor.create("gcsa_unet_tiny", **SEGMENTER)

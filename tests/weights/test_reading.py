@@ -220,6 +220,37 @@ def test_an_encoder_of_timm_fetches_nothing(recognizer: Path) -> None:
         gcsa.load(recognizer)
 
 
+DOUBT: dict[str, Any] = {"mean": [0.5, 1.0], "axes": [[1.0, 0.0]], "variances": [2.0], "rest": 0.5, "limit": 3.0}
+
+
+def test_what_is_known_of_training_images(classifier: Path) -> None:
+    folder = changed(classifier, lambda config: config.update(doubt=DOUBT))
+    assert checkpoints.read(folder).doubt == DOUBT
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mean": [0.5]},
+        {"mean": ["a", 1.0]},
+        {"axes": [[1.0, 0.0], [0.0, 1.0]]},
+        {"axes": [[1e9, 0.0]]},
+        {"axes": 1},
+        {"variances": [0.0]},
+        {"variances": []},
+        {"rest": -1},
+        {"limit": None},
+        {"path": "/etc/passwd"},
+    ],
+    ids=str,
+)
+def test_it_is_checked(wrong: dict[str, Any], classifier: Path) -> None:
+    folder = changed(classifier, lambda config: config.update(doubt={**DOUBT, **wrong}))
+    with pytest.raises(ValueError, match="doubt") as error:
+        gcsa.load(folder)
+    assert "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     "cfg",
     [

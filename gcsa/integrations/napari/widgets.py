@@ -118,11 +118,7 @@ def segmented(
 
 def table(result: Segmentation, image: ArrayImage, size: tuple[float, float] | None) -> dict[str, Array]:
     """The columns of the table of segment.py, by their names; napari finds the row of a label by "index"."""
-    rows = (
-        class_rows(result.label_map, result.num_classes)
-        if result.objects is None
-        else object_rows(result, image, (), size)
-    )
+    rows = class_rows(result) if result.objects is None else object_rows(result, image, (), size)
     (_, *names), *values = rows
     columns = np.array(values, np.float64).reshape(-1, len(names) + 1).T
     return {"index": columns[0].astype(int), **dict(zip(names, columns[1:], strict=True))}

@@ -16,10 +16,12 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_int
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
+from gcsa.models.backbone import Backbone
 from gcsa.models.create import classifier_names, create_model
 from gcsa.symmetry import Symmetrized
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target, target_of
+from gcsa.tasks.doubt import Doubt, reduced_outputs
 from gcsa.weights import Weights, fill, read_adapter
 from gcsa.weights.files import BORDER
 from gcsa.weights.fingerprint import is_within
@@ -27,26 +29,30 @@ from gcsa.weights.fingerprint import is_within
 
 @dataclass(frozen=True)
 class Classification:
-    """The most probable class, its probability, and the probability of every class by its name."""
+    """The most probable class, its probability, the probability of every class by its name, and the doubt: above 1, the image is
+    unlike those of training; None where the weights do not tell (`gcsa.tasks.doubt`)."""
 
     label: str
     confidence: float
     scores: dict[str, float]
+    doubt: float | None = None
 
 
 @dataclass(frozen=True)
 class Multilabel:
-    """The labels of probability 0.5 and more, and the probability of every label by its name."""
+    """The labels of probability 0.5 and more, the probability of every label by its name, and the doubt as of `Classification`."""
 
     labels: tuple[str, ...]
     scores: dict[str, float]
+    doubt: float | None = None
 
 
 @dataclass(frozen=True)
 class Regression:
-    """The number of every column by its name, in the column's units."""
+    """The number of every column by its name, in the column's units, and the doubt as of `Classification`."""
 
     values: dict[str, float]
+    doubt: float | None = None
 
 
 class PreLogits(nn.Module):
@@ -64,6 +70,37 @@ class PreLogits(nn.Module):
         if features.ndim != 2:
             raise UserError(f"the network gives a map of {tuple(features.shape[1:])}, not a row of features: pool it")
         return features
+
+
+class ScoresAndFeatures(nn.Module):
+    """A classifier of gcsa in one pass: normalised images (B, C, H, W) to scores and, behind them, features (B, K + D): the means of the
+    outputs (B, h, w, N, C) of the stem and of every stage over positions and group."""
+
+    def __init__(self, network: Backbone) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> Tensor:
+        stages: Any = self.network.stages
+        with reduced_outputs((self.network.stem, *stages), lambda output: output.mean((1, 2, 3))) as means:
+            scores = self.network(images)
+        return torch.cat([scores, *(mean.to(scores) for mean in means)], 1)
+
+
+class Doubting(nn.Module):
+    """Normalised images (B, C, H, W) to scores and, behind them, the doubt of each image, (B, K + 1).
+
+    both: gives scores and features, (B, K + D).
+    """
+
+    def __init__(self, both: nn.Module, num_classes: int, doubt: Doubt) -> None:
+        super().__init__()
+        self.both, self.num_classes, self.doubt = both, num_classes, doubt
+
+    def forward(self, images: Tensor) -> Tensor:
+        rows = self.both(images)
+        scores, features = rows[:, : self.num_classes], rows[:, self.num_classes :]
+        return torch.cat([scores, self.doubt(features).to(scores)[:, None]], 1)
 
 
 class ClassificationPredictor(Predictor):
@@ -113,6 +150,21 @@ class ClassificationPredictor(Predictor):
             return network.around(PreLogits(network.network)).eval()
         return PreLogits(network).eval()
 
+    def doubting(self, network: nn.Module | None = None) -> nn.Module:
+        """The network, or `network`, which is the same made exact: prepared images (B, C, size, size) to scores and, where the weights
+        say what training images are like, the doubt behind them, (B, K) or (B, K + 1)."""
+        network = self.network if network is None else network
+        both = None if self.doubt is None else with_features(network)
+        if both is None or self.doubt is None:
+            return network
+        return Doubting(both, len(self.class_names), self.doubt)
+
+    def answers(self, rows: Tensor) -> tuple[Tensor, list[float | None]]:
+        """What `doubting` gave (N, K) or (N, K + 1): answers (N, K), and the doubt of each image."""
+        count = len(self.class_names)
+        doubts: list[float | None] = [None] * len(rows) if self.doubt is None else rows[:, count].tolist()
+        return self.target.answers(rows[:, :count]), doubts
+
     def predict(self, images: Any, batch_size: int = 32) -> Any:
         """The `Classification`, `Multilabel` or `Regression` of an image, as the weights were trained; a list for several images.
 
@@ -123,8 +175,10 @@ class ClassificationPredictor(Predictor):
         Raises:
             UserError: an image that cannot be read, naming it.
         """
-        rows = self.target.answers(self._run(self.network, images, batch_size)).tolist()
-        return [self._named(row) for row in rows] if _is_several(images) else self._named(rows)
+        rows = self._run(self.doubting(), images, batch_size)
+        answers, doubts = self.answers(rows if rows.ndim == 2 else rows[None])
+        named = [self._named(row, doubt) for row, doubt in zip(answers.tolist(), doubts, strict=True)]
+        return named if _is_several(images) else named[0]
 
     def features(self, images: Any, batch_size: int = 32) -> Tensor:
         """The features of the images in front of the last layer: (D,) of one, (N, D) of several; as `predict`."""
@@ -166,14 +220,23 @@ class ClassificationPredictor(Predictor):
                 head.bias = nn.Parameter(bias)
         return network
 
-    def _named(self, answers: list[float]) -> Classification | Multilabel | Regression:
+    def _named(self, answers: list[float], doubt: float | None) -> Classification | Multilabel | Regression:
         scores = dict(zip(self.class_names, answers, strict=True))
         if isinstance(self.target, Numbers):
-            return Regression(scores)
+            return Regression(scores, doubt)
         if isinstance(self.target, Labels):
-            return Multilabel(tuple(name for name, value in scores.items() if value >= 0.5), scores)
+            return Multilabel(tuple(name for name, value in scores.items() if value >= 0.5), scores, doubt)
         label = max(scores, key=scores.__getitem__)
-        return Classification(label, scores[label], scores)
+        return Classification(label, scores[label], scores, doubt)
+
+
+def with_features(network: nn.Module) -> nn.Module | None:
+    """`ScoresAndFeatures` of a classifier, in the wrapper of one that was made exact; None for networks of others."""
+    within = network.network if isinstance(network, Symmetrized) else network
+    if not isinstance(within, Backbone):
+        return None
+    both = ScoresAndFeatures(within)
+    return network.around(both) if isinstance(network, Symmetrized) else both
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> ClassificationPredictor:
@@ -196,7 +259,10 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
                 f"{weights.source} was trained for target={target.kind}: an adapter needs a base of classes"
             )
         network, names = _adapted(network, adapter, names)
-    return ClassificationPredictor(network, prepare, names, target)
+    predictor = ClassificationPredictor(network, prepare, names, target)
+    if adapter is None and with_features(network) is not None:  # with an adapter, training images have other features
+        predictor.doubt = Doubt.from_entry(weights.doubt)
+    return predictor
 
 
 def _adapted(network: Any, adapter: str | Path, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:

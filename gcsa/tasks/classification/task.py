@@ -10,11 +10,14 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import listed
 from gcsa.evaluation.audit import invariance_error
 from gcsa.evaluation.cost import count_flops
+from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import AUDIT_IMAGES, draw_sample, evaluate, summarize
 from gcsa.tasks.classification.module import METRICS, Classifier, build_metrics
+from gcsa.tasks.classification.predict import with_features
 from gcsa.tasks.classification.pretrained import load_pretrained, normalisation_of
 from gcsa.tasks.classification.targets import Classes
+from gcsa.tasks.doubt import MOST_IMAGES, Doubt
 from gcsa.training.task import CLASSIFIER_KEYS, data_options, make_data, model_options
 from gcsa.weights import read, save_classifier
 
@@ -88,7 +91,9 @@ class Task:
     def export(self, classifier: Classifier, data: Any, folder: Path) -> str:
         """Writes the weights into `folder`; returns how timm names them."""
         about = {"data": data.name, "group": str(getattr(classifier.model, "group", "c1"))}
-        written = save_classifier(classifier.model, folder, about, **data.preprocessing)
+        doubt = measure_doubt(classifier.model, data)
+        entry = None if doubt is None else doubt.entry()
+        written = save_classifier(classifier.model, folder, about, entry, **data.preprocessing)
         return f"local-dir:{written}"
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
@@ -115,6 +120,20 @@ class Task:
             "figure": str(summary["figure"]),
         }
         return {"invariance_error": error}, lines
+
+
+def measure_doubt(model: Any, data: Any) -> Doubt | None:
+    """The doubt of images that are unlike those of training, whose limit the validation images set; None for networks of others, and
+    for too few images."""
+    both = with_features(model)
+    if both is None:
+        return None
+    weight, splits = next(model.parameters()), []
+    with evaluation_mode(both):
+        for split in ("train", "val"):
+            rows = [both(images.to(weight)).float().cpu() for images, _ in draw_sample(data, split, MOST_IMAGES)]
+            splits.append(torch.cat(rows)[:, model.num_classes :])
+    return Doubt.fit(*splits)
 
 
 def normalisation(cfg: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options, Range, explain
@@ -23,7 +23,9 @@ from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.slides import open_window_source
 from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage
+from gcsa.models.unet import UNet
 from gcsa.tasks.base import Predictor
+from gcsa.tasks.doubt import Doubt, reduced_outputs
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import (
     TransformedImage,
@@ -87,12 +89,14 @@ class Segmentation:
         objects: of a network for instances, the highest score first; each is a polygon around its pixels. None for classes.
         num_classes: of a network for classes.
         origin: row and column of the first pixel in the picture that the image was cut from; files of results count from its corner.
+        doubt: above 1, the image is unlike those of training; None where the weights do not tell (`gcsa.tasks.doubt`).
     """
 
     label_map: Windowed
     objects: Objects | None
     num_classes: int = 2
     origin: tuple[int, int] = (0, 0)
+    doubt: float | None = None
 
     @cached_property
     def labels(self) -> Labels:
@@ -122,19 +126,22 @@ class Candidates:
         shape: height and width in this pose.
         objects: all polygons above the threshold at which they were found; None for classes.
         classes: the class of each pixel; None for instances.
+        doubt: as of `Segmentation`.
     """
 
     pose: int
     shape: tuple[int, int]
     objects: Objects | None
     classes: Labels | None
+    doubt: float | None = None
 
     def resized(self, shape: tuple[int, int]) -> Candidates:
         """Those of the image with another shape, in this pose."""
         if shape == self.shape:
             return self
         objects = None if self.objects is None else self.objects.resized(self.shape, shape)
-        return Candidates(self.pose, shape, objects, None if self.classes is None else nearest(self.classes, shape))
+        classes = None if self.classes is None else nearest(self.classes, shape)
+        return Candidates(self.pose, shape, objects, classes, self.doubt)
 
 
 class SegmentationPredictor(Predictor):
@@ -187,7 +194,8 @@ class SegmentationPredictor(Predictor):
         """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`."""
         network, source = self.network, type(self).__name__
         tensors, notes = network.state_dict(), dict(about or {})
-        return write(Weights(source, self.kind, network.name, self.options, tensors, about=notes), folder)
+        doubt = None if self.doubt is None else self.doubt.entry()
+        return write(Weights(source, self.kind, network.name, self.options, tensors, about=notes, doubt=doubt), folder)
 
     def describe(self) -> dict[str, Any]:
         settings = {key: getattr(self, key) for key in ("pmin", "pmax", "prob_thresh", "nms_thresh", "diameter")}
@@ -283,7 +291,9 @@ class SegmentationPredictor(Predictor):
         seen: WindowedImage = upright if scale == 1 else ScaledImage(upright, scale)
         objects: list[Objects] = []
         classes: Labels | None = np.zeros(seen.shape, np.int32) if self.network.output == "classes" else None
-        with evaluation_mode(self.network):
+        unet = getattr(self.network, "network", None)
+        encoders = [unet.encoder] if self.doubt is not None and isinstance(unet, UNet) else []
+        with evaluation_mode(self.network), reduced_outputs(encoders, pooled) as features:
             for part, wider, maps in predict_tiles(self.network, seen, self.limits(image), tile, progress):
                 if classes is not None:  # of tied classes, argmax takes the first
                     inner = maps.argmax(0)[part.slices(wider.top, wider.left)]
@@ -294,9 +304,23 @@ class SegmentationPredictor(Predictor):
                     inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
                     objects.append(nearby[inside])
                 del maps  # before those of the next tile are made
+        doubt = float(self.doubt(torch.stack(features).mean(0)[None])) if self.doubt and features else None
         if classes is not None:
-            return Candidates(pose, upright.shape, None, nearest(classes, upright.shape))
-        return Candidates(pose, upright.shape, Objects.joined(objects).resized(seen.shape, upright.shape), None)
+            return Candidates(pose, upright.shape, None, nearest(classes, upright.shape), doubt)
+        return Candidates(pose, upright.shape, Objects.joined(objects).resized(seen.shape, upright.shape), None, doubt)
+
+    @torch.inference_mode()
+    def features(self, image: WindowedImage) -> Tensor | None:
+        """The features (D,) of an image, in the mean over its tiles, from which its doubt is told; None for a network without."""
+        unet = getattr(self.network, "network", None)
+        if not isinstance(unet, UNet):
+            return None
+        encoder: Any = EncoderOnly(unet)
+        upright = TransformedImage(image, self.group, canonical_pose(image, self.group))
+        with evaluation_mode(encoder):
+            for _ in predict_tiles(encoder, upright, self.limits(image), None, lambda fraction: None):
+                pass
+        return torch.stack(encoder.found).mean(0)
 
     def finish(
         self, candidates: Candidates, *, prob_thresh: float | None = None, nms_thresh: float | None = None
@@ -309,14 +333,34 @@ class SegmentationPredictor(Predictor):
         back = int(group.inverse[candidates.pose])
         if candidates.classes is not None:
             classes = np.ascontiguousarray(transform_array(candidates.classes, group, back))
-            return Segmentation(ArrayImage(classes), None, self.network.num_classes)
+            return Segmentation(ArrayImage(classes), None, self.network.num_classes, doubt=candidates.doubt)
         assert candidates.objects is not None
         prob_thresh = self.prob_thresh if prob_thresh is None else prob_thresh
         objects = candidates.objects[candidates.objects.scores > prob_thresh]
         objects = suppress(objects, self.nms_thresh if nms_thresh is None else nms_thresh, shape)
         objects = objects[pixel_counts(DrawnObjects(objects, shape), len(objects) + 1)[1:] > 0]
         label_map = TransformedWindows(DrawnObjects(objects, shape), group, back)
-        return Segmentation(label_map, transform_objects(objects, shape, group, back), self.network.num_classes)
+        objects = transform_objects(objects, shape, group, back)
+        return Segmentation(label_map, objects, self.network.num_classes, doubt=candidates.doubt)
+
+
+def pooled(maps: list[Tensor]) -> Tensor:
+    """The features (D,) of the first image of a batch from the maps (B, h, w, N, C) of a U-Net's encoder: the mean of each map over
+    positions and group."""
+    return torch.cat([part[0].double().mean((0, 1, 2)) for part in maps]).cpu()
+
+
+class EncoderOnly(nn.Module):
+    """A U-Net as `predict_tiles` asks for one that keeps the `pooled` features of each pass in `found` and computes no more."""
+
+    def __init__(self, unet: UNet) -> None:
+        super().__init__()
+        self.encoder, self.found = unet.encoder, list[Tensor]()
+        self.size_divisor, self.min_size, self.margin = unet.size_divisor, unet.min_size, unet.margin
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.found.append(pooled(self.encoder(images)))
+        return images  # of the size of the maps
 
 
 def nearest(classes: Labels, shape: tuple[int, int]) -> Labels:
@@ -351,4 +395,6 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Segme
     if adapter is not None:
         raise UserError(f"{weights.source} is a segmenter, which takes no adapter: leave out {adapter}")
     options, settings = split_options(weights.options)
-    return SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **options), weights), **settings)
+    predictor = SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **options), weights), **settings)
+    predictor.doubt = Doubt.from_entry(weights.doubt)
+    return predictor

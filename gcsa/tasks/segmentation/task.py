@@ -5,13 +5,18 @@ from typing import Any, ClassVar
 
 import torch
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.cost import count_flops
+from gcsa.images.windows import ArrayImage
+from gcsa.tasks.doubt import MOST_IMAGES, Doubt
+from gcsa.tasks.evaluating import evenly_spread
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
 from gcsa.tasks.segmentation.evaluate import evaluate_masks
 from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes, make_targets, split_validator
 from gcsa.tasks.segmentation.metrics import measure_transformed
 from gcsa.tasks.segmentation.module import SegmentationModule, check_crop
+from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed, median_diameter
 from gcsa.tasks.segmentation.thresholds import choose_thresholds
 from gcsa.training.task import data_options, make_data, model_options
@@ -19,6 +24,8 @@ from gcsa.training.task import data_options, make_data, model_options
 MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
 COUNTED_SIDE = 256
 """Side in pixels of the image whose FLOPs are counted."""
+SMALL = 96
+"""Side in pixels of the small pictures that shall be no doubt."""
 DEFAULTS = {"output": "instances", "num_classes": 2, "rays": 32}
 """Options of the network on which the targets depend."""
 
@@ -65,12 +72,13 @@ class Task:
         return module
 
     def export(self, module: SegmentationModule, data: MasksDataModule, folder: Path) -> str:
-        """Chooses the thresholds on the validation images and writes the weights into `folder`, which it returns."""
+        """Chooses the thresholds on the validation images, looks what images of training are like, and writes the weights into `folder`, which it returns."""
         module.eval()
+        data.setup("fit")  # a process that only started others has read nothing yet
         if module.model.output == "instances":
-            data.setup("fit")  # a process that only started others has read nothing yet
             module.predictor.diameter = median_diameter(example.labels for example in data.images("train"))
             choose_thresholds(module.predictor, ((example.image, example.labels) for example in data.images("val")))
+        module.predictor.doubt = measure_doubt(module.predictor, data)
         return str(module.predictor.save_pretrained(folder, {"data": data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
@@ -97,3 +105,25 @@ class Task:
         shown["rotated and reflected"] = f"{change} change"
         predictor = module.predictor
         return {"turned": turned, "prob_thresh": predictor.prob_thresh, "nms_thresh": predictor.nms_thresh}, shown
+
+
+def views(picture: Array) -> list[Array]:
+    """A picture (H, W, C), and the `SMALL` pixels in its middle: the features of a small picture, a mean over fewer positions, differ
+    more."""
+    top, left = (max(0, (side - SMALL) // 2) for side in picture.shape[:2])
+    return [picture, picture[top : top + SMALL, left : left + SMALL]]
+
+
+def measure_doubt(predictor: SegmentationPredictor, data: MasksDataModule) -> Doubt | None:
+    """The doubt of images that are unlike those of training, whose limit the validation images set; None for a network that has no
+    features of a whole image, and for too few images."""
+    splits = []
+    for split in ("train", "val"):
+        pictures = [
+            part for example in evenly_spread(data.images(split), MOST_IMAGES) for part in views(example.picture)
+        ]
+        rows = [predictor.features(ArrayImage(picture)) for picture in pictures]
+        if not rows or any(row is None for row in rows):
+            return None
+        splits.append(torch.stack([row for row in rows if row is not None]))
+    return Doubt.fit(*splits)

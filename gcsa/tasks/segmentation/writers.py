@@ -97,7 +97,7 @@ def write(
         written.append(_named(stem, "_overlay.png"))
     if "csv" in kinds:
         name, rows = (
-            ("_classes.csv", class_rows(result.label_map, result.num_classes))
+            ("_classes.csv", class_rows(result))
             if result.objects is None
             else ("_objects.csv", object_rows(result, image, properties, pixel_size))
         )
@@ -197,6 +197,8 @@ def object_rows(
         columns += [("row_um", rows * height, _significant), ("column_um", places * width, _significant)]
         columns += [("area_um2", areas * height * width, _significant)]
     columns += [(name, values, _significant) for name, values in table.items()]
+    if result.doubt is not None:
+        columns.append(("doubt", np.full(len(labels), result.doubt), _significant))
     yield [name for name, _, _ in columns]
     for values in zip(*(values for _, values, _ in columns), strict=True):
         yield [convert(value) for (_, _, convert), value in zip(columns, values, strict=True)]
@@ -280,11 +282,12 @@ def _significant(value: Any) -> float:
     return float(f"{value:.6g}")
 
 
-def class_rows(label_map: Windowed, num_classes: int) -> list[list[Any]]:
-    """A header, and for each class its number, pixels and share."""
-    counts, size = pixel_counts(label_map, num_classes), math.prod(label_map.shape)
-    rows: list[list[Any]] = [["class", "pixels", "share"]]
-    return rows + [[number, int(count), round(float(count / size), 6)] for number, count in enumerate(counts)]
+def class_rows(result: Segmentation) -> list[list[Any]]:
+    """A header, and for each class its number, pixels and share, and the doubt of the image where there is one."""
+    counts, size = pixel_counts(result.label_map, result.num_classes), math.prod(result.label_map.shape)
+    names, beside = ([], []) if result.doubt is None else (["doubt"], [_significant(result.doubt)])
+    rows: list[list[Any]] = [["class", "pixels", "share", *names]]
+    return rows + [[number, int(count), round(float(count / size), 6), *beside] for number, count in enumerate(counts)]
 
 
 def features(result: Segmentation) -> Iterator[dict[str, Any]]:

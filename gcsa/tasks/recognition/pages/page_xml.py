@@ -133,7 +133,7 @@ def read_places(path: Path, any_image: bool = False) -> tuple[Path, list[Place]]
     Raises as `read_page`, also for the image of a blank page.
     """
     root = _parse(path)
-    page_of, points_of = {"page": (_page, _page_baseline), "alto": (_alto, _alto_baseline)}[_format(path, root)]
+    page_of, baseline_of = {"page": (_page, _page_baseline), "alto": (_alto, _alto_baseline)}[_format(path, root)]
     try:
         name, stated = page_of(root)
     except (KeyError, ValueError) as error:
@@ -149,33 +149,8 @@ def read_places(path: Path, any_image: bool = False) -> tuple[Path, list[Place]]
     }
     places = []
     for line in reading_order(root):
-        points = tuple((x * x_scale, y * y_scale) for x, y in _points(points_of(line)))
-        places.append(Place(regions.get(line, ""), points))
+        places.append(Place(regions.get(line, ""), _scaled(_usable(baseline_of, line), x_scale, y_scale)))
     return image, places
-
-
-def _page_baseline(line: Element) -> list[str]:
-    baseline = _inner(line, "Baseline")
-    if baseline is None:
-        return []
-    points = baseline.get("points", "").replace(",", " ").split()
-    return points + [point.get(side, "") for point in baseline for side in ("x", "y")]  # as PAGE wrote them before 2013
-
-
-def _alto_baseline(line: Element) -> list[str]:
-    return line.get("BASELINE", "").replace(",", " ").split()
-
-
-def _points(numbers: Sequence[str]) -> Points:
-    """Two or more points, or none where `numbers` are anything else, such as the height of a line in ALTO 2."""
-    try:
-        values = [float(number) for number in numbers]
-    except ValueError:
-        return ()
-    usable = 4 <= len(values) <= 2 * MAX_POINTS and len(values) % 2 == 0
-    if not usable or not all(math.isfinite(value) and abs(value) <= MAX_COORDINATE for value in values):
-        return ()
-    return tuple(zip(values[::2], values[1::2], strict=True))
 
 
 def _reason(error: KeyError | ValueError) -> str:

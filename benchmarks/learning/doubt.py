@@ -1,0 +1,139 @@
+"""What published weights know of their training images, and how well it tells other images apart:
+
+    python -m benchmarks.learning.doubt gcsa_unet_tiny.nuclei nuclei
+
+writes the entry `doubt` into weights/NAME/config.json, from training and validation images as train.py does at its end, and
+docs/results/doubt/NAME.json: the share of test images (of a segmenter, also of a small part of each) whose doubt is above 1, and the doubt of pictures of scikit-image, of text lines
+and of plankton, which neither nuclei, tissue nor digits are. AUROC is that of the doubt, test images against all of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+from skimage import data as pictures
+from sklearn.metrics import roc_auc_score
+
+import gcsa
+from benchmarks.learning.queue import ROOT
+from gcsa._utils.arrays import Array
+from gcsa._utils.atomic import write_json
+from gcsa._utils.published import published
+from gcsa.images.reader import as_picture, read_picture
+from gcsa.images.windows import ArrayImage
+from gcsa.tasks.classification.evaluate import draw_sample
+from gcsa.tasks.classification.task import Task as Classification, measure_doubt as doubt_of_classifier
+from gcsa.tasks.segmentation.data.datamodule import Nuclei
+from gcsa.tasks.segmentation.task import measure_doubt as doubt_of_segmenter, views
+from gcsa.tasks.storage import data_root
+from gcsa.training.results import git_commit, machine
+from gcsa.weights import annotate
+
+PICTURES = (
+    *("astronaut", "brick", "camera", "cell", "chelsea", "clock", "coffee", "coins", "grass", "gravel", "horse"),
+    *("hubble_deep_field", "microaneurysms", "moon", "page", "retina", "rocket", "text"),
+)
+"""Of scikit-image: photographs, textures, pages, the sky, eyes, and a cell in phase contrast."""
+SIDE = 512
+"""Pixels a side, at most, that are cut from the middle of a picture."""
+FILES = {"text line": "ocr_lines/fr17_roman_print", "plankton": "plankton/test"}
+"""Folders of the data sets of which every k-th image is taken, `COUNT` in all."""
+COUNT = 20
+TESTED = 200
+"""Test images of a classifier."""
+
+
+def others(channels: int) -> dict[str, Array]:
+    """Name to picture (H, W, channels) of images that no published classifier or segmenter is for."""
+    found = {}
+    for name in PICTURES:
+        picture = np.asarray(getattr(pictures, name)())
+        picture = as_picture(picture * np.uint8(255) if picture.dtype == bool else picture, 3)
+        top, left = (max(0, (side - SIDE) // 2) for side in picture.shape[:2])
+        found[name] = picture[top : top + SIDE, left : left + SIDE]
+    for what, folder in FILES.items():
+        files = sorted((data_root(None) / folder).rglob("*.png")) or sorted((data_root(None) / folder).rglob("*.jpg"))
+        for number, file in enumerate(islice(files, 0, None, max(1, len(files) // COUNT))):
+            if number < COUNT:
+                found[f"{what} {number + 1}"] = read_picture(file, 3)
+    return (
+        found
+        if channels == 3
+        else {name: picture.mean(2, keepdims=True).round().astype(np.uint8) for name, picture in found.items()}
+    )
+
+
+def of_classifier(predictor: Any, data: Any) -> tuple[list[float], dict[str, float]]:
+    """The doubt of test images, and that of other pictures by their name."""
+    predictor.doubt = doubt_of_classifier(predictor.network, data)
+    network = predictor.doubting()
+    with torch.inference_mode():
+        tested = [row for images, _ in draw_sample(data, "test", TESTED) for row in network(images)[:, -1].tolist()]
+    strange = others(len(predictor.preprocess.mean))
+    results = predictor.predict([picture.squeeze() for picture in strange.values()])
+    return tested, {name: result.doubt for name, result in zip(strange, results, strict=True)}
+
+
+def of_segmenter(predictor: Any, data: Nuclei) -> tuple[list[float], dict[str, float]]:
+    """As `of_classifier`."""
+    data.setup(None)
+    predictor.doubt = doubt_of_segmenter(predictor, data)
+
+    def doubt(picture: Array) -> float:
+        return float(predictor.doubt(predictor.features(ArrayImage(picture))[None]))
+
+    tested = [doubt(picture) for example in data.images("test") for picture in views(example.picture)]
+    return tested, {name: doubt(picture) for name, picture in others(predictor.network.in_chans).items()}
+
+
+def report(data: str, tested: list[float], strange: dict[str, float]) -> dict[str, Any]:
+    """The content of the JSON file, from the doubt of test images and that of other pictures."""
+    labels = [0] * len(tested) + [1] * len(strange)
+    return {
+        "data": data,
+        "test_images": len(tested),
+        "false_alarms": float(np.mean(np.array(tested) > 1)),
+        "auroc": float(roc_auc_score(labels, tested + list(strange.values()))),
+        "doubt_of_test_images": {str(q): float(np.quantile(tested, q)) for q in (0.5, 0.9, 0.99, 1.0)},
+        "others": strange,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", help="of published weights")
+    parser.add_argument("data", help="the configuration of its data, such as rotmnist")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    commit = git_commit()
+    folder = published(args.name)
+    assert folder is not None
+    predictor: Any = gcsa.load(folder)
+    if predictor.kind == "segmentation":
+        data: Any = Nuclei(in_chans=predictor.network.in_chans)
+        predictor.fold()
+        tested, strange = of_segmenter(predictor, data)
+    else:
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            config: Any = OmegaConf.to_container(compose("train", [f"data={args.data}", "data.batch_size=32"]))
+        data = Classification().build_data(config)
+        predictor.fold()
+        tested, strange = of_classifier(predictor, data)
+    annotate(folder, doubt=predictor.doubt.entry())
+    content = report(args.data, tested, strange)
+    path: Path = ROOT / "docs/results/doubt" / f"{args.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    print(write_json(path, content | {"model": args.name, "commit": commit, "machine": machine()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The doubt of a classifier: its scores stay, it is the same in every pose, and a run writes it."""
+
+from typing import Any
+
+import pytest
+import torch
+from skimage.data import coffee
+
+import gcsa
+from gcsa.models.create import create_model
+from gcsa.symmetry import Averaged
+from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.predict import ClassificationPredictor
+from gcsa.tasks.classification.task import measure_doubt
+from tests.integrations.pictures import patches, poses
+
+WEIGHTS = "gcsa_pooled_small.pcam"
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Any:
+    loaded: Any = gcsa.load(WEIGHTS)
+    assert loaded.doubt is not None
+    return loaded
+
+
+def test_scores_stay_and_tissue_is_no_doubt(predictor: ClassificationPredictor) -> None:
+    image, other = patches(2)
+    results = predictor.predict([*poses(image), other])
+    assert max(result.doubt for result in results) < 1
+    assert [result.doubt for result in results[:8]] == pytest.approx([results[0].doubt] * 8, rel=1e-4)
+    assert predictor.predict(coffee()).doubt > 1
+    x = torch.stack([predictor.preprocess(image)])
+    with torch.no_grad():
+        assert torch.equal(predictor.doubting()(x)[:, :2], predictor.network(x))
+
+
+def test_a_network_made_exact(predictor: ClassificationPredictor) -> None:
+    x = torch.stack([predictor.preprocess(image) for image in patches(2)])
+    with torch.no_grad():
+        rows, plain = predictor.doubting(Averaged(predictor.network)).eval()(x), predictor.doubting()(x)
+    assert torch.allclose(rows, plain, atol=1e-4)
+
+
+def test_without_statistics_there_is_none(predictor: ClassificationPredictor) -> None:
+    other: Any = gcsa.load(WEIGHTS)
+    other.doubt = None
+    assert other.predict(patches(1)[0]).doubt is None
+    assert other.doubting() is other.network
+
+
+def test_a_run_measures_it() -> None:
+    data = create_datamodule("digits")
+    model: Any = create_model("gcsa_tiny", num_classes=10, in_chans=1, depth=1, fields=4)
+    doubt = measure_doubt(model, data)
+    assert doubt is not None
+    assert len(doubt.mean) == 4 * (1 + len(model.stages))
+    assert measure_doubt(torch.nn.Flatten(), data) is None

@@ -1,0 +1,61 @@
+"""The doubt of a segmenter: the same in every pose, with and without tiles, and kept by its weights."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from skimage.data import coffee
+
+import gcsa
+from gcsa.images.windows import ArrayImage
+from gcsa.tasks.doubt import Doubt
+from gcsa.tasks.segmentation import SegmentationPredictor
+from tests.tasks.segmentation.networks import picture, untrained
+
+
+@pytest.fixture(scope="module", params=["instances", "classes"])
+def predictor(request: pytest.FixtureRequest) -> SegmentationPredictor:
+    """With the statistics of small crops of noise."""
+    torch.manual_seed(0)
+    made = untrained(output=request.param)
+    rng = np.random.default_rng(0)
+    rows: list[Any] = [made.features(ArrayImage(rng.random((40, 40, 3)))) for _ in range(30)]
+    made.doubt = Doubt.fit(torch.stack(rows[:20]), torch.stack(rows[20:]))
+    assert made.doubt is not None
+    return made
+
+
+def test_it_is_the_same_in_every_pose(predictor: SegmentationPredictor) -> None:
+    image = picture(41, 52)
+    doubt = predictor.predict(image).doubt
+    assert doubt > 0
+    for k in range(4):
+        assert predictor.predict(np.rot90(image, k)).doubt == doubt
+        assert predictor.predict(np.rot90(image[::-1], k)).doubt == doubt
+
+
+def test_it_is_of_the_features(predictor: SegmentationPredictor) -> None:
+    image = picture(41, 52)
+    features = predictor.features(ArrayImage(image))
+    assert predictor.doubt is not None
+    assert features is not None
+    assert predictor.predict(image).doubt == pytest.approx(float(predictor.doubt(features[None])), rel=1e-9)
+    assert predictor.predict(image, tile=24).doubt > 0
+    assert predictor.predict(np.zeros((41, 52, 3), np.uint8)).doubt > predictor.predict(image).doubt
+
+
+def test_weights_keep_it(predictor: SegmentationPredictor, tmp_path: Path) -> None:
+    again: Any = gcsa.load(predictor.save_pretrained(tmp_path / "weights"))
+    image = picture(41, 52)
+    assert again.predict(image).doubt == pytest.approx(predictor.predict(image).doubt, rel=1e-3)
+    again.doubt = None
+    assert again.predict(image).doubt is None
+
+
+def test_published_nuclei() -> None:
+    """Nuclei are no doubt, and a cup of coffee is."""
+    loaded: Any = gcsa.load("gcsa_unet_tiny.nuclei")
+    nuclei = Path(__file__).parents[2] / "stored/nuclei.png"
+    assert loaded.predict(nuclei).doubt < 1 < loaded.predict(coffee()[:256, :256]).doubt
