@@ -238,6 +238,24 @@ def imagenet_costs() -> str:
     return table(["measured", ""], rows)
 
 
+WAYS = {"eager": "as it is", "folded": "folded", "compiled": "compiled", "onnx": "ONNX", "onnx-int8": "ONNX, int8"}
+
+
+def inference() -> str:
+    """Images a second of each published network and of its peers, the slowest of each size of image first."""
+    rows = []
+    for machine, results in load_timings("inference", lambda content: -content["resnet18"]["threads 1"]["eager"]).items():
+        networks = [(name, row) for name, row in results.items() if isinstance(row, dict) and "threads 1" in row]
+        for name, row in sorted(networks, key=lambda item: (item[1]["shape"], item[1]["threads 1"]["eager"])):
+            size = " x ".join(map(str, row["shape"]))
+            cells = []
+            for way in WAYS:
+                rates = [row[f"threads {threads}"].get(way) for threads in (1, 2)]
+                cells.append("" if None in rates else " / ".join(f"{rate:,.0f}" for rate in rates))
+            rows.append([f"`{name}`", machine.split(",")[0], f"{row['batch']} of {size}", *cells])
+    return table(["network", "machine", "batch", *WAYS.values()], rows)
+
+
 def image_input() -> str:
     """Images a second that a core reads for training at ImageNet's size, by the way they are read."""
     rows = []

@@ -122,8 +122,9 @@ def rewrite(path: Path, change: Any) -> None:
         (lambda ome: ome["multiscales"][0]["axes"].reverse(), "has the axes x, y, c"),
         (lambda ome: ome["multiscales"][0]["datasets"].reverse(), "does not list its levels from the finest on"),
         (lambda ome: ome["multiscales"][0]["datasets"][1].update(path="9"), "cannot be read as an image"),
+        (lambda ome: ome["multiscales"][0]["datasets"][1].update(path=""), "names a folder as a level of its image"),
     ],
-    ids=str,
+    ids=["plate", "none", "two", "no axes", "other axes", "levels", "no level", "folder"],
 )
 def test_other_metadata(version: str, change: Any, words: str, tmp_path: Path) -> None:
     write_zarr(tmp_path / "x.zarr", TISSUE, "cyx", version)
