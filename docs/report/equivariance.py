@@ -108,21 +108,28 @@ def exact() -> str:
 
 
 def learned_pose() -> str:
-    """A frozen classifier in one pose, in poses that a chooser finds, and in all of them."""
-    content = json.loads((ROOT / "docs/results/learned_pose/pcam_tf_efficientnet_lite0_seed0.json").read_text())
+    """A frozen classifier in one pose, in poses that a chooser finds, and in all of them; choosers of several seeds."""
+    paths = sorted((ROOT / "docs/results/learned_pose").glob("pcam_tf_efficientnet_lite0_seed*.json"))
+    found = [json.loads(path.read_text()) for path in paths]
     passes = {
         "one pose": "1",
         "canonical, moments": "1",
-        "canonical, learned": f"{content['passes']:.2f}",
+        "canonical, learned": spread_cell([content["passes"] for content in found], 2),
         "averaged": "8",
+        "best pose": "8, and the label",
     }
     rows = []
-    for name, cost in {**passes, "best pose": "8, and the label"}.items():
-        found = [content["rows"][f"{name}, {split}"] for split in ("val", "test")]
-        cells = [f"{100 * one['accuracy']:.1f}" for one in found] + [f"{one['auroc']:.3f}" for one in found]
+    for name, cost in passes.items():
+        learned = found if name == "canonical, learned" else found[:1]  # no other row depends on the chooser
+        cells = []
+        for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
+            for split in ("val", "test"):
+                values = [scale * content["rows"][f"{name}, {split}"][key] for content in learned]
+                cells.append(spread_cell(values, digits))
         rows.append([name, cost, *cells])
     header = ["used", "passes", "validation accuracy %", "test accuracy %", "validation AUROC", "test AUROC"]
-    return table(header, rows) + f"\n\nSeed {content['seed']}, commit {content['commit'][:8]}."
+    commits = ", ".join(dict.fromkeys(content["commit"][:8] for content in found))
+    return table(header, rows) + f"\n\nChoosers of the seeds {', '.join(str(c['seed']) for c in found)}; commits {commits}."
 
 
 def audits() -> str:
