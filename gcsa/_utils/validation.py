@@ -23,9 +23,12 @@ def is_int(value: object, low: float = -math.inf, high: float = math.inf) -> boo
 
 def is_number(value: object, low: float = -math.inf, high: float = math.inf) -> bool:
     """Whether `value` is a finite number, and no bool, from `low` to `high`."""
-    return (
-        isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and low <= float(value) <= high
-    )
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value) and low <= float(value) <= high
+    except OverflowError:  # a whole number beyond those of float
+        return False
 
 
 def check_int(key: str, value: object, low: int = 1, high: int | None = None) -> None:
