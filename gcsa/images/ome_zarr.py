@@ -87,8 +87,9 @@ class OmeZarr:
         return self.dtype.itemsize > 1
 
     @property
-    def has_levels(self) -> bool:
-        return len(self.image.levels) > 1
+    def level_count(self) -> int:
+        """As of `Tiff`."""
+        return len(self.image.levels)
 
     @property
     def mpp(self) -> float | None:

@@ -66,12 +66,14 @@ class Slide:
         mpp: micrometres a pixel of the first level; None where the file does not say it.
         magnification: of the objective; None where the file does not say it.
         pixel_size: height and width of a pixel of the first level in micrometres, for tables; None where the file does not state them.
+        stored: levels in the file; `levels` are fewer where some are stored in a way that is not read.
     """
 
     levels: tuple[WindowedImage, ...]
     mpp: float | None = None
     magnification: float | None = None
     pixel_size: tuple[float, float] | None = None
+    stored: int = 1
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -93,7 +95,9 @@ class Slide:
         return level if round(extent / self.downsample(level)) == size else None
 
     def check(self, level: int, roi: Roi | None) -> None:
-        """Raises Refused for a level that is not there, and for a rectangle that reaches beyond the slide."""
+        """Raises Refused for a level that is not there or whose number is not sure, and for a rectangle that reaches beyond the slide."""
+        if level > 0 and len(self.levels) < self.stored:
+            raise Refused(f"holds {self.stored} levels, not all of which are read here: leave out --level {level}")
         if level >= len(self.levels):
             levels = "one level" if len(self.levels) == 1 else f"{len(self.levels)} levels"
             raise Refused(f"holds {levels}, counted from 0: there is no --level {level}")
@@ -125,7 +129,8 @@ class Slide:
         image, factor = self.levels[level], self.downsample(level)
         corner = row / factor, column / factor
         if self.direct_level(extent, size) is not None:
-            top, left = (round(start) for start in corner)
+            # Half a pixel in front of the border is still of the last one.
+            top, left = (min(round(start), side - 1) for start, side in zip(corner, image.shape, strict=True))
             pixels = image.window(top, left, min(top + size, image.shape[0]), min(left + size, image.shape[1]))
         else:
             step = extent / factor / size
@@ -187,11 +192,12 @@ def open_slide(path: Path, channels: int, in_memory: int = IN_MEMORY, plane: Pla
             if slide is None:
                 source = stack.enter_context(opened(path, max_bytes=None, plane=plane))
                 mpp = magnification = pixel_size = None
+                stored = 1
                 if isinstance(source, Tiff | OmeZarr):
                     for level in source.smaller_levels:
                         with suppress(Refused):  # of a level that no window is read of: the others are enough
                             smaller.append(StoredImage(level, channels))
-                    mpp, pixel_size = source.mpp, source.pixel_size
+                    mpp, pixel_size, stored = source.mpp, source.pixel_size, source.level_count
                     if pixel_size is not None and source.orientation >= 5:
                         pixel_size = pixel_size[::-1]
                     if math.prod(source.shape) > in_memory:
@@ -201,13 +207,13 @@ def open_slide(path: Path, channels: int, in_memory: int = IN_MEMORY, plane: Pla
                 if plane not in (None, Plane()):
                     raise Refused("is a slide, one picture in colour: leave out --channel, --z and --time")
                 first = OpenSlideImage(slide, 0, channels, path)
-                smaller += (OpenSlideImage(slide, i, channels, path) for i in range(1, slide.level_count))
+                stored = slide.level_count
+                smaller += (OpenSlideImage(slide, i, channels, path) for i in range(1, stored))
                 height, mpp = (_number(slide.properties.get(f"openslide.mpp-{axis}"), *MPP_RANGE) for axis in "yx")
                 pixel_size = None if height is None or mpp is None else (height, mpp)
                 magnification = _number(slide.properties.get("openslide.objective-power"), 0.1, 1000)
-        yield Slide(
-            (first or ArrayImage(read_picture(path, channels, plane)), *smaller), mpp, magnification, pixel_size
-        )
+        levels = first or ArrayImage(read_picture(path, channels, plane)), *smaller
+        yield Slide(levels, mpp, magnification, pixel_size, stored)
 
 
 @contextmanager
@@ -227,7 +233,7 @@ def has_levels(path: Path) -> bool:
             slide.close()
             return True
         with opened(path, max_bytes=None) as source:
-            return isinstance(source, Tiff | OmeZarr) and source.has_levels
+            return isinstance(source, Tiff | OmeZarr) and source.level_count > 1
 
 
 def _scanned(path: Path) -> Any | None:

@@ -103,9 +103,9 @@ class Tiff:
         return str(self.file.name)
 
     @property
-    def has_levels(self) -> bool:
-        """Whether the file is a pyramid."""
-        return len(self.series.levels) > 1
+    def level_count(self) -> int:
+        """Of a pyramid more than 1, those that are not read included."""
+        return len(self.series.levels)
 
     @property
     def orientation(self) -> int:

@@ -70,6 +70,14 @@ def test_between_levels_patches_are_resampled(file: Path) -> None:
         assert (border[:3] < 255).any()
 
 
+def test_a_patch_at_the_last_row_of_a_level() -> None:
+    """Row 63 of the first level is in row 15 of the second, and in no row behind it."""
+    black = [ArrayImage(np.zeros((side, side, 3), np.uint8)) for side in (64, 16)]
+    patch = Slide(tuple(black)).patch(63, 63, 32, 8)
+    assert (patch[0, 0] == 0).all()
+    assert (patch[1:] == 255).all()
+
+
 @pytest.mark.parametrize("kind", ["jpeg2000", "webp"])
 def test_tiles_that_are_pictures(kind: str, tmp_path: Path) -> None:
     write_slide(tmp_path / "x.tif", [PICTURE], kind=kind)
@@ -181,6 +189,18 @@ def test_parts(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=words):
             slide.part(level, roi)
+
+
+def test_levels_that_are_not_read_have_no_number(tmp_path: Path) -> None:
+    """Of levels in floats no windows are read: another level would be taken in their place."""
+    with tifffile.TiffWriter(tmp_path / "x.tif") as writer:
+        options: Any = dict(tile=(64, 64), photometric="minisblack")
+        writer.write(PICTURE[..., 0].astype(np.float32), subifds=1, **options)
+        writer.write(PICTURE[::2, ::2, 0].astype(np.float32), subfiletype=1, **options)
+    with open_slide(tmp_path / "x.tif", 1) as slide:
+        assert slide.part(0, None).origin == (0, 0)
+        with pytest.raises(ValueError, match="holds 2 levels, not all of which are read here: leave out --level 1"):
+            slide.part(1, None)
 
 
 def test_a_part_of_a_large_picture_is_read_by_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
