@@ -100,7 +100,7 @@ class Doubt:
                 f"the weights say what {len(self.mean)} features of training images are like, but the network gives "
                 f"{features.shape[1]}: their entry doubt is of another network"
             )
-        centred = features.detach().double().cpu() - self.mean
+        centred = features.detach().cpu().double() - self.mean  # some devices have no float64
         along = centred @ self.axes.T
         beyond = (centred.square().sum(1) - along.square().sum(1)).clamp_min(0)
         return ((along.square() / self.variances).sum(1) + beyond / self.rest).sqrt() / self.limit

@@ -231,12 +231,11 @@ class ClassificationPredictor(Predictor):
 
 
 def with_features(network: nn.Module) -> nn.Module | None:
-    """`ScoresAndFeatures` of a classifier, in the wrapper of one that was made exact; None for networks of others."""
-    within = network.network if isinstance(network, Symmetrized) else network
-    if not isinstance(within, Backbone):
-        return None
-    both = ScoresAndFeatures(within)
-    return network.around(both) if isinstance(network, Symmetrized) else both
+    """`ScoresAndFeatures` of a classifier, in the wrappers of one that was made exact; None for networks of others."""
+    if isinstance(network, Symmetrized):
+        within = with_features(network.network)
+        return None if within is None else network.around(within)
+    return ScoresAndFeatures(network) if isinstance(network, Backbone) else None
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> ClassificationPredictor:

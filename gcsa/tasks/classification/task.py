@@ -21,6 +21,9 @@ from gcsa.tasks.doubt import MOST_IMAGES, Doubt
 from gcsa.training.task import CLASSIFIER_KEYS, data_options, make_data, model_options
 from gcsa.weights import read, save_classifier
 
+TOGETHER = 32
+"""Images that are looked at together: a batch of training may be large, and this runs on the CPU."""
+
 
 class Task:
     """The task of data sets whose images have a class, several labels or numbers; see `Task`."""
@@ -131,8 +134,8 @@ def measure_doubt(model: Any, data: Any) -> Doubt | None:
     weight, splits = next(model.parameters()), []
     with evaluation_mode(both):
         for split in ("train", "val"):
-            rows = [both(images.to(weight)).float().cpu() for images, _ in draw_sample(data, split, MOST_IMAGES)]
-            splits.append(torch.cat(rows)[:, model.num_classes :])
+            batches = (part for images, _ in draw_sample(data, split, MOST_IMAGES) for part in images.split(TOGETHER))
+            splits.append(torch.cat([both(part.to(weight)).float().cpu() for part in batches])[:, model.num_classes :])
     return Doubt.fit(*splits)
 
 

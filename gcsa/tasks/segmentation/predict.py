@@ -347,7 +347,7 @@ class SegmentationPredictor(Predictor):
 def pooled(maps: list[Tensor]) -> Tensor:
     """The features (D,) of the first image of a batch from the maps (B, h, w, N, C) of a U-Net's encoder: the mean of each map over
     positions and group."""
-    return torch.cat([part[0].double().mean((0, 1, 2)) for part in maps]).cpu()
+    return torch.cat([part[0].mean((0, 1, 2), dtype=torch.float32) for part in maps]).cpu().double()
 
 
 class EncoderOnly(nn.Module):

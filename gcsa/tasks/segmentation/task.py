@@ -72,7 +72,8 @@ class Task:
         return module
 
     def export(self, module: SegmentationModule, data: MasksDataModule, folder: Path) -> str:
-        """Chooses the thresholds on the validation images, looks what images of training are like, and writes the weights into `folder`, which it returns."""
+        """Chooses the thresholds on the validation images, measures the doubt, and writes the weights into `folder`, which it
+        returns."""
         module.eval()
         data.setup("fit")  # a process that only started others has read nothing yet
         if module.model.output == "instances":

@@ -39,7 +39,9 @@ def test_a_network_made_exact(predictor: ClassificationPredictor) -> None:
     x = torch.stack([predictor.preprocess(image) for image in patches(2)])
     with torch.no_grad():
         rows, plain = predictor.doubting(Averaged(predictor.network)).eval()(x), predictor.doubting()(x)
+        twice = predictor.doubting(Averaged(Averaged(predictor.network, "c2"), "c2")).eval()(x)
     assert torch.allclose(rows, plain, atol=1e-4)
+    assert torch.allclose(twice, plain, atol=1e-4)
 
 
 def test_without_statistics_there_is_none(predictor: ClassificationPredictor) -> None:
