@@ -3,8 +3,9 @@
     python -m benchmarks.learning.doubt gcsa_unet_tiny.nuclei nuclei
 
 writes the entry `doubt` into weights/NAME/config.json, from training and validation images as train.py does at its end, and
-docs/results/doubt/NAME.json: the share of test images (of a segmenter, also of a small part of each) whose doubt is above 1, and the doubt of pictures of scikit-image, of text lines
-and of plankton, which neither nuclei, tissue nor digits are. AUROC is that of the doubt, test images against all of these.
+docs/results/doubt/NAME.json: the share of test images (of a segmenter, also of a small part of each) whose doubt is above 1, and
+the doubt of pictures of scikit-image, of text lines and of plankton, which are neither nuclei, tissue nor digits. AUROC is that of
+the doubt, test images against all of these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""docorient, which lays pages upright, on pages scanned in four orientations: `uv run --with docorient==0.4.1 python -m benchmarks.peers.docorient_peer`.
+"""docorient, which lays pages upright, on pages scanned in four orientations:
+
+    uv run --with docorient==0.4.1 python -m benchmarks.peers.docorient_peer
 
 It finds the direction of the lines, and by a network whether the page is upside down. A page is answered alike where all four scans are
 laid the same way, and rightly where that is upright. The pages are three whole ones, and blocks of 25 validation lines of French and

@@ -1,1 +1,1 @@
-"""The commands behind train.py, evaluate.py, segment.py, transcribe.py, adapt.py, embed.py and export.py, and the console scripts."""
+"""The commands behind train.py, evaluate.py, segment.py and the others beside them, and the console scripts."""

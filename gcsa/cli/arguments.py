@@ -145,7 +145,8 @@ def device(name: str) -> torch.device:
 def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     """The images that are named, and those of `suffixes` in folders, each once; with `recursive` also those in the folders inside.
 
-    With `ZARR` among the suffixes a folder of OME-Zarr is an image. Raises FileNotFoundError for an input that is not there, and UserError for a folder without images and for a device.
+    With `ZARR` among the suffixes a folder of OME-Zarr is an image. Raises FileNotFoundError for an input that is not there, and
+    UserError for a folder without images and for a device.
     """
     found: list[Path] = []
     for name in inputs:
