@@ -191,7 +191,10 @@ class SegmentationPredictor(Predictor):
         return {**self.network.options, **{key: value for key, value in settings.items() if value is not None}}
 
     def save_pretrained(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
-        """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`."""
+        """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`.
+
+        `doubt` is written as it is: set it to None for a network that was trained further, whose features are others.
+        """
         network, source = self.network, type(self).__name__
         tensors, notes = network.state_dict(), dict(about or {})
         doubt = None if self.doubt is None else self.doubt.entry()

@@ -9,9 +9,11 @@ from skimage.data import coffee
 import gcsa
 from gcsa.models.create import create_model
 from gcsa.symmetry import Averaged
+from gcsa.tasks.classification import predict
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.tasks.classification.task import measure_doubt
+from gcsa.weights import read
 from tests.integrations.pictures import patches, poses
 
 WEIGHTS = "gcsa_pooled_small.pcam"
@@ -49,6 +51,14 @@ def test_without_statistics_there_is_none(predictor: ClassificationPredictor) ->
     other.doubt = None
     assert other.predict(patches(1)[0]).doubt is None
     assert other.doubting() is other.network
+
+
+def test_with_an_adapter_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statistics are of the base, whose features an adapter changes."""
+    monkeypatch.setattr(predict, "_adapted", lambda network, adapter, names: (network, names))
+    weights = read(WEIGHTS)
+    assert predict.make_predictor(weights).doubt is not None
+    assert predict.make_predictor(weights, "adapter").doubt is None
 
 
 def test_a_run_measures_it() -> None:
