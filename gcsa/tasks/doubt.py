@@ -93,13 +93,17 @@ class Doubt:
         lists = {key: rounded(getattr(self, key).numpy()).tolist() for key in ("mean", "axes", "variances")}
         return lists | {key: float(rounded(getattr(self, key))) for key in ("rest", "limit")}
 
-    def __call__(self, features: Tensor) -> Tensor:
-        """Features (B, D) to the doubt (B,) of each image, float64 on the CPU. Raises UserError for another number of features."""
-        if features.shape[1] != len(self.mean):
+    def check(self, features: int) -> None:
+        """Raises UserError unless the features of an image are so many."""
+        if features != len(self.mean):
             raise UserError(
                 f"the weights say what {len(self.mean)} features of training images are like, but the network gives "
-                f"{features.shape[1]}: their entry doubt is of another network"
+                f"{features}: their entry doubt is of another network"
             )
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Features (B, D) to the doubt (B,) of each image, float64 on the CPU. Raises UserError as `check`."""
+        self.check(features.shape[1])
         centred = features.detach().cpu().double() - self.mean  # some devices have no float64
         along = centred @ self.axes.T
         beyond = (centred.square().sum(1) - along.square().sum(1)).clamp_min(0)

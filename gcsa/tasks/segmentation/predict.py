@@ -294,8 +294,8 @@ class SegmentationPredictor(Predictor):
         seen: WindowedImage = upright if scale == 1 else ScaledImage(upright, scale)
         objects: list[Objects] = []
         classes: Labels | None = np.zeros(seen.shape, np.int32) if self.network.output == "classes" else None
-        unet = getattr(self.network, "network", None)
-        encoders = [unet.encoder] if self.doubt is not None and isinstance(unet, UNet) else []
+        unet = None if self.doubt is None else unet_of(self.network)
+        encoders = [] if unet is None else [unet.encoder]
         with evaluation_mode(self.network), reduced_outputs(encoders, pooled) as features:
             for part, wider, maps in predict_tiles(self.network, seen, self.limits(image), tile, progress):
                 if classes is not None:  # of tied classes, argmax takes the first
@@ -315,8 +315,8 @@ class SegmentationPredictor(Predictor):
     @torch.inference_mode()
     def features(self, image: WindowedImage) -> Tensor | None:
         """The features (D,) of an image, in the mean over its tiles, from which its doubt is told; None for a network without."""
-        unet = getattr(self.network, "network", None)
-        if not isinstance(unet, UNet):
+        unet = unet_of(self.network)
+        if unet is None:
             return None
         encoder: Any = EncoderOnly(unet)
         upright = TransformedImage(image, self.group, canonical_pose(image, self.group))
@@ -345,6 +345,12 @@ class SegmentationPredictor(Predictor):
         label_map = TransformedWindows(DrawnObjects(objects, shape), group, back)
         objects = transform_objects(objects, shape, group, back)
         return Segmentation(label_map, objects, self.network.num_classes, doubt=candidates.doubt)
+
+
+def unet_of(network: Any) -> UNet | None:
+    """The U-Net of gcsa in a `Segmenter`, whose features tell a doubt; None in others."""
+    unet = getattr(network, "network", None)
+    return unet if isinstance(unet, UNet) else None
 
 
 def pooled(maps: list[Tensor]) -> Tensor:
@@ -394,10 +400,13 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> SegmentationPredictor:
-    """The predictor that `weights`, as read, describe. Raises UserError for weights of another task, and for an adapter."""
+    """The predictor that `weights`, as read, describe. Raises UserError for weights of another task, for an adapter, and for a doubt
+    of another network."""
     if adapter is not None:
         raise UserError(f"{weights.source} is a segmenter, which takes no adapter: leave out {adapter}")
     options, settings = split_options(weights.options)
     predictor = SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **options), weights), **settings)
-    predictor.doubt = Doubt.from_entry(weights.doubt)
+    predictor.doubt, unet = Doubt.from_entry(weights.doubt), unet_of(predictor.network)
+    if predictor.doubt is not None and unet is not None:  # before a slide is read
+        predictor.doubt.check(sum(level.fields for level in unet.encoder.levels))
     return predictor

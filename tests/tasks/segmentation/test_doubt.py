@@ -9,9 +9,11 @@ import torch
 from skimage.data import coffee
 
 import gcsa
+from gcsa._utils.errors import UserError
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.doubt import Doubt
 from gcsa.tasks.segmentation import SegmentationPredictor
+from gcsa.weights import annotate
 from tests.tasks.segmentation.networks import picture, untrained
 
 
@@ -52,6 +54,16 @@ def test_weights_keep_it(predictor: SegmentationPredictor, tmp_path: Path) -> No
     assert again.predict(image).doubt == pytest.approx(predictor.predict(image).doubt, rel=1e-3)
     again.doubt = None
     assert again.predict(image).doubt is None
+
+
+def test_that_of_another_network_is_refused_when_it_is_loaded(predictor: SegmentationPredictor, tmp_path: Path) -> None:
+    folder = predictor.save_pretrained(tmp_path / "weights")
+    row = np.random.default_rng(0).normal(size=(30, 5))
+    other = Doubt.fit(torch.from_numpy(row[:20]), torch.from_numpy(row[20:]))
+    assert other is not None
+    annotate(folder, doubt=other.entry())
+    with pytest.raises(UserError, match="what 5 features of training images are like, but the network gives"):
+        gcsa.load(folder)
 
 
 def test_published_nuclei() -> None:
