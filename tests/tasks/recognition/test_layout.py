@@ -162,7 +162,7 @@ def test_the_lines_of_a_skewed_page_are_searched_without_the_skew(
     degrees: float, searches: int, page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Their places are those on the scan, in any orientation; the same pixels are cut, and they lie straight."""
-    monkeypatch.setattr(layout, "lines_stand", lambda levels: levels.shape[0] > levels.shape[1])
+    monkeypatch.setattr(layout, "find_orientation", lambda levels: seen(90 * (levels.shape[0] > levels.shape[1])))
     scan = page.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=200)
     inks: dict[int, list[torch.Tensor]] = {}
     for turned in (0, 90):
