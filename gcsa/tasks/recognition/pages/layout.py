@@ -2,7 +2,7 @@
 
 kraken finds lines on upright pages, so a page is made upright first, as `find_orientation` sees it. The recogniser then reads some
 lines as they are and upside down, and the more confident one counts. Where its confidence is `DOUBTFUL`, the lines are searched at a
-right angle to these too, and the more confident way counts.
+right angle to these too, and the more confident way counts. At last the lines of a skewed page are searched again without its skew.
 The lines of a scan that is rotated by a multiple of 90 degrees are therefore cut from the same pixels as those of the upright scan,
 and read the same.
 """
@@ -78,7 +78,6 @@ class Layout:
 
     def as_scanned(self) -> Any:
         """The segmentation of the page as it was scanned."""
-
         return _moved(self.segmentation, partial(rotate_points, degrees=self.orientation, shape=self.levels.shape))
 
 
