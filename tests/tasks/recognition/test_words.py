@@ -2,7 +2,7 @@
 
 import pytest
 
-from gcsa.tasks.recognition.data.line_image import rotate_points
+from gcsa.tasks.recognition.data.cutting import rotate_points
 from gcsa.tasks.recognition.pages.words import words_of
 from gcsa.tasks.recognition.reading import Character, Reading
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from gcsa.tasks.recognition.data.charset import display_order
-from gcsa.tasks.recognition.data.line_image import Points, rotate_points
+from gcsa.tasks.recognition.data.cutting import Points, rotate_points
 from gcsa.tasks.recognition.reading import Character, Reading, cuts_of
 
 Box = tuple[int, int, int, int]
