@@ -55,17 +55,23 @@ def placed_page(
         image, regions = read_regions(source.file, any_image)
     else:
         image, regions = source.file, [next(iter(line.regions or ()), "") for line in segmentation.lines]
+    size = image_size(image, page=source.page)
     lines = [
-        _placed(line.polygon, line.baseline or (), transcript.reading, region)
+        _placed(_clipped(line.polygon, size), line.baseline, transcript.reading, region)
         for transcript, region in zip(transcripts, regions, strict=True)
         if transcript.reading is not None and (line := transcript.input.line) is not None and line.polygon
     ]
-    return PlacedPage(image, source.page, image_size(image, page=source.page), lines)
+    return PlacedPage(image, source.page, size, lines)
 
 
-def _placed(polygon: Points, baseline: Points, reading: Reading, region: str) -> PlacedLine:
-    fitted = _fitted(upright_points(baseline, reading.orientation))
-    return PlacedLine(reading, line_box(polygon), words_of(polygon, reading), region, fitted)
+def _clipped(polygon: Points, size: tuple[int, int]) -> Points:
+    """What of a polygon is on the page, of which the line was cut."""
+    return tuple(map(tuple, np.clip(polygon, 0, np.array(size) - 1).tolist()))
+
+
+def _placed(polygon: Points, baseline: Points | None, reading: Reading, region: str) -> PlacedLine:
+    fitted = _fitted(upright_points(baseline or (), reading.orientation))
+    return PlacedLine(reading, line_box(polygon), words_of(polygon, reading, baseline), region, fitted)
 
 
 def _fitted(baseline: Points) -> tuple[float, float] | None:
