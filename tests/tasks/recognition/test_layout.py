@@ -142,6 +142,7 @@ class Skewed:
 
     page: Image.Image
     degrees: float
+    finds_again: bool = True
     searched: list[float] = field(default_factory=list)
 
     def lines(self, degrees: float, size: tuple[int, int]) -> list[Found]:
@@ -160,7 +161,7 @@ class Skewed:
     def __call__(self, image: Image.Image) -> Segmentation:
         degrees = 0.0 if self.searched else self.degrees
         self.searched.append(degrees)
-        return Segmentation(self.lines(degrees, image.size))
+        return Segmentation(self.lines(degrees, image.size) if self.finds_again or len(self.searched) == 1 else [])
 
 
 @pytest.mark.parametrize(("degrees", "searches"), [(0.5, 1), (4.0, 2), (-12.0, 2)])
@@ -186,6 +187,15 @@ def test_the_lines_of_a_skewed_page_are_searched_without_the_skew(
     assert all(map(torch.equal, inks[0], inks[90]))
     heights = [ink.shape[1] for ink in inks[0]]
     assert max(heights) < 60, "50, and the rise of a flat line"
+
+
+def test_lines_that_are_not_found_again_stay(
+    page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page.rotate(4, Image.Resampling.BICUBIC, expand=True, fillcolor=200).save(tmp_path / "scan.png")
+    monkeypatch.setattr(layout, "segment", segment := Skewed(page, 4, finds_again=False))
+    assert len(PageFinder(None)(Source(tmp_path / "scan.png"))) == len(TEXTS)
+    assert len(segment.searched) == 2
 
 
 @pytest.mark.parametrize("deviation", [2, 12])

@@ -121,7 +121,8 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
         upright, colours = (np.rot90(pixels, -layout.orientation // 90) for pixels in (levels, image))
         with _naming(name):
             segmentation = segment_skewed(colours, layout.segmentation)
-        return layout if segmentation is None else replace(layout, segmentation=printed(segmentation, upright))
+        found = None if segmentation is None else printed(segmentation, upright)
+        return layout if found is None or not found.lines else replace(layout, segmentation=found)
 
     if vote is None:
         return straightened(found(0)[0])
