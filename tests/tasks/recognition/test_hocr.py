@@ -26,7 +26,7 @@ def elements(content: str, kind: str) -> list[Element]:
 
 
 def line(text: str, region: str, orientation: int = 0, baseline: tuple[float, float] | None = None) -> PlacedLine:
-    words = [Word(word, 0.876, BOX, BOX) for word in text.split()]
+    words = [Word(word, 0.876, BOX) for word in text.split()]
     return PlacedLine(Reading(text, 0.9, orientation), BOX, words, region, baseline)
 
 

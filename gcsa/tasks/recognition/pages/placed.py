@@ -13,7 +13,7 @@ from gcsa.images.reader import image_size
 from gcsa.tasks.recognition.data.cutting import Points
 from gcsa.tasks.recognition.pages.inputs import Source, Transcript, is_xml
 from gcsa.tasks.recognition.pages.page_xml import read_regions
-from gcsa.tasks.recognition.pages.words import Box, Word, line_box, upright_points, words_of
+from gcsa.tasks.recognition.pages.words import Box, Word, box_of, upright_points, words_of
 from gcsa.tasks.recognition.reading import Reading
 
 
@@ -71,7 +71,7 @@ def _clipped(polygon: Points, size: tuple[int, int]) -> Points:
 
 def _placed(polygon: Points, baseline: Points | None, reading: Reading, region: str) -> PlacedLine:
     fitted = _fitted(upright_points(baseline or (), reading.orientation))
-    return PlacedLine(reading, line_box(polygon), words_of(polygon, reading, baseline), region, fitted)
+    return PlacedLine(reading, box_of(polygon), words_of(polygon, reading, baseline), region, fitted)
 
 
 def _fitted(baseline: Points) -> tuple[float, float] | None:

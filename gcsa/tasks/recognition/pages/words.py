@@ -20,13 +20,11 @@ ANYWHERE = (0, 0)
 
 
 class Word(NamedTuple):
-    """A word in logical order, its mean confidence, and its box on the page as it was scanned; `upright` once the page is rotated so
-    that the line is upright, about the origin."""
+    """A word in logical order, its mean confidence, and its box on the page as it was scanned."""
 
     text: str
     confidence: float
     box: Box
-    upright: Box
 
 
 def words_of(polygon: Points, reading: Reading, baseline: Points | None = None) -> list[Word]:
@@ -38,14 +36,12 @@ def words_of(polygon: Points, reading: Reading, baseline: Points | None = None) 
     upright = upright_points(polygon, reading.orientation)
     groups = _groups(reading)
     if groups is None:
-        box = _box(upright)
-        text = reading.text
-        return [Word(text, reading.confidence, _scanned(box, reading.orientation), box)] if text else []
+        box = _scanned(upright, reading.orientation)
+        return [Word(reading.text, reading.confidence, box)] if reading.text else []
     words = []
     part = _parts(upright, None if baseline is None else upright_points(baseline, reading.orientation))
     for text, start, end, confidence in groups:
-        box = _box(part(start, end) or upright)
-        words.append(Word(text, confidence, _scanned(box, reading.orientation), box))
+        words.append(Word(text, confidence, _scanned(part(start, end) or upright, reading.orientation)))
     return words
 
 
@@ -54,21 +50,12 @@ def upright_points(points: Points, orientation: int) -> Points:
     return rotate_points(points, -orientation, ANYWHERE)
 
 
-def as_scanned(points: Iterable[tuple[float, float]], orientation: int) -> Points:
-    """What `upright_points` rotated, back on the page."""
-    return rotate_points(points, orientation, ANYWHERE)
+def _scanned(points: Iterable[tuple[float, float]], orientation: int) -> Box:
+    """The box of what `upright_points` rotated, back on the page."""
+    return box_of(rotate_points(points, orientation, ANYWHERE))
 
 
-def line_box(polygon: Sequence[tuple[float, float]]) -> Box:
-    """The box of a polygon."""
-    return _box(polygon)
-
-
-def _scanned(box: Box, orientation: int) -> Box:
-    return _box(as_scanned([box[:2], box[2:]], orientation))
-
-
-def _box(points: Sequence[tuple[float, float]]) -> Box:
+def box_of(points: Sequence[tuple[float, float]]) -> Box:
     xs, ys = zip(*points, strict=True)
     return math.floor(min(xs)), math.floor(min(ys)), math.ceil(max(xs)), math.ceil(max(ys))
 
