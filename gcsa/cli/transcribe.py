@@ -1,8 +1,9 @@
 """Read text: `transcribe.py gcsa_ocr_tiny.fr17 page.jpg lines/ page.xml > text.txt`.
 
 Text is written without file names, as kraken and tesseract write it: a line of output for every line of input, empty where that
-could not be read. JSON is an object a line, with "error" instead of "text" there. PAGE-XML and ALTO also hold the positions of
-lines and characters, in one file a page; an XML file that is read comes back with the text in it. All output is UTF-8.
+could not be read. JSON is an object a line, with "error" instead of "text" there. PAGE-XML, ALTO and hOCR also hold the positions
+of lines and words, in one file a page; as PAGE-XML or ALTO, an XML file that is read comes back with the text in it. All output is
+UTF-8.
 
 A page is written as soon as it is read. In a folder each has a file of its own, and a second run reads those that are not there.
 
@@ -281,7 +282,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.output != SCREEN:
             check_output(args.inputs, sources, args.format, args.output)
         if args.report is not None:
-            check_report(args.report, sources)
+            texts = [target_of(source, args.format, args.output) for source in sources]
+            check_report(args.report, sources, [*texts, Path(args.output)])
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)

@@ -2,16 +2,19 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from PIL import Image
 
 from gcsa.cli.transcribe import main
+from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.hocr import hocr
-from gcsa.tasks.recognition.pages.placed import PlacedLine, PlacedPage
+from gcsa.tasks.recognition.pages.inputs import LineInput, Source, Transcript
+from gcsa.tasks.recognition.pages.placed import PlacedLine, PlacedPage, placed_page
 from gcsa.tasks.recognition.pages.words import Word
-from gcsa.tasks.recognition.reading import Reading
+from gcsa.tasks.recognition.reading import Character, Reading
 from tests.tasks.recognition.test_page_text import write_page
 from tests.tasks.recognition.test_page_xml import ALTO, alto
 
@@ -23,7 +26,7 @@ def elements(content: str, kind: str) -> list[Element]:
 
 
 def line(text: str, region: str, orientation: int = 0, baseline: tuple[float, float] | None = None) -> PlacedLine:
-    words = [Word(word, 0.876, BOX, BOX) for word in text.split()]
+    words = [Word(word, 0.876, BOX) for word in text.split()]
     return PlacedLine(Reading(text, 0.9, orientation), BOX, words, region, baseline)
 
 
@@ -80,6 +83,19 @@ def test_of_xml_pages(kind: str, weights: Path, folder: Path, tmp_path: Path) ->
             "alto": "bbox 20 100 210 178; baseline 0.0211 -18.0",
         }[kind]
     )
+
+
+def test_boxes_end_with_the_page(tmp_path: Path) -> None:
+    """Of the polygons that stick out of it."""
+    Image.new("L", (100, 60)).save(tmp_path / "1.png")
+    source = Source(tmp_path / "1.png")
+    polygon = ((-100.0, -5.0), (99.0, -5.0), (99.0, 20.0), (-100.0, 20.0))
+    characters = tuple(Character(sign, i / 4, (i + 1) / 4, 0.9) for i, sign in enumerate("a bc"))
+    line = LineInput(source, Line(source.file, polygon=polygon), 1)
+    transcript = Transcript(line, Reading("a bc", 0.9, 0, characters))
+    (placed,) = placed_page(source, [transcript], SimpleNamespace(lines=[SimpleNamespace(regions=None)])).lines
+    assert placed.box == (0, 0, 99, 20)
+    assert [word.box for word in placed.words] == [(0, 0, 25, 20), (49, 0, 99, 20)]
 
 
 def test_refused(weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,6 +85,12 @@ def seen(degrees: int) -> Orientation:
     return Orientation(degrees, tuple(float(degrees == 90 * k) for k in range(4)), False)
 
 
+def see_border(levels: np.ndarray) -> Orientation:
+    """In the place of the network: the dark border of `page`, upright at its left."""
+    sides = levels[:, :60], levels[-60:], levels[:, -60:], levels[:60]
+    return seen(90 * int(np.argmin([side.mean() for side in sides])))
+
+
 def vote(inks: list[Ink]) -> PageVote:
     """Upside down the border of the page is at the right, where the stand-in takes all rows for one line."""
     return PageVote(0 if len(inks) > 1 else 180, 0.9)
@@ -136,6 +142,7 @@ class Skewed:
 
     page: Image.Image
     degrees: float
+    finds_again: bool = True
     searched: list[float] = field(default_factory=list)
 
     def lines(self, degrees: float, size: tuple[int, int]) -> list[Found]:
@@ -154,7 +161,7 @@ class Skewed:
     def __call__(self, image: Image.Image) -> Segmentation:
         degrees = 0.0 if self.searched else self.degrees
         self.searched.append(degrees)
-        return Segmentation(self.lines(degrees, image.size))
+        return Segmentation(self.lines(degrees, image.size) if self.finds_again or len(self.searched) == 1 else [])
 
 
 @pytest.mark.parametrize(("degrees", "searches"), [(0.5, 1), (4.0, 2), (-12.0, 2)])
@@ -162,7 +169,7 @@ def test_the_lines_of_a_skewed_page_are_searched_without_the_skew(
     degrees: float, searches: int, page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Their places are those on the scan, in any orientation; the same pixels are cut, and they lie straight."""
-    monkeypatch.setattr(layout, "lines_stand", lambda levels: levels.shape[0] > levels.shape[1])
+    monkeypatch.setattr(layout, "find_orientation", lambda levels: seen(90 * (levels.shape[0] > levels.shape[1])))
     scan = page.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=200)
     inks: dict[int, list[torch.Tensor]] = {}
     for turned in (0, 90):
@@ -182,12 +189,22 @@ def test_the_lines_of_a_skewed_page_are_searched_without_the_skew(
     assert max(heights) < 60, "50, and the rise of a flat line"
 
 
+def test_lines_that_are_not_found_again_stay(
+    page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page.rotate(4, Image.Resampling.BICUBIC, expand=True, fillcolor=200).save(tmp_path / "scan.png")
+    monkeypatch.setattr(layout, "segment", segment := Skewed(page, 4, finds_again=False))
+    assert len(PageFinder(None)(Source(tmp_path / "scan.png"))) == len(TEXTS)
+    assert len(segment.searched) == 2
+
+
 @pytest.mark.parametrize("deviation", [2, 12])
 def test_a_page_of_paper_has_no_lines(deviation: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Grain of the paper or what shines through, which kraken takes for lines, and nothing at all; from a file and from memory."""
     grain = 220 + np.random.default_rng(0).normal(0, deviation, (500, 600)).clip(-60, 60)
     Image.fromarray(grain.clip(0, 255).astype(np.uint8)).save(tmp_path / "verso.png")
     box = [(50, 50), (550, 50), (550, 90), (50, 90)]
+    monkeypatch.setattr(layout, "find_orientation", lambda levels: seen(0))
     monkeypatch.setattr(predict, "has_kraken", lambda: True)
     for lines in ([], [Found(box, box[2:])]):
         monkeypatch.setattr(layout, "segment", lambda image, lines=lines: Segmentation(lines))
@@ -210,6 +227,7 @@ def test_pages_are_predicted_in_any_orientation(scans: dict[int, Path], monkeypa
     """From a file and from memory; each reading says the orientation of its line on the scan."""
     predictor = RecognitionPredictor(Reader())
     monkeypatch.setattr(predict, "has_kraken", lambda: True)
+    monkeypatch.setattr(layout, "find_orientation", see_border)
     monkeypatch.setattr(RecognitionPredictor, "page_orientation", lambda self, inks: vote(inks))
     from_files, from_memory = (
         predictor.predict([opened(file) for file in scans.values()]) for opened in (str, Image.open)

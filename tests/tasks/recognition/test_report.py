@@ -68,6 +68,16 @@ def test_what_is_no_report_stays(tmp_path: Path) -> None:
     check_report(str(tmp_path / "new" / "report.csv"), [])
 
 
+@pytest.mark.parametrize(("output", "report"), [("text.csv", "text.csv"), ("out/", "out/0.txt"), ("out/", "out")])
+def test_text_does_not_overwrite_it(
+    output: str, report: str, weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(weights), str(folder / "0.png"), "--output", f"{tmp_path}/{output}"]
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--report", f"{tmp_path}/{report}"])
+    assert "is where --output writes text" in capsys.readouterr().err
+
+
 def test_speed_is_shown_in_pages_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Task, "speed", 0.05)
     task = Task(0, "", 10, 1, _get_time=lambda: 0.0)  # type: ignore[arg-type]

@@ -1,8 +1,12 @@
 """Words stand where their characters do, on a page that was scanned in any orientation."""
 
+import math
+import tracemalloc
+
+import numpy as np
 import pytest
 
-from gcsa.tasks.recognition.data.line_image import rotate_points
+from gcsa.tasks.recognition.data.cutting import rotate_points
 from gcsa.tasks.recognition.pages.words import words_of
 from gcsa.tasks.recognition.reading import Character, Reading
 
@@ -34,10 +38,37 @@ def test_boxes_rotate_with_the_page(degrees: int) -> None:
         assert word.box == (min(xs), min(ys), max(xs), max(ys))
 
 
-def test_a_word_of_a_sloping_line_is_as_high_as_the_line_is_there() -> None:
-    sloping = ((0.0, 0.0), (100.0, 50.0), (100.0, 70.0), (0.0, 20.0))
+@pytest.mark.parametrize("with_baseline", [True, False])
+@pytest.mark.parametrize("degrees", [10, -20])
+def test_a_word_of_a_sloping_line_is_in_its_share_of_the_straightened_one(degrees: int, with_baseline: bool) -> None:
+    """Of a line 200 x 20, as `cut` straightens it: the box around the rotated word."""
+    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+
+    def rotated(*points: tuple[float, float]) -> tuple[tuple[float, float], ...]:
+        return tuple((300 + s * cos + v * sin, 300 - s * sin + v * cos) for s, v in points)
+
+    line = rotated((0, 0), (200, 0), (200, 20), (0, 20))
+    baseline = rotated((0, 15), (200, 15)) if with_baseline else None
+    words = words_of(line, reading("ab cdefghi"), baseline)
+    for word, start, end in zip(words, (0, 60), (40, 200), strict=True):
+        xs, ys = zip(*rotated((start, 0), (end, 0), (end, 20), (start, 20)), strict=True)
+        assert np.abs(np.subtract(word.box, (min(xs), min(ys), max(xs), max(ys)))).max() <= 1
+
+
+def test_a_word_of_a_slightly_sloping_line_is_as_high_as_the_line_is_there() -> None:
+    sloping = ((0.0, 0.0), (100.0, 4.0), (100.0, 24.0), (0.0, 20.0))
     first, last = words_of(sloping, reading("ab cdefghi"))
-    assert (first.box, last.box) == ((0, 0, 20, 30), (30, 15, 100, 70))
+    assert (first.box, last.box) == ((0, 0, 20, 21), (30, 1, 100, 24))
+
+
+def test_a_line_far_beyond_its_page_takes_no_memory() -> None:
+    """Of an XML file that states nonsense."""
+    line = ((0.0, 0.0), (1e7, 2e6), (1e7, 2e6 + 20), (0.0, 20.0))
+    tracemalloc.start()
+    assert len(words_of(line, reading("ab cdefghi"))) == 2
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20
 
 
 def test_words_from_right_to_left_are_in_the_order_of_the_text() -> None:

@@ -34,6 +34,8 @@ LEAST_BASELINE = 0.5
 """Of the extent of its polygon: a shorter base line does not tell the course of the line."""
 MAX_PIXELS = 1 << 25
 """Of a line as it lies on the page: a fifth of what a page may have."""
+LONGEST = 1 << 17
+"""Pixels: a polygon that is longer reaches far beyond any page."""
 SAMPLES = 64
 """Points of a base line and of its curve."""
 MAX_SIDES = 4096
@@ -77,18 +79,19 @@ def straighten(
     limits = np.array(page.shape[::-1]) - 1
     outline = np.clip(np.array(polygon, float), 0, limits)
     course = None if baseline is None else np.clip(np.array(baseline, float), 0, limits)
-    if course is not None and np.ptp(course, 0).max() < LEAST_BASELINE * np.ptp(outline, 0).max():
-        course = None
-    turns = _quarter_turns(outline, course)
+    turns = _quarter_turns(outline, course if _tells(course, outline) else None)
     lying = np.rot90(page, -turns)
     outline = np.array(rotate_points(map(tuple, outline), -90 * turns, page.shape))
     if course is not None:
         course = np.array(rotate_points(map(tuple, course), -90 * turns, page.shape))
-    curve = fit_curve(outline, course)
-    if curve is None or curve.is_flat():
-        return None
-    found = _along(lying, outline, curve)
+    strip = strip_of(outline, course)
+    found = None if strip is None else _along(lying, strip)
     return None if found is None else (np.rot90(found[0], turns), np.rot90(found[1], turns))
+
+
+def _tells(course: Array | None, outline: Array) -> bool:
+    """Whether a base line tells the course of the line."""
+    return course is not None and bool(np.ptp(course, 0).max() >= LEAST_BASELINE * np.ptp(outline, 0).max())
 
 
 def _quarter_turns(outline: Array, course: Array | None) -> int:
@@ -142,6 +145,8 @@ def fit_curve(outline: Array, course: Array | None) -> Curve | None:
         line = Polynomial([centre[1] - slope * centre[0], slope])
         return Curve(line, outline[:, 0].min(), outline[:, 0].max(), area / np.ptp(outline @ along))
     chord = course[-1] - course[0]
+    if not chord.any():
+        return None
     thickness = area / max(1.0, np.ptp(outline @ chord) / np.hypot(*chord))
     x, y = _evenly(course).T
     for degree, tolerance in ((1, STRAIGHT), (3, ASTRAY)):
@@ -172,25 +177,48 @@ def _area_moments(outline: Array) -> tuple[float, Array, Array]:
     return abs(area), centre + origin, products / (24 * area) - np.outer(centre, centre)
 
 
-def _along(page: Array, outline: Array, curve: Curve) -> tuple[Array, Array] | None:
-    """Levels and mask (h, w) of what lies within `outline` (m, 2), along `curve`; None if that is too much for one line."""
-    outline = _divided(outline, curve.thickness)
-    foot = curve.foot_points(outline)
-    x = np.arange(math.floor(foot.min()) - 1, math.ceil(foot.max()) + 2, dtype=float)
-    steps = np.hypot(np.diff(x), np.diff(curve.height(x)))
-    arc = np.concatenate([[0], steps.cumsum()])
-    slope = curve.slope(foot)
-    distance = (outline[:, 1] - curve.height(foot) - slope * (outline[:, 0] - foot)) / np.hypot(1, slope)
-    box = np.stack([np.interp(foot, x, arc), distance], 1)
+class Strip:
+    """The surroundings of the `curve` of a line that lies, in coordinates s, the length along the curve, and v, the distance from it.
+
+    outline: the polygon (m, 2) of the line in s and v.
+    """
+
+    def __init__(self, curve: Curve, outline: Array) -> None:
+        outline = _divided(outline, curve.thickness)
+        foot = curve.foot_points(outline)
+        self.curve = curve
+        self.x = np.arange(math.floor(foot.min()) - 1, math.ceil(foot.max()) + 2, dtype=float)
+        steps = np.hypot(np.diff(self.x), np.diff(curve.height(self.x)))
+        self.arc = np.concatenate([[0], steps.cumsum()])
+        slope = curve.slope(foot)
+        distance = (outline[:, 1] - curve.height(foot) - slope * (outline[:, 0] - foot)) / np.hypot(1, slope)
+        self.outline = np.stack([np.interp(foot, self.x, self.arc), distance], 1)
+
+    def on_page(self, s: Array, v: Array) -> tuple[Array, Array]:
+        """x and y of points."""
+        foot = np.interp(s, self.arc, self.x)
+        slope = self.curve.slope(foot)
+        normal = np.stack([-slope, np.ones(len(slope))]) / np.hypot(1, slope)
+        return foot + v * normal[0], self.curve.height(foot) + v * normal[1]
+
+
+def strip_of(outline: Array, course: Array | None) -> Strip | None:
+    """That of a line that lies, of its polygon (m, 2) and its base line (n, 2); None where it is flat or longer than `LONGEST`, or its
+    course cannot be told."""
+    if np.ptp(outline[:, 0]) > LONGEST:
+        return None
+    curve = fit_curve(outline, course if _tells(course, outline) else None)
+    return None if curve is None or curve.is_flat() else Strip(curve, outline)
+
+
+def _along(page: Array, strip: Strip) -> tuple[Array, Array] | None:
+    """Levels and mask (h, w) of what lies within the outline of `strip`; None if that is too much for one line."""
+    box = strip.outline
     w, h = (math.ceil(extent) + 1 for extent in np.ptp(box, 0))
     if w * h > MAX_PIXELS:
         return None
     first = (box.max(0) + box.min(0)) / 2 - (np.array([w, h]) - 1) / 2
-    columns = np.interp(first[0] + np.arange(w), arc, x)
-    slope = curve.slope(columns)
-    normal = np.stack([-slope, np.ones(w)]) / np.hypot(1, slope)
-    offsets = first[1] + np.arange(h)[:, None]
-    xs, ys = columns + offsets * normal[0], curve.height(columns) + offsets * normal[1]
+    xs, ys = strip.on_page(first[0] + np.arange(w), first[1] + np.arange(h)[:, None])
     levels = map_coordinates(page, [ys, xs], np.float32, order=1, mode="nearest")
     if page.dtype.kind in "ui":
         levels = np.rint(levels).astype(page.dtype)

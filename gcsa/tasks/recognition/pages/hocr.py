@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from gcsa import __version__
 from gcsa._utils.errors import visible
 from gcsa.tasks.recognition.pages.placed import PlacedLine, PlacedPage
-from gcsa.tasks.recognition.pages.words import Box, line_box
+from gcsa.tasks.recognition.pages.words import Box, box_of
 
 DOCTYPE = (
     '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.0 Transitional//EN" '
@@ -42,7 +42,7 @@ def hocr(page: PlacedPage, weights: str) -> str:
     for area, (_, group) in enumerate(groupby(page.lines, key=lambda line: line.region), 1):
         members = list(group)
         corners = [corner for line in members for corner in (line.box[:2], line.box[2:])]
-        title = _bbox(line_box(corners))
+        title = _bbox(box_of(corners))
         block = SubElement(sheet, "div", {"class": "ocr_carea", "id": f"block_1_{area}", "title": title})
         paragraph = SubElement(block, "p", {"class": "ocr_par", "id": f"par_1_{area}", "title": title})
         for line in members:

@@ -76,7 +76,8 @@ class Transcript:
             content["page"] = self.input.source.page
         if self.input.number is not None:
             content["line"] = self.input.number
-        polygon = self.input.line.polygon if self.input.line is not None else None
+        line = self.input.line
+        polygon = None if line is None else line.polygon
         if polygon is not None:
             xs, ys = zip(*polygon, strict=True)
             content["box"] = [round(side) for side in (min(xs), min(ys), max(xs), max(ys))]
@@ -87,10 +88,10 @@ class Transcript:
             "confidence": round(self.reading.confidence, 4),
             "orientation": self.reading.orientation,
         }
-        if polygon is not None:
+        if line is not None and polygon is not None:
             content["words"] = [
                 {"text": word.text, "confidence": round(word.confidence, 4), "box": list(word.box)}
-                for word in words_of(polygon, self.reading)
+                for word in words_of(polygon, self.reading, line.baseline)
             ]
         return content
 

@@ -2,7 +2,7 @@
 
 kraken finds lines on upright pages, so a page is made upright first, as `find_orientation` sees it. The recogniser then reads some
 lines as they are and upside down, and the more confident one counts. Where its confidence is `DOUBTFUL`, the lines are searched at a
-right angle to these too, and the more confident way counts.
+right angle to these too, and the more confident way counts. At last the lines of a skewed page are searched again without its skew.
 The lines of a scan that is rotated by a multiple of 90 degrees are therefore cut from the same pixels as those of the upright scan,
 and read the same.
 """
@@ -78,7 +78,6 @@ class Layout:
 
     def as_scanned(self) -> Any:
         """The segmentation of the page as it was scanned."""
-
         return _moved(self.segmentation, partial(rotate_points, degrees=self.orientation, shape=self.levels.shape))
 
 
@@ -122,7 +121,8 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
         upright, colours = (np.rot90(pixels, -layout.orientation // 90) for pixels in (levels, image))
         with _naming(name):
             segmentation = segment_skewed(colours, layout.segmentation)
-        return layout if segmentation is None else replace(layout, segmentation=printed(segmentation, upright))
+        found = None if segmentation is None else printed(segmentation, upright)
+        return layout if found is None or not found.lines else replace(layout, segmentation=found)
 
     if vote is None:
         return straightened(found(0)[0])

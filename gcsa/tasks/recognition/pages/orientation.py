@@ -37,7 +37,8 @@ LEAST_CONTRAST = 0.03
 LIMIT = 4.0
 """Standard deviations."""
 TEMPERATURE = 8.0
-"""Of the sum over tiles, which are not independent: of 2 to 8, validation pages were likeliest with 8."""
+"""Of the sum over tiles, which are not independent: 22 held-out pages had a mean negative log-likelihood of 0.17 with 4, 0.11 with 8,
+0.10 with 12 and 0.11 with 16."""
 SURE = 0.6
 LEAST_TILES = 2
 """Tiles of which one orientation is as probable as `SURE`: with fewer, a page is blank."""

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
 from pathlib import Path, PureWindowsPath
-from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element, ParseError
 
@@ -46,13 +45,6 @@ HYPHENS = ("-", "\u2010", "\u2e17", "\u00ac")
 """A word that ends in one of them holds its hyphen already, and HYP repeats it."""
 SAME_ASPECT = 0.02
 """By this share two ratios of width and height may differ, and be of one page."""
-
-
-class Place(NamedTuple):
-    """The region that a line is in, "" where that has no name, and its baseline, () where the file gives none."""
-
-    region: str = ""
-    baseline: Points = ()
 
 
 def list_pages(folder: Path, *, recursive: bool = False) -> list[Path]:
@@ -127,30 +119,25 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
     return lines
 
 
-def read_places(path: Path, any_image: bool = False) -> tuple[Path, list[Place]]:
-    """The image of a PAGE-XML or ALTO file that `read_page` reads, and the place of each of its lines, in pixels of that image.
+def read_regions(path: Path, any_image: bool = False) -> tuple[Path, list[str]]:
+    """The image of a PAGE-XML or ALTO file that `read_page` reads, and the region that each of its lines is in, "" where that has no
+    name.
 
     Raises as `read_page`, also for the image of a blank page.
     """
     root = _parse(path)
-    page_of, baseline_of = {"page": (_page, _page_baseline), "alto": (_alto, _alto_baseline)}[_format(path, root)]
+    page_of = {"page": _page, "alto": _alto}[_format(path, root)]
     try:
-        name, stated = page_of(root)
+        name, _ = page_of(root)
     except (KeyError, ValueError) as error:
         raise UserError(f"{path} cannot be read as a page ({_reason(error)}): correct it") from error
-    image = _find_image(path, name, any_image)
-    width, height = image_size(image)
-    x_scale, y_scale = (width / stated[0], height / stated[1]) if all(stated) else (1.0, 1.0)
     regions = {
         line: str(region.get("id") or region.get("ID") or "")
         for region in root.iter()  # an inner region comes behind the outer one
         if _tag(region) in ("TextRegion", "TextBlock")
         for line in _all(region, "TextLine")
     }
-    places = []
-    for line in reading_order(root):
-        places.append(Place(regions.get(line, ""), _scaled(_usable(baseline_of, line), x_scale, y_scale)))
-    return image, places
+    return _find_image(path, name, any_image), [regions.get(line, "") for line in reading_order(root)]
 
 
 def _reason(error: KeyError | ValueError) -> str:

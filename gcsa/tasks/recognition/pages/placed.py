@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from gcsa.images.reader import image_size
-from gcsa.tasks.recognition.data.line_image import Points
+from gcsa.tasks.recognition.data.cutting import Points
 from gcsa.tasks.recognition.pages.inputs import Source, Transcript, is_xml
-from gcsa.tasks.recognition.pages.page_xml import Place, read_places
-from gcsa.tasks.recognition.pages.words import Box, Word, line_box, upright_points, words_of
+from gcsa.tasks.recognition.pages.page_xml import read_regions
+from gcsa.tasks.recognition.pages.words import Box, Word, box_of, upright_points, words_of
 from gcsa.tasks.recognition.reading import Reading
 
 
@@ -52,26 +52,26 @@ def placed_page(
     Raises ValueError where the image of an XML file is not there, or its lines are others than `transcripts`.
     """
     if is_xml(source.file):
-        image, places = read_places(source.file, any_image)
+        image, regions = read_regions(source.file, any_image)
     else:
-        image = source.file
-        places = [Place(next(iter(line.regions or ()), ""), tuple(line.baseline or ())) for line in segmentation.lines]
+        image, regions = source.file, [next(iter(line.regions or ()), "") for line in segmentation.lines]
+    size = image_size(image, page=source.page)
     lines = [
-        _placed(transcript.input.line.polygon, transcript.reading, place)
-        for transcript, place in zip(transcripts, places, strict=True)
-        if transcript.reading is not None and transcript.input.line is not None and transcript.input.line.polygon
+        _placed(_clipped(line.polygon, size), line.baseline, transcript.reading, region)
+        for transcript, region in zip(transcripts, regions, strict=True)
+        if transcript.reading is not None and (line := transcript.input.line) is not None and line.polygon
     ]
-    return PlacedPage(image, source.page, image_size(image, page=source.page), lines)
+    return PlacedPage(image, source.page, size, lines)
 
 
-def _placed(polygon: Points, reading: Reading, place: Place) -> PlacedLine:
-    return PlacedLine(
-        reading,
-        line_box(polygon),
-        words_of(polygon, reading),
-        place.region,
-        _fitted(upright_points(place.baseline, reading.orientation)),
-    )
+def _clipped(polygon: Points, size: tuple[int, int]) -> Points:
+    """What of a polygon is on the page, of which the line was cut."""
+    return tuple(map(tuple, np.clip(polygon, 0, np.array(size) - 1).tolist()))
+
+
+def _placed(polygon: Points, baseline: Points | None, reading: Reading, region: str) -> PlacedLine:
+    fitted = _fitted(upright_points(baseline or (), reading.orientation))
+    return PlacedLine(reading, box_of(polygon), words_of(polygon, reading, baseline), region, fitted)
 
 
 def _fitted(baseline: Points) -> tuple[float, float] | None:

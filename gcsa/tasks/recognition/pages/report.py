@@ -27,12 +27,14 @@ COLUMNS = (
 """doubtful: how many lines have a confidence below `DOUBTFUL`; doubtful_lines: their numbers, from 1 on; seconds: of a page."""
 
 
-def check_report(path: str, sources: Collection[Source]) -> None:
-    """Raises UserError where `path` takes no file, is one that is read, or holds anything but a report."""
+def check_report(path: str, sources: Collection[Source], written: Collection[Path] = ()) -> None:
+    """Raises UserError where `path` takes no file, is one that is read or `written`, or holds anything but a report."""
     target = Path(path).resolve()
     check_writable(target if target.parent.is_dir() else next(p for p in target.parents if p.exists()) / target.name)
     if target in {source.file.resolve() for source in sources}:
         raise UserError(f"--report {path} is one of the inputs, and would be overwritten: name another file")
+    if target in {file.resolve() for file in written}:
+        raise UserError(f"--report {path} is where --output writes text: name another file")
     if target.is_file() and target.stat().st_size and not _rows(target):
         raise UserError(f"--report {path} is there already, and is no report: name another file")
 

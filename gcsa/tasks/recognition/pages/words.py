@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from gcsa.tasks.recognition.data.charset import display_order
-from gcsa.tasks.recognition.data.line_image import Points, rotate_points
+from gcsa.tasks.recognition.data.cutting import Points, rotate_points, strip_of
 from gcsa.tasks.recognition.reading import Character, Reading, cuts_of
 
 Box = tuple[int, int, int, int]
@@ -18,33 +20,28 @@ ANYWHERE = (0, 0)
 
 
 class Word(NamedTuple):
-    """A word in logical order, its mean confidence, and its box on the page as it was scanned; `upright` once the page is rotated so
-    that the line is upright, about the origin."""
+    """A word in logical order, its mean confidence, and its box on the page as it was scanned."""
 
     text: str
     confidence: float
     box: Box
-    upright: Box
 
 
-def words_of(polygon: Points, reading: Reading) -> list[Word]:
-    """The words of a line within `polygon`, in the order of its text.
+def words_of(polygon: Points, reading: Reading, baseline: Points | None = None) -> list[Word]:
+    """The words of a line within `polygon`, in the order of its text; where it was straightened, along the same curve.
 
     All of it is one word where the positions of its characters are not known, and where the order of its words on the page and in the
     text, as of numbers among right-to-left words, cannot be told.
     """
     upright = upright_points(polygon, reading.orientation)
-    left, right = min(x for x, _ in upright), max(x for x, _ in upright)
     groups = _groups(reading)
     if groups is None:
-        box = _box(upright)
-        text = reading.text
-        return [Word(text, reading.confidence, _scanned(box, reading.orientation), box)] if text else []
+        box = _scanned(upright, reading.orientation)
+        return [Word(reading.text, reading.confidence, box)] if reading.text else []
     words = []
+    part = _parts(upright, None if baseline is None else upright_points(baseline, reading.orientation))
     for text, start, end, confidence in groups:
-        first, last = (left + share * (right - left) for share in (start, end))
-        box = _box(_between(upright, first, last) or upright)
-        words.append(Word(text, confidence, _scanned(box, reading.orientation), box))
+        words.append(Word(text, confidence, _scanned(part(start, end) or upright, reading.orientation)))
     return words
 
 
@@ -53,23 +50,29 @@ def upright_points(points: Points, orientation: int) -> Points:
     return rotate_points(points, -orientation, ANYWHERE)
 
 
-def as_scanned(points: Iterable[tuple[float, float]], orientation: int) -> Points:
-    """What `upright_points` rotated, back on the page."""
-    return rotate_points(points, orientation, ANYWHERE)
+def _scanned(points: Iterable[tuple[float, float]], orientation: int) -> Box:
+    """The box of what `upright_points` rotated, back on the page."""
+    return box_of(rotate_points(points, orientation, ANYWHERE))
 
 
-def line_box(polygon: Sequence[tuple[float, float]]) -> Box:
-    """The box of a polygon."""
-    return _box(polygon)
-
-
-def _scanned(box: Box, orientation: int) -> Box:
-    return _box(as_scanned([box[:2], box[2:]], orientation))
-
-
-def _box(points: Sequence[tuple[float, float]]) -> Box:
+def box_of(points: Sequence[tuple[float, float]]) -> Box:
     xs, ys = zip(*points, strict=True)
     return math.floor(min(xs)), math.floor(min(ys)), math.ceil(max(xs)), math.ceil(max(ys))
+
+
+def _parts(polygon: Points, baseline: Points | None) -> Callable[[float, float], Sequence[tuple[float, float]]]:
+    """What gives the corners of the part of an upright line from one share of its length to another."""
+    strip = strip_of(np.array(polygon, float), None if baseline is None else np.array(baseline, float))
+    outline = polygon if strip is None else tuple(map(tuple, strip.outline.tolist()))
+    left, right = min(x for x, _ in outline), max(x for x, _ in outline)
+
+    def part(start: float, end: float) -> Sequence[tuple[float, float]]:
+        corners = _between(outline, *(left + share * (right - left) for share in (start, end)))
+        if strip is None or not corners:
+            return corners
+        return list(zip(*strip.on_page(*np.array(corners).T), strict=True))
+
+    return part
 
 
 def _between(polygon: Points, left: float, right: float) -> list[tuple[float, float]]:
