@@ -58,6 +58,8 @@ def test_check_names_what_was_edited_and_writing_repairs_it(copy: Path, capsys: 
     for name, (old, new) in edits.items():
         edit(copy / name, old, new)
     (copy / "docs/results/scaling.png").unlink()
+    angles = "weights/gcsa_pooled_small.pcam/off_grid.png"
+    (copy / angles).unlink()
     shifts = copy / "benchmarks/results/shifts.json"
     results = json.loads(shifts.read_text())
     results["mnist"]["curves"]["gcsa_tiny"]["accuracy"][0] = 0.5
@@ -67,7 +69,7 @@ def test_check_names_what_was_edited_and_writing_repairs_it(copy: Path, capsys: 
     assert documents.main(["--check"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "docs/measured/performers.md differs from the results: run python docs/report" in lines
-    figures = {f"docs/results/{name}.png" for name in ("scaling", "shifts_mnist")}
+    figures = {*(f"docs/results/{name}.png" for name in ("scaling", "shifts_mnist")), angles}
     assert {line.split()[0] for line in lines} == {*edits, *figures}
     assert edited == {name: (copy / name).read_text() for name in edits}
     (copy / "weights/gcsa_ocr_tiny.fr17/README.md").unlink()
@@ -76,6 +78,7 @@ def test_check_names_what_was_edited_and_writing_repairs_it(copy: Path, capsys: 
     written = [*documents.DOCUMENTS, *(f"weights/{name}/README.md" for name in list_weights())]
     assert [name for name in written if (copy / name).read_text() != (ROOT / name).read_text()] == []
     assert (copy / "docs/results/scaling.png").is_file()
+    assert (copy / angles).stat().st_size < 60_000
 
 
 def test_every_published_folder_has_a_card(copy: Path) -> None:
@@ -83,6 +86,59 @@ def test_every_published_folder_has_a_card(copy: Path) -> None:
     assert sorted(cards.CARDS) == list_weights()
     run = cards.load_run(cards.CARDS["gcsa_pooled_small.pcam"].run)
     assert f"the weights of epoch {run['best_epoch']}, " in cards.card("gcsa_pooled_small.pcam")
+
+
+def off_grid_of(changed: float, reflections: float) -> dict[str, Any]:
+    """What benchmarks/equivariance/off_grid.py writes, of two families."""
+
+    def member(share: float) -> dict[str, float]:
+        return {"changed": share, "accuracy": 0.9, "neighbour_kept": 1 - share}
+
+    exact = {f"element {g}": member(0.0 if g < 4 else reflections) for g in range(1, 8)}
+    angles = {"7.5 degrees": member(changed), "15 degrees": member(0.0)}
+    families = {"exact": {"members": exact}, "angle": {"members": angles}}
+    return {"data": "rotmnist", "images": 600, "accuracy": 0.9, "commit": "0123456789", "families": families}
+
+
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [
+        ("gcsa_tiny.rotmnist", "| rotations by 90 degrees | 0.0 % | 0.0 % | 100 % |"),
+        ("gcsa_pooled_small.pcam", "| rotations by 90 degrees, reflections | 11.4 % | 20.0 % | 80 % |"),
+    ],
+)
+def test_a_card_counts_reflections_only_where_the_network_knows_them(copy: Path, name: str, row: str) -> None:
+    """Of a network of c8 they are not exact, and a reflected digit is another one."""
+    (copy / f"docs/results/off_grid/{name}.json").write_text(json.dumps(off_grid_of(0.3, reflections=0.2)))
+    section = program("card_sections").off_grid_section(name)
+    assert row in section.splitlines()
+    assert "| other angles, each 7.5 degrees | 15.0 % | 30.0 % | 70 % |" in section.splitlines()
+    assert "blur" not in section  # which was not measured
+    assert section in program("cards").card(name)
+
+
+def test_angles_of_a_card_are_in_order_and_hold_the_exact_ones(copy: Path) -> None:
+    file = copy / "docs/results/off_grid/gcsa_tiny.rotmnist.json"
+    file.write_text(json.dumps(off_grid_of(0.3, reflections=0.2)))
+    shares = program("card_sections").angle_shares("gcsa_tiny.rotmnist")
+    assert list(shares.items()) == [(0, 0), (7.5, 0.3), (15, 0), (90, 0), (180, 0), (270, 0), (360, 0)]
+
+
+def test_the_table_of_patches_leaves_digits_out(copy: Path) -> None:
+    assert "rotmnist" not in program("equivariance").off_grid()
+
+
+def test_a_card_shows_pages_and_sizes_where_they_were_measured(copy: Path) -> None:
+    cards = program("cards")
+    reader, segmenter = cards.card("gcsa_ocr_tiny.print"), cards.card("gcsa_unet_tiny.nuclei")
+    skewed = json.loads((copy / "docs/results/pages/skewed.json").read_text())
+    found, given = skewed["found"]["7"]["cer"], skewed["given"]["7"]["straightened"]
+    assert f"| rotated by 7 degrees | {100 * found:.1f} % | {100 * given:.1f} % |" in reader
+    scores = json.loads((copy / "docs/results/scales/gcsa_unet_tiny.nuclei.json").read_text())["ap50"]
+    views = ("0.5", "0.5, read with scale=2", "0.5, read with scale=auto")
+    cells = [f"{100 * scores[view]['all']:.1f} %" for view in views]
+    assert f"| 0.5 x | {' | '.join(cells)} |" in segmenter
+    assert program("card_sections").sections("gcsa_ocr_tiny.fr17") == ""
 
 
 def test_learning_on_real_images(copy: Path) -> None:

@@ -54,3 +54,11 @@ def test_share_figure_draws_errors_in_percent_by_rising_share():
     line = drawing.share_figure({"a": {1.0: 0.9, 0.1: 0.5}}, "title").axes[0].lines[0]
     assert list(line.get_xdata()) == [10, 100]
     assert list(line.get_ydata()) == [50, pytest.approx(10)]
+
+
+def test_angle_figure_draws_percent_by_angle_and_marks_the_exact_ones():
+    shares = {0.0: 0.0, 45.0: 0.25, 90.0: 0.0}
+    line, exact = drawing.angle_figure(shares, "title").axes[0].lines
+    assert list(line.get_xdata()) == [0, 45, 90]
+    assert list(line.get_ydata()) == [0, 25, 0]
+    assert list(exact.get_xdata()) == [0, 90]

@@ -1,6 +1,7 @@
 """What changes the answers of a classifier one step off the pixel grid.
 
     python -m benchmarks.equivariance.off_grid gcsa_pooled_small.pcam --data pcam --split val --output NAME
+    python -m benchmarks.equivariance.off_grid gcsa_tiny.rotmnist --data rotmnist --limit 600 --output NAME
 
 Each image is rotated by every multiple of 7.5 degrees, shifted, blurred, magnified, compressed, stained and lit otherwise; an answer
 changes where the most probable class does. Images go on beyond their border by reflection, and are resampled bilinearly.
@@ -41,11 +42,11 @@ def answers(network: Any, images: Tensor, mean: Tensor, std: Tensor, change: Cha
     return torch.cat(scores), torch.cat(features)
 
 
-def measure(source: str, data: str, split: str, device: str = "cpu") -> dict[str, Any]:
-    """The content of the JSON file."""
+def measure(source: str, data: str, split: str, device: str = "cpu", limit: int | None = None) -> dict[str, Any]:
+    """The content of the JSON file, of `limit` images (None: all), balanced over the classes."""
     predictor: Any = gcsa.load(source)
     network = predictor.network.to(device)
-    sample = draw_sample(create_datamodule(data), split)
+    sample = draw_sample(create_datamodule(data), split, limit)
     mean, std = sample.images.mean, sample.images.std
     batches = list(sample)
     images = (torch.cat([batch for batch, _ in batches]) * std + mean).to(device)
@@ -89,13 +90,14 @@ def main() -> None:
     parser.add_argument("source", help="what gcsa.load takes, of a classifier")
     parser.add_argument("--data", default="pcam")
     parser.add_argument("--split", default="val", choices=["val", "test"])
+    parser.add_argument("--limit", type=int, help="so many images, balanced over the classes; default all")
     parser.add_argument("--output", required=True, metavar="NAME")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parsed = parser.parse_args()
     torch.set_num_threads(parsed.threads)
     started, _ = clock()
-    content = measure(parsed.source, parsed.data, parsed.split, parsed.device)
+    content = measure(parsed.source, parsed.data, parsed.split, parsed.device, parsed.limit)
     content |= {"seconds": round(clock()[0] - started, 1), "commit": git_commit(), "machine": machine()}
     folder = Path(__file__).parents[2] / "docs/results/off_grid"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The program that writes the tables of README.md and docs/imagenet.md and the figures of docs/results/.
+"""The program that writes the tables of README.md and docs/, the model cards, and the figures of both.
 
 `python docs/report` writes them, `python docs/report --check` compares them with the results and exits with 1 where they
 differ. Every number comes from a JSON file under docs/results/ or benchmarks/results/, which holds seed, configuration,

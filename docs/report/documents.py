@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
     new |= {f"weights/{name}/README.md": cards.card(name) for name in cards.CARDS}
     if check:
         outdated = [name for name in new if not (ROOT / name).is_file() or (ROOT / name).read_text() != new[name]]
-        outdated += [f"docs/results/{name}" for name in outdated_figures()]
+        outdated += outdated_figures()
         for name in outdated:
             print(f"{name} differs from the results: run python docs/report")
         return int(bool(outdated))

@@ -90,6 +90,31 @@ def learning_figure(systems: Mapping[str, Mapping[float, float]], title: str) ->
     return figure
 
 
+def angle_figure(shares: Mapping[float, float], title: str) -> Figure:
+    """The share of answers that change, in percent, against the angle in degrees; multiples of 90 degrees, exact on the pixel
+    grid, are marked."""
+    figure = Figure(figsize=(6.4, 2.8), dpi=110, layout="constrained")
+    axes = figure.add_subplot()
+    percents = {angle: 100 * share for angle, share in shares.items()}
+    exact = [angle for angle in percents if angle % 90 == 0]
+    line, mark = colours(2)
+    axes.plot(list(percents), list(percents.values()), color=line, lw=1.5, marker="o", ms=3)
+    axes.plot(exact, [percents[angle] for angle in exact], color=mark, ls="", marker="D", ms=6, label="exact angles")
+    axes.set_xticks(range(0, 361, 45))
+    axes.set_ylim(bottom=0, top=max(1, 1.15 * max(percents.values())))
+    axes.set_xlabel("rotation [degrees]")
+    axes.set_ylabel("answers that change")
+    axes.yaxis.set_major_formatter(_percent)
+    axes.grid(color="#dee2e6")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    for artist in axes.lines:
+        artist.set_clip_on(False)  # a point at 0 % is whole
+    figure.legend(loc="outside lower center", frameon=False, fontsize=9)
+    figure.suptitle(title, fontsize=11)
+    return figure
+
+
 def scaling_figure(systems: Mapping[str, Mapping[int, float]], title: str) -> Figure:
     """Milliseconds against tokens, both logarithmic, one line a system."""
     figure, axes = _lines(

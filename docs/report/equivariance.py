@@ -46,9 +46,10 @@ FAMILIES = {
 
 
 def off_grid() -> str:
-    """The share of the answers that change one step off the grid, in the mean over a family and for its worst member."""
+    """The share of the answers that change one step off the grid, on PatchCamelyon: the mean over a family, and its worst member."""
     folder = ROOT / "docs/results/off_grid"
-    models = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    contents = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    models = {name: content for name, content in contents.items() if content["data"] == "pcam"}
     rows = [["accuracy, upright", *(f"{100 * content['accuracy']:.1f} %" for content in models.values())]]
     for family, words in FAMILIES.items():
         found = [content["families"][family] for content in models.values()]
@@ -129,7 +130,10 @@ def learned_pose() -> str:
         rows.append([name, cost, *cells])
     header = ["used", "passes", "validation accuracy %", "test accuracy %", "validation AUROC", "test AUROC"]
     commits = ", ".join(dict.fromkeys(content["commit"][:8] for content in found))
-    return table(header, rows) + f"\n\nChoosers of the seeds {', '.join(str(c['seed']) for c in found)}; commits {commits}."
+    return (
+        table(header, rows)
+        + f"\n\nChoosers of the seeds {', '.join(str(c['seed']) for c in found)}; commits {commits}."
+    )
 
 
 def audits() -> str:

@@ -1,4 +1,4 @@
-"""The figures of docs/results/. Each PNG carries a checksum of its title and numbers, by which `--check` compares."""
+"""The figures of docs/results/ and of the model cards. Each PNG carries a checksum of its title and numbers, by which `--check` compares."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from PIL import Image
 from gcsa.evaluation.figures import polar_figure, reliability_figure, shift_figure
 from gcsa.evaluation.metrics import Reliability
 from gcsa.evaluation.rotations import Curve
-from report.drawing import cost_figure, learning_figure, scaling_figure, share_figure
+from report.card_sections import ANGLE_PICTURE, angle_shares, off_grid_weights
+from report.drawing import angle_figure, cost_figure, learning_figure, scaling_figure, share_figure
 from report.results import ROOT, accuracy, entries, load_benchmark, load_timings
 from report.training import DATA_SETS, few_labels_curves, learning_curves, shares_runs, systems_runs, tested
 
-Plan = tuple[Callable[[Any, str], Figure], dict[str, Any], str]
+Plan = tuple[Callable[[Any, str], Figure], dict[Any, Any], str]
 """What draws a figure, with which numbers, under which title."""
 
 CHECKSUM = "numbers-sha256"
@@ -49,6 +50,19 @@ def scaling_lines() -> dict[str, dict[int, float]]:
 
 
 def plans() -> dict[str, Plan]:
+    """Path from the root of the repository to what stands there."""
+    angles: dict[str, Plan] = {
+        f"weights/{name}/{ANGLE_PICTURE}": (
+            angle_figure,
+            angle_shares(name),
+            f"{name}: answers that change by rotation",
+        )
+        for name in off_grid_weights()
+    }
+    return angles | {f"docs/results/{name}": plan for name, plan in result_plans().items()}
+
+
+def result_plans() -> dict[str, Plan]:
     """File name in docs/results/ to what stands in it."""
     costs = {name: (run["flops"], accuracy(run), run["parameters"]) for name, run in systems_runs().items()}
     lines = {name: {share: accuracy(run) for share, run in runs.items()} for name, runs in shares_runs().items()}
@@ -86,7 +100,7 @@ def plans() -> dict[str, Plan]:
     }
 
 
-def checksum(numbers: dict[str, Any], title: str) -> str:
+def checksum(numbers: dict[Any, Any], title: str) -> str:
     """SHA-256 of the title and the numbers."""
     return hashlib.sha256(json.dumps([title, numbers], default=asdict).encode()).hexdigest()
 
@@ -96,7 +110,7 @@ def write_figures() -> None:
     drawn = plans()
     for name in outdated_figures():
         draw, numbers, title = drawn[name]
-        draw(numbers, title).savefig(ROOT / "docs/results" / name, metadata={CHECKSUM: checksum(numbers, title)})
+        draw(numbers, title).savefig(ROOT / name, metadata={CHECKSUM: checksum(numbers, title)})
 
 
 def drawn_from(path: Path) -> str | None:
@@ -106,10 +120,10 @@ def drawn_from(path: Path) -> str | None:
 
 
 def outdated_figures() -> list[str]:
-    """Names of the figures that are missing or were drawn from other numbers."""
+    """Paths from the root of the figures that are missing or were drawn from other numbers."""
     outdated = []
     for name, (_, numbers, title) in plans().items():
-        path = ROOT / "docs/results" / name
+        path = ROOT / name
         if not path.is_file() or drawn_from(path) != checksum(numbers, title):
             outdated.append(name)
     return outdated

@@ -244,7 +244,9 @@ WAYS = {"eager": "as it is", "folded": "folded", "compiled": "compiled", "onnx":
 def inference() -> str:
     """Images a second of each published network and of its peers, the slowest of each size of image first."""
     rows = []
-    for machine, results in load_timings("inference", lambda content: -content["resnet18"]["threads 1"]["eager"]).items():
+    for machine, results in load_timings(
+        "inference", lambda content: -content["resnet18"]["threads 1"]["eager"]
+    ).items():
         networks = [(name, row) for name, row in results.items() if isinstance(row, dict) and "threads 1" in row]
         for name, row in sorted(networks, key=lambda item: (item[1]["shape"], item[1]["threads 1"]["eager"])):
             size = " x ".join(map(str, row["shape"]))

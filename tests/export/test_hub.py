@@ -57,7 +57,7 @@ def test_timm_opens_a_classifier(name: str, fake_hub: Path) -> None:
     assert "## Test set" in card.text
     assert "accuracy" in card.text
     assert sorted(file.name for file in folder.iterdir()) == sorted(
-        ["README.md", "config.json", "mistakes.png", "model.safetensors"]
+        ["README.md", "config.json", "mistakes.png", "model.safetensors", "off_grid.png"]
     )
 
 
