@@ -1,7 +1,6 @@
 """Images a second of every published network, and of what people use beside it: `python -m benchmarks.speed.inference`.
 
-Each as it is, folded, compiled, and as an ONNX file in float32 and in int8, on one thread and on two; all ways of a network
-alternate. Inputs are random numbers, in batches. A peer cannot be folded, and stands as it is. A recogniser reads a line in
+Each as it is, folded, and as an ONNX file in float32 and in int8, on one thread and on two; all ways of a network alternate. Inputs are random numbers, in batches. A peer cannot be folded, and stands as it is. A recogniser reads a line in
 one orientation (height x 480 pixels); segmenters give maps, from which objects are still to be found.
 """
 
@@ -71,7 +70,7 @@ def measure(model: nn.Module, shape: tuple[int, int, int], batch: int, repeats: 
     model = model.eval()
     images = torch.randn(batch, *shape)
     ours = type(model).__module__.startswith("gcsa") and not isinstance(model, SMPUNet)
-    runs: dict[str, Callable[[Tensor], Any]] = {"eager": model, "compiled": torch.compile(model)}
+    runs: dict[str, Callable[[Tensor], Any]] = {"eager": model}
     if ours:
         runs["folded"] = fold(model)
     rates: dict[str, Any] = {"batch": batch, "shape": shape}

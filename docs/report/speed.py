@@ -238,7 +238,7 @@ def imagenet_costs() -> str:
     return table(["measured", ""], rows)
 
 
-WAYS = {"eager": "as it is", "folded": "folded", "compiled": "compiled", "onnx": "ONNX", "onnx-int8": "ONNX, int8"}
+WAYS = {"eager": "as it is", "folded": "folded", "onnx": "ONNX", "onnx-int8": "ONNX, int8"}
 
 
 def inference() -> str:
