@@ -1,7 +1,8 @@
 """Images a second of every published network, and of what people use beside it: `python -m benchmarks.speed.inference`.
 
-Each as it is, folded, and as an ONNX file in float32 and in int8, on one thread and on two; all ways of a network alternate. Inputs are random numbers, in batches. A peer cannot be folded, and stands as it is. A recogniser reads a line in
-one orientation (height x 480 pixels); segmenters give maps, from which objects are still to be found.
+Each as it is, folded, and as an ONNX file in float32 and in int8, on one thread and on two; all ways of a network alternate.
+Inputs are random numbers, in batches. A peer cannot be folded. A recogniser reads a line in one orientation (height x 480
+pixels); segmenters give maps, from which objects are still to be found.
 """
 
 from __future__ import annotations

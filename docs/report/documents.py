@@ -49,6 +49,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     ),
     "docs/measured/speed.md": (
         speed.models,
+        speed.inference,
         speed.models_on_gpu,
         speed.bfloat16,
         speed.layers,
