@@ -20,13 +20,11 @@ import numpy as np
 import torch
 from PIL import Image
 from scipy.ndimage import map_coordinates
-from torchmetrics.functional.text import char_error_rate
 
 import gcsa
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
 from gcsa.tasks.recognition.data import cutting
-from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
@@ -138,12 +136,7 @@ def _dense(points: Array) -> Array:
 
 
 def _error(predictor: RecognitionPredictor, lines: list[Line], truth: str) -> float:
-    return _exact_error("\n".join(_texts(predictor, lines)), truth)
-
-
-def _exact_error(text: str, truth: str) -> float:
-    """`text_scores` searches a beam, and counts too much where a whole line is missing."""
-    return float(char_error_rate(normalize(text), normalize(truth)))
+    return text_scores(["\n".join(_texts(predictor, lines))], [truth]).cer
 
 
 def _texts(predictor: RecognitionPredictor, lines: list[Line]) -> list[str]:
@@ -204,7 +197,7 @@ def _line(file: Path, box: Box, move: Move) -> Line:
 def found_lines(predictor: RecognitionPredictor, scan: Path, truth: str) -> dict[str, Any]:
     """Errors on `scan`, which is not upside down, and on which kraken finds the lines."""
     read = predictor.predict(scan, orientation="upright")
-    return {"lines": len(read), "cer": _exact_error("\n".join(reading.text for reading in read), truth)}
+    return {"lines": len(read), "cer": text_scores(["\n".join(reading.text for reading in read)], [truth]).cer}
 
 
 def main() -> None:

@@ -37,7 +37,7 @@ CARDS = {
         data="Rotated MNIST, generated anew from MNIST by the published protocol (Larochelle et al. 2007, "
         "doi:10.1145/1273496.1273556): 10,000 training, 2,000 validation and 50,000 test images.",
         limits="It knows single white digits on black, and nothing else. Rotated by 180 degrees, a 6 is a 9.",
-        fails="Seven of the twelve are taken for a 6 or a 9. Most of these show a loop with a tail, and a 6 and a 9 differ by a "
+        fails="Seven of the twelve worst mistakes are taken for a 6 or a 9. Most of these show a loop with a tail, and a 6 and a 9 differ by a "
         "rotation.",
         adapt="python train.py model=gcsa_tiny data=mnist adapter=lora adapter.base=gcsa_tiny.rotmnist",
     ),
@@ -49,7 +49,7 @@ CARDS = {
         "600 test patches.",
         limits="This is for research, not for diagnosis. The training patches are 1.4 % of those of PatchCamelyon, and all are "
         "of one kind of tissue and stain: use these weights as a start.",
-        fails="Eight of the twelve show tumour and were taken for normal tissue. Most of these lie at the edge of fat or of a gap, or "
+        fails="Eight of the twelve worst mistakes show tumour and were taken for normal tissue. Most of these lie at the edge of fat or of a gap, or "
         "among small dark nuclei.",
         adapt="python train.py experiment=pcam_pooled data=image_folder data.path=my_patches data.image_size=96 "
         "adapter=lora adapter.base=gcsa_pooled_small.pcam",
@@ -57,14 +57,14 @@ CARDS = {
     "gcsa_pooled_small.pcam_steady": Card(
         run="learning/pcam_steady/seed0/two_views",
         does="The same as `gcsa_pooled_small.pcam`, and steadier: a patch rotated by any angle, shifted, blurred or magnified mostly keeps "
-        "its answer, and its features stay its own. Each patch costs 1.8 times as many operations.",
+        "its answer, and stays nearest to itself by its features. Each patch costs 1.8 times as many operations.",
         data="A subset of PatchCamelyon (Veeling et al. 2018, arXiv:1806.03962; CC0): 3,600 training, 600 validation and "
-        "600 test patches, in two views each (`experiment=pcam_steady`). It went on from 18 epochs on an H100, in 6 minutes that seven other "
+        "600 test patches, in two views each (`experiment=pcam_steady`). It continues a training of 18 epochs on an H100, in 6 minutes that seven other "
         "trainings shared; those weights are in benchmarks/results/weights/pcam_two_views_h100_seed0.",
         limits="This is for research, not for diagnosis. The training patches are 1.4 % of those of PatchCamelyon, and all are "
         "of one kind of tissue and stain: use these weights as a start. They did not see JPEG: at quality 50, 8 % of the answers "
         "change (6 % for `gcsa_pooled_small.pcam`).",
-        fails="Seven of the twelve show tumour and were taken for normal tissue. Three of these are mostly fat, and two are full of "
+        fails="Seven of the twelve worst mistakes show tumour and were taken for normal tissue. Three of these are mostly fat, and two are full of "
         "dark nuclei.",
         adapt="python train.py experiment=pcam_steady data=image_folder data.path=my_patches data.image_size=96 "
         "adapter=lora adapter.base=gcsa_pooled_small.pcam_steady",

@@ -199,7 +199,7 @@ def orientation() -> str:
     right, shown = results["rotated"]
     rows += [["the network, pages rotated by 0, 90, 180 or 270 degrees", f"{shown - right} of {shown}"]]
     rows += [
-        [f"the network, skew of {skew} degrees", f"{shown - right} of {shown}"]
+        [f"the network, skew of {skew} degree{'s' * (skew != '1')}", f"{shown - right} of {shown}"]
         for skew, (right, shown) in results["skewed"].items()
     ]
     return (

@@ -28,8 +28,8 @@ from gcsa._utils.atomic import check_writable, write_json
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.program import program
 from gcsa.cli.arguments import NETWORKS, add_hardware, add_symmetry, count, device, find_images, symmetrized
-from gcsa.cli.errors import Parser, tell_failed, user_errors
-from gcsa.cli.memory import keep_freed_memory
+from gcsa.cli.errors import Parser, tell_failed
+from gcsa.cli.running import running
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.figures import colours, save
 from gcsa.evaluation.poses import Change, Turn, compare, exact_group, outputs, turns, verdict
@@ -271,10 +271,7 @@ def _figure(systems: dict[str, list[Change]], kind: str, title: str) -> Figure:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    keep_freed_memory()
-    with user_errors():
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
+    with running(args.threads):
         images = find_images(args.images, recursive=True)[: args.limit]
         if args.output is not None:
             _check_output(Path(args.output), images)

@@ -25,9 +25,9 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.program import program
 from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, device, find_images, symmetrized
 from gcsa.cli.batches import answer_all
-from gcsa.cli.errors import Parser, tell_failed, user_errors
-from gcsa.cli.memory import keep_freed_memory
+from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.output import SCREEN, tell_doubts, written
+from gcsa.cli.running import running
 from gcsa.integrations import load_classifier
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers
@@ -78,10 +78,7 @@ def _write(
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    keep_freed_memory()
-    with user_errors():
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
+    with running(args.threads):
         images = find_images(args.inputs, recursive=True)
         if args.output != SCREEN:
             if not args.output.lower().endswith(".csv"):

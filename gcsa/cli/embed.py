@@ -24,7 +24,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-import torch
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
@@ -33,8 +32,8 @@ from gcsa._utils.program import program
 from gcsa.cli import patches
 from gcsa.cli.arguments import NETWORKS, add_hardware, add_images, add_symmetry, device, find_images, symmetrized
 from gcsa.cli.batches import answer_all
-from gcsa.cli.errors import Parser, tell_failed, user_errors
-from gcsa.cli.memory import keep_freed_memory
+from gcsa.cli.errors import Parser, tell_failed
+from gcsa.cli.running import running
 from gcsa.images.folders import SUFFIXES, ZARR
 from gcsa.images.slides import SUFFIXES as SLIDES
 from gcsa.integrations.networks import open_subject
@@ -98,10 +97,7 @@ def _write(path: Path, features: Array, names: Sequence[str], about: dict[str, A
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    keep_freed_memory()
-    with user_errors():
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
+    with running(args.threads):
         patches.check_options(args)
         images = find_images(args.inputs, recursive=True, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         if args.patches:

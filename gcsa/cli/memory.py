@@ -10,10 +10,12 @@ MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1
 """Parameters of glibc's mallopt(3)."""
 OLDER_LIMIT = 2**25
 """The largest MMAP_THRESHOLD that older versions take: larger blocks are given back there."""
+KEPT = 2**30
+"""Bytes of the largest block that is kept."""
 OF_THE_USER = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
-def keep_freed_memory(largest: int = 2**30) -> bool:
+def keep_freed_memory(largest: int = KEPT) -> bool:
     """Tells the C library to keep freed blocks of up to `largest` bytes for the next use; returns whether it was told.
 
     glibc gives large blocks back to the system at once and asks for them anew, whose every page costs a fault when it is

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-import torch
 from PIL import Image, ImageOps
 from rich.console import Console
 from rich.progress import track
@@ -26,9 +25,9 @@ from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.program import program
 from gcsa.cli.arguments import check_stems, count, find_images
-from gcsa.cli.errors import Parser, tell_failed, user_errors
-from gcsa.cli.memory import keep_freed_memory
+from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.output import SCREEN, written
+from gcsa.cli.running import running
 from gcsa.images.reader import count_pages, read_levels
 from gcsa.tasks.recognition.pages.orientation import Orientation, find_orientation
 
@@ -145,10 +144,7 @@ def _orient(file: Path, fix: str | None) -> Orientation:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    keep_freed_memory()
-    with user_errors():
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
+    with running(args.threads):
         images = find_images(args.inputs, recursive=True)
         _check(args, images)
         if args.fix is not None:

@@ -45,9 +45,9 @@ from gcsa.cli.arguments import (
     share,
     slice_of,
 )
-from gcsa.cli.errors import Parser, tell_failed, user_errors
-from gcsa.cli.memory import keep_freed_memory
+from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.output import tell_doubts
+from gcsa.cli.running import running
 from gcsa.images.folders import SUFFIXES, ZARR
 from gcsa.images.pixels import naming
 from gcsa.images.planes import MAX, Plane
@@ -389,10 +389,7 @@ def _say(line: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    keep_freed_memory(KEPT)
-    with user_errors():
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
+    with running(args.threads, KEPT):
         found = find_images(args.inputs, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         jobs = _without_own(_jobs(found, args), args.inputs)
         check_stems(((job.stem, job.path) for job in jobs), "segment")

@@ -32,9 +32,10 @@ from gcsa._utils.errors import MissingExtraError, UserError, visible
 from gcsa._utils.program import program
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, count, device
-from gcsa.cli.errors import Parser, tell_failed, user_errors
-from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa.cli.errors import Parser, tell_failed
+from gcsa.cli.memory import keep_compiled_kernels
 from gcsa.cli.output import SCREEN, written
+from gcsa.cli.running import running
 from gcsa.tasks import load
 from gcsa.tasks.recognition.pages.forms import FORMS, to_form
 from gcsa.tasks.recognition.pages.inputs import (
@@ -268,11 +269,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     as_pages, in_folder = args.format in PAGE_FORMATS, is_folder(args.output)
-    keep_freed_memory()
     keep_compiled_kernels()
-    with user_errors():
-        if args.threads is not None:
-            torch.set_num_threads(args.threads)
+    with running(args.threads):
         _check_inputs(args.inputs)
         if args.overwrite and not in_folder:
             raise UserError("--overwrite is of files in a folder: name one, as in --output FOLDER/")

@@ -37,8 +37,8 @@ LEAST_LINES = 50
 """Corrected lines, from which the script of docs/measured/text.md is read better. Of 50, 5 choose the epoch and 5 measure: of fewer,
 neither says anything."""
 EPOCHS, PASSES = (6, 20), 1000
-"""The least and most passes over the training lines, and how many lines are seen in all of them where that is in between: a few
-lines need more passes to be learned, and are known by heart after 20."""
+"""The least and most passes over the training lines, and how many lines are seen in all of them where that is in between. A guess: with 50
+lines of two scripts the validation error stopped falling between passes 4 and 7."""
 FIGURES = "adaptation.json"
 
 

@@ -64,3 +64,11 @@ def test_what_is_measured_is_what_is_predicted(folder: Path) -> None:
     assert plain.keys() == {"cer", "cer_interval", "wer", "wer_interval", "cer_upside_down"}
     with pytest.raises(ValueError, match=r"missing\.png"):
         measure(predictor, [Line(folder / "missing.png", "a")])
+
+
+def test_a_line_that_is_missing_counts_as_its_characters() -> None:
+    """torchmetrics' `edit_distance`, which searches a beam, counts 88 errors instead of 42."""
+    lines = Path(__file__).with_name("fr_print_page.txt").read_text(encoding="utf-8").splitlines()[:6]
+    scores = text_scores(["\n".join([lines[0], *lines[2:]])], ["\n".join(lines)])
+    assert scores.cer == pytest.approx(42 / len("\n".join(lines)))
+    assert scores.wer == pytest.approx(len(lines[1].split()) / len(" ".join(lines).split()))
