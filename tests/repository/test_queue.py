@@ -158,7 +158,7 @@ def test_the_curve_goes_on_where_a_run_was_resumed(tmp_path: Path) -> None:
         (folder / "metrics.csv").write_text("\n".join(["epoch,step,train/loss,val/loss,lr", *lines]))
 
     write(0, "0,9,,,0.1", "0,10,,0.5,", "0,10,0.625,,", "1,20,,0.4,")  # stopped behind the second validation
-    write(10, "2,30,,0.2,", "2,30,0.25,,")
+    write(10, "2,30,,0.2,", "2,30,0.25,,", "4,50,,0.1,")  # killed behind the validation: its loss was never written
     write(9, "1,20,,0.3,", "1,20,0.375,,", "3,40,0.125,,")  # an epoch without validation
     assert curve(tmp_path) == {"val/loss": [0.5, 0.3, 0.2], "train/loss": [0.625, 0.375, 0.25]}
 
