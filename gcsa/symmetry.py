@@ -10,6 +10,8 @@ and differ in the weights of the poses k x. F(g x) = rho(g) F(x) holds for every
 - `Canonical`: w is 1 at the pose that a chooser scores highest (canonicalization; Kaba et al. 2022, arXiv:2211.06489). It
   costs one pass. Where poses tie, as in symmetric images, they share the weight, so that the order of the elements decides
   nothing. Close to a tie a small change of the image can change the pose, and with it the output.
+
+`RotationAveraged` makes scores that are exact already steadier at the angles between, which is approximate for every network.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from torch.utils._pytree import tree_map
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_int
 from gcsa.groups import Group, group as make_group
+from gcsa.images.resampling import resampled
 from gcsa.testing import Kind, act
 
 Output = Literal["scores", "map", "vectors", "rays"] | Callable[[Tensor, Group, int], Tensor]
@@ -282,3 +285,57 @@ class Canonical(Symmetrized):
             for module in in_training:
                 module.training = True
         return F.cross_entropy(self.chooser(x, self.group), torch.stack(losses, 1).argmin(1))
+
+
+class RotationAveraged(nn.Module):
+    """The mean of the scores for copies of the image that are rotated by angles between those of the group: steadier at every
+    angle, and as exact as the network under its group.
+
+    A network that is exact for rotations by 90 degrees needs the angles below 90 degrees alone, for the others give the same. So 8
+    rotations cost two passes, at 0 and at 45 degrees. The copies are resampled bilinearly and go on beyond the border by
+    reflection, so their mean is approximate: it is invariant to multiples of 45 degrees up to what resampling changes.
+
+    Args:
+        network: images (B, C, H, W) to scores or features (B, D), or a tuple, list or dict of them.
+        group: under which it is exact: of a network of gcsa its `group`, or that of `Averaged` or `Canonical`.
+        rotations: how many in all, a multiple of those of the group that are exact.
+
+    Raises:
+        UserError: a group without exact rotations, or another number.
+    """
+
+    def __init__(self, network: nn.Module, group: str | Group = "d4", rotations: int = 8) -> None:
+        super().__init__()
+        self.network, self.group, self.rotations = network, make_group(group), rotations
+        exact = sum(g < self.group.rotations for g in self.group.exact_elements)
+        if exact == 1:
+            raise UserError(
+                f"rotations={rotations} is for a network that is exact for rotations, not for {self.group}: make it exact first, "
+                "by symmetry averaged or canonical"
+            )
+        check_int("rotations", rotations)
+        if rotations % exact or rotations == exact:
+            raise UserError(
+                f"rotations={rotations} must be a multiple of {exact}, the exact ones of {self.group}, such as {2 * exact}"
+            )
+        self.angles = tuple(360 / rotations * k for k in range(rotations // exact))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_THE_NETWORK and "network" in self._modules:
+            return getattr(self.network, name)
+        return super().__getattr__(name)
+
+    def extra_repr(self) -> str:
+        return f"mean at {', '.join(f'{angle:g}' for angle in self.angles)} degrees, exact under {self.group.exactness}"
+
+    def around(self, network: nn.Module) -> RotationAveraged:
+        """This wrapper around another network."""
+        return RotationAveraged(network, self.group, self.rotations)
+
+    def forward(self, x: Tensor) -> Any:
+        """What the network returns, for images (B, C, S, S). Raises UserError for oblong ones, whose copies at 45 and at -45 degrees
+        hold different parts of the image."""
+        if x.shape[-2] != x.shape[-1]:
+            raise UserError(f"rotations={self.rotations} takes square images, not {x.shape[-2]} x {x.shape[-1]}")
+        outputs = [self.network(resampled(x, angle) if angle else x) for angle in self.angles]
+        return tree_map(lambda *parts: torch.stack(parts).mean(0), *outputs)

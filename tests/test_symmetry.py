@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from gcsa import group
+from gcsa._utils.errors import UserError
 from gcsa.groups import Group
+from gcsa.images.resampling import resampled
 from gcsa.models.pose import LearnedPose
-from gcsa.symmetry import KINDS, Averaged, Canonical, moments
+from gcsa.symmetry import KINDS, Averaged, Canonical, RotationAveraged, moments
 from gcsa.testing import act, assert_equivariant, equivariance_error, randomize
 
 WRAPPERS = [Averaged, Canonical]
@@ -396,3 +398,57 @@ def test_a_chooser_learns():
 def test_wrong_values(make, words):
     with pytest.raises(ValueError, match=words):
         make()
+
+
+class TestRotationAveraged:
+    """The mean over angles between, of a network that is exact on the grid."""
+
+    @pytest.mark.parametrize("shape", [(2, 2, 16, 16), (2, 2, 15, 15)])
+    @pytest.mark.parametrize(("name", "rotations"), [("c2", 6), ("c4", 8), ("d4", 16)])
+    def test_it_stays_exact(self, name: str, rotations: int, shape: tuple[int, ...]) -> None:
+        x = images(*shape)
+        wrapped = RotationAveraged(Averaged(Pooled(), name), name, rotations)
+        assert_equivariant(wrapped, x, name, "image", "invariant")
+        alone = RotationAveraged(Pooled().double(), name, rotations)  # a network that is not exact stays so
+        assert equivariance_error(alone, x, name, 1, "image", "invariant") > 1e-4
+
+    def test_between_the_poses_it_is_the_mean(self) -> None:
+        x, within = images(2, 2, 16, 16), Averaged(Pooled().double(), "d4")
+        expected = (within(x) + within(resampled(x, 45))) / 2
+        torch.testing.assert_close(RotationAveraged(within, "d4", 8)(x), expected, rtol=0, atol=1e-12)
+        assert "mean at 0, 45 degrees" in repr(RotationAveraged(within, "d4", 8))
+
+    def test_it_is_steadier_at_45_degrees(self) -> None:
+        """A smooth image, so that little is lost by resampling, seen by a network that is not invariant there."""
+        y, x = torch.meshgrid(*[torch.linspace(-2, 2, 32, dtype=torch.float64)] * 2, indexing="ij")
+        image = torch.stack([x * torch.exp(-x * x - y * y), y * torch.exp(-2 * x * x - y * y)])[None]
+        within = Averaged(Pooled().double(), "d4")
+
+        def moved(network: nn.Module) -> float:
+            return float((network(resampled(image, 45)) - network(image)).detach().abs().max())
+
+        assert moved(RotationAveraged(within, "d4", 8)) < 0.5 * moved(within)
+
+    @pytest.mark.parametrize(
+        ("name", "rotations", "sentence"),
+        [
+            ("c1", 8, "make it exact first"),
+            ("d1", 8, "make it exact first"),
+            ("d4", 4, "such as 8"),
+            ("d4", 6, "a multiple of 4"),
+        ],
+    )
+    def test_what_it_refuses(self, name: str, rotations: int, sentence: str) -> None:
+        with pytest.raises(UserError, match=sentence):
+            RotationAveraged(Pooled(), name, rotations)
+
+    def test_oblong_images_are_refused(self) -> None:
+        with pytest.raises(UserError, match="takes square images, not 12 x 17"):
+            RotationAveraged(Averaged(Pooled(), "d4"), "d4", 8)(images(1, 2, 12, 17))
+
+    def test_a_classifier_of_timm_keeps_its_interface(self) -> None:
+        wrapped = RotationAveraged(Averaged(network("resnet10t"), "d4"), "d4", 8)
+        assert wrapped.num_features == 512
+        assert wrapped.num_classes == 3
+        x = images(1, 3, 64, 64).float()
+        torch.testing.assert_close(pickle.loads(pickle.dumps(wrapped))(x), wrapped(x))

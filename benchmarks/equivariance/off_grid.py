@@ -1,6 +1,7 @@
 """What changes the answers of a classifier one step off the pixel grid.
 
     python -m benchmarks.equivariance.off_grid gcsa_pooled_small.pcam --data pcam --split val --output NAME
+    python -m benchmarks.equivariance.off_grid gcsa_pooled_small.pcam_steady --rotations 8 --output NAME
     python -m benchmarks.equivariance.off_grid gcsa_tiny.rotmnist --data rotmnist --limit 600 --output NAME
 
 Each image is rotated by every multiple of 7.5 degrees, shifted, blurred, magnified, compressed, stained and lit otherwise; an answer
@@ -19,33 +20,52 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAUROC
 
 import gcsa
 from benchmarks.common import clock
 from gcsa._utils.atomic import write_json
+from gcsa.symmetry import RotationAveraged
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import draw_sample
 from gcsa.tasks.classification.off_grid import Change, families as families_of, moved
 from gcsa.training.results import git_commit, machine
 
 
+class Both(nn.Module):
+    """A classifier of timm, from normalised images (B, C, H, W) to class scores (B, classes) and features (B, D)."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        maps = self.network.forward_features(images)
+        return self.network.forward_head(maps), self.network.forward_head(maps, pre_logits=True)
+
+
 @torch.inference_mode()
-def answers(network: Any, images: Tensor, mean: Tensor, std: Tensor, change: Change) -> tuple[Tensor, Tensor]:
+def answers(network: nn.Module, images: Tensor, mean: Tensor, std: Tensor, change: Change) -> tuple[Tensor, Tensor]:
     """Class scores (N, classes) and features of length 1 (N, C) of images (N, C, H, W) in 0..1."""
-    scores, features = [], []
-    for part in images.split(64):
-        maps = network.forward_features((change(part) - mean) / std)
-        scores.append(network.forward_head(maps))
-        features.append(F.normalize(network.forward_head(maps, pre_logits=True), dim=1))
-    return torch.cat(scores), torch.cat(features)
+    found = [network((change(part) - mean) / std) for part in images.split(64)]
+    scores, features = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return scores, F.normalize(features, dim=1)
 
 
-def measure(source: str, data: str, split: str, device: str = "cpu", limit: int | None = None) -> dict[str, Any]:
-    """The content of the JSON file, of `limit` images (None: all), balanced over the classes."""
+def measure(
+    source: str,
+    data: str,
+    split: str,
+    device: str = "cpu",
+    limit: int | None = None,
+    rotations: int | None = None,
+) -> dict[str, Any]:
+    """The content of the JSON file, of `limit` images (None: all), balanced over the classes; as the mean over `rotations`."""
     predictor: Any = gcsa.load(source)
-    network = predictor.network.to(device)
+    network: nn.Module = Both(predictor.network).to(device)
+    if rotations is not None:
+        network = RotationAveraged(network, predictor.group, rotations)
     sample = draw_sample(create_datamodule(data), split, limit)
     mean, std = sample.images.mean, sample.images.std
     batches = list(sample)
@@ -76,6 +96,7 @@ def measure(source: str, data: str, split: str, device: str = "cpu", limit: int 
     auroc = float(MulticlassAUROC(upright.shape[1])(upright.cpu(), labels.cpu()))
     return {
         "model": source,
+        "rotations": rotations,
         "data": data,
         "split": split,
         "images": len(images),
@@ -91,13 +112,14 @@ def main() -> None:
     parser.add_argument("--data", default="pcam")
     parser.add_argument("--split", default="val", choices=["val", "test"])
     parser.add_argument("--limit", type=int, help="so many images, balanced over the classes; default all")
+    parser.add_argument("--rotations", type=int, help="the mean over so many; default one pass")
     parser.add_argument("--output", required=True, metavar="NAME")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parsed = parser.parse_args()
     torch.set_num_threads(parsed.threads)
     started, _ = clock()
-    content = measure(parsed.source, parsed.data, parsed.split, parsed.device, parsed.limit)
+    content = measure(parsed.source, parsed.data, parsed.split, parsed.device, parsed.limit, parsed.rotations)
     content |= {"seconds": round(clock()[0] - started, 1), "commit": git_commit(), "machine": machine()}
     folder = Path(__file__).parents[2] / "docs/results/off_grid"
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
+from gcsa.groups import Group, group as make_group
 from gcsa.images.folders import SUFFIXES, ZARR, list_files
 from gcsa.images.ome_zarr import is_zarr
 from gcsa.images.slides import Roi
 from gcsa.models.pose import symmetrize
+from gcsa.symmetry import RotationAveraged
 
 GROUPS = ("c2", "c4", "d1", "d2", "d4")
 """Those that `gcsa.symmetry` takes."""
@@ -112,18 +114,26 @@ def add_images(
 
 
 def add_symmetry(parser: argparse.ArgumentParser) -> None:
-    """Adds --symmetry and --group."""
+    """Adds --symmetry, --group and --rotations."""
     parser.add_argument("--symmetry", choices=("averaged", "canonical"), help="make the network exact by gcsa.symmetry")
     parser.add_argument("--group", choices=GROUPS, help="of --symmetry (default d4)")
+    parser.add_argument(
+        "--rotations",
+        type=count(360),
+        metavar="N",
+        help="of an exact network, the mean over N rotations, such as 8: steadier at angles between, in N / 4 passes",
+    )
 
 
-def symmetrized(network: nn.Module, args: argparse.Namespace) -> nn.Module:
-    """`network` as --symmetry and --group say. Raises UserError for a group without --symmetry."""
-    if args.symmetry is None:
-        if args.group is not None:
-            raise UserError(f"--group {args.group} is of --symmetry: add --symmetry averaged or canonical")
-        return network
-    return symmetrize(network, args.symmetry, args.group or "d4")
+def symmetrized(network: nn.Module, args: argparse.Namespace, group: Group | None = None) -> nn.Module:
+    """`network`, which is exact under `group`, as --symmetry, --group and --rotations say. Raises UserError where they do not fit."""
+    group = group or make_group("c1")
+    if args.symmetry is not None:
+        group = make_group(args.group or "d4")
+        network = symmetrize(network, args.symmetry, str(group))
+    elif args.group is not None:
+        raise UserError(f"--group {args.group} is of --symmetry: add --symmetry averaged or canonical")
+    return network if args.rotations is None else RotationAveraged(network, group, args.rotations)
 
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:

@@ -148,6 +148,8 @@ def _open_whole(args: argparse.Namespace) -> Any:
     if args.symmetry is not None and (kind == "reader" or args.symmetry == "averaged"):
         choose = "--symmetry canonical" if kind == "segmenter" else "transcribe.py --orientation any"
         raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}")
+    if args.rotations is not None:
+        raise UserError(f"--rotations is for classifiers and embeddings: leave it out for a {kind}")
     symmetrized(torch.nn.Identity(), args)  # refuses a group alone
     if predictor is None:
         return SegmentationPredictor(open_segmenter(args.source, args.outputs))
@@ -268,6 +270,12 @@ def _figure(systems: dict[str, list[Change]], kind: str, title: str) -> Figure:
     return figure
 
 
+def _wrapping(args: argparse.Namespace) -> str:
+    """What --symmetry and --rotations make of the network, in words; empty without them."""
+    rotations = None if args.rotations is None else f"{args.rotations} rotations"
+    return ", ".join(filter(None, (args.symmetry, rotations)))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
@@ -288,7 +296,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             subject = open_subject(args.source, args.kind, args.size)
             kind, size = subject.kind, subject.prepare.size
             networks: dict[str, nn.Module] = {"as it is": subject.network}
-            networks |= {args.symmetry or "as it is": symmetrized(subject.network, args)}
+            networks |= {_wrapping(args) or "as it is": symmetrized(subject.network, args, subject.group)}
             for name, network in networks.items():
                 systems[name], failed = _measure(subject, network.to(where), images, args, where)
                 if args.off_grid:

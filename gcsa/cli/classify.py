@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                     f"--output {args.output} is one of the images, and would be overwritten: name another file"
                 )
         predictor = load_classifier(args.model, args.adapter).to(device(args.device)).fold()
-        network = predictor.doubting(symmetrized(predictor.network, args))
+        network = predictor.doubting(symmetrized(predictor.network, args, predictor.group))
         rows, names, failed = answer_all(network, predictor.preprocess, images, args.batch_size)
         if names:
             answers, doubts = predictor.answers(torch.from_numpy(np.concatenate(rows)))

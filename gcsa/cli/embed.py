@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _check_output(args.output, images)
         chosen = device(args.device)
         subject = open_subject(args.model, "embedding", adapter=args.adapter)
-        network = symmetrized(subject.network, args).to(chosen)
+        network = symmetrized(subject.network, args, subject.group).to(chosen)
         if len(subject.group.exact_elements) == 1 and args.symmetry is None:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):
@@ -115,6 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
         about |= {} if args.adapter is None else {"adapter": args.adapter}
         about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
+        about |= {} if args.rotations is None else {"rotations": args.rotations}
         if args.patches:
             failed = patches.embed(network, prepare, images, about, args)
             tell_failed(failed, len(images), "embedded")

@@ -4,18 +4,21 @@ import csv
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from skimage.data import coffee
 from torch import Tensor, nn
 
 from gcsa.cli import batches
 from gcsa.images.prepare import Prepare
+from gcsa.images.resampling import resampled
 from gcsa.tasks import load
 from tests.integrations.pictures import patches, poses
 
 from .conftest import Run
 
 WEIGHTS = "gcsa_pooled_small.pcam"
+STEADY = "gcsa_pooled_small.pcam_steady"
 
 
 @pytest.fixture
@@ -46,6 +49,27 @@ def test_a_row_for_every_image(run: Run, images: Path, tmp_path: Path) -> None:
     with open("b.csv", newline="") as file:
         averaged = [float(row["tumour"]) for row in csv.DictReader(file)]
     assert averaged == pytest.approx([float(row["tumour"]) for row in rows], abs=1e-5)
+
+
+def test_the_mean_over_angles_between(run: Run, images: Path) -> None:
+    assert run("classify", STEADY, images, "--rotations", 8, "--output", "a.csv")[0] == 0
+    with open("a.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    predictor = load(STEADY)
+    batch = torch.stack([predictor.preprocess(path) for path in sorted(images.iterdir())])
+    with torch.no_grad():
+        logits = (predictor.network(batch) + predictor.network(resampled(batch, 45))) / 2
+    expected = logits.softmax(1)[:, 1].tolist()
+    assert [float(row["tumour"]) for row in rows] == pytest.approx(expected, abs=1e-5)
+    assert max(expected[:8]) - min(expected[:8]) < 1e-5
+    assert all(float(row["doubt"]) > 0 for row in rows)
+    for options, sentence in (
+        (("--rotations", 6), "rotations=6 must be a multiple of 4, the exact ones of d4, such as 8"),
+        (("--rotations", 8, "--symmetry", "averaged", "--group", "d1"), "rotations=8 is for a network that is exact"),
+    ):
+        code, _, err = run("classify", STEADY, images, *options)
+        assert code == 2
+        assert sentence in err
 
 
 def test_the_numbers_of_a_batch_are_bounded(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ measured: the share of images whose answer, or whose nearest image by features, 
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -18,25 +17,13 @@ from PIL import Image
 from torch import Tensor
 
 from gcsa.groups import group
+from gcsa.images.resampling import resampled
 from gcsa.tasks.classification.data.augment import gaussian_blur
 from gcsa.tasks.classification.data.colour import stained
 from gcsa.testing import act
 
 Change = Callable[[Tensor], Tensor]
 """Images (B, C, H, W) in 0..1 to images of the same shape."""
-
-
-def resampled(
-    images: Tensor, degrees: float = 0.0, magnification: float = 1.0, x: float = 0.0, y: float = 0.0
-) -> Tensor:
-    """Images (B, C, H, W) rotated counter-clockwise about their centre, magnified and shifted by pixels, bilinearly, continued by reflection."""
-    angle = math.radians(degrees)
-    cos, sin = math.cos(angle) / magnification, math.sin(angle) / magnification
-    height, width = images.shape[-2:]
-    aspect = height / width
-    matrix = [[cos, -sin * aspect, 2 * x / width], [sin / aspect, cos, 2 * y / height]]
-    grid = F.affine_grid(images.new_tensor(matrix).expand(len(images), 2, 3), list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
 
 
 def jpeg(images: Tensor, quality: int) -> Tensor:

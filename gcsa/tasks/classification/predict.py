@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
 from gcsa.models.backbone import Backbone
 from gcsa.models.create import classifier_names, create_model
-from gcsa.symmetry import Symmetrized
+from gcsa.symmetry import RotationAveraged, Symmetrized
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target, target_of
 from gcsa.tasks.doubt import Doubt, reduced_outputs
@@ -145,10 +145,7 @@ class ClassificationPredictor(Predictor):
     @property
     def embedding(self) -> nn.Module:
         """The network without its last layer: prepared images (B, C, size, size) to features (B, D)."""
-        network = self.network
-        if isinstance(network, Symmetrized):
-            return network.around(PreLogits(network.network)).eval()
-        return PreLogits(network).eval()
+        return _within(self.network, PreLogits).eval()
 
     def doubting(self, network: nn.Module | None = None) -> nn.Module:
         """The network, or `network`, which is the same made exact: prepared images (B, C, size, size) to scores and, where the weights
@@ -232,10 +229,17 @@ class ClassificationPredictor(Predictor):
 
 def with_features(network: nn.Module) -> nn.Module | None:
     """`ScoresAndFeatures` of a classifier, in the wrappers of one that was made exact; None for networks of others."""
-    if isinstance(network, Symmetrized):
-        within = with_features(network.network)
-        return None if within is None else network.around(within)
-    return ScoresAndFeatures(network) if isinstance(network, Backbone) else None
+    within = network
+    while isinstance(within, Symmetrized | RotationAveraged):
+        within = within.network
+    return _within(network, ScoresAndFeatures) if isinstance(within, Backbone) else None
+
+
+def _within(network: nn.Module, change: Callable[[Any], nn.Module]) -> nn.Module:
+    """`change` of a network, in the wrappers of one that was made exact."""
+    if isinstance(network, Symmetrized | RotationAveraged):
+        return network.around(_within(network.network, change))
+    return change(network)
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> ClassificationPredictor:
