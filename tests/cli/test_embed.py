@@ -78,7 +78,8 @@ def test_a_network_of_others_made_exact(
     Path("corner.py").write_text("def see(images):\n    return images[:, :2, 0, :3].flatten(1)\n")
     monkeypatch.syspath_prepend(str(Path.cwd()))
     changed = []
-    for options in ([], ["--symmetry", "averaged"], ["--symmetry", "canonical"]):
+    averaged, rotated = ["--symmetry", "averaged"], ["--rotations", "8"]
+    for options in ([], averaged, [*averaged, *rotated], ["--symmetry", "canonical", *rotated]):
         code, _, err = run("embed", "corner:see", images, "--output", tmp_path / "f.h5", *options)
         assert (code, "has no group of rotations" in err) == (0, not options), err
         features, _ = read(tmp_path / "f.h5")
@@ -86,7 +87,9 @@ def test_a_network_of_others_made_exact(
     assert changed[0] > 0.1
     assert max(changed[1:]) < 1e-5
     with h5py.File(tmp_path / "f.h5") as file:
-        assert file.attrs["symmetry"] == "canonical, d4"
+        assert (file.attrs["symmetry"], file.attrs["rotations"]) == ("canonical, d4", 8)
+    code, _, err = run("embed", "corner:see", images, "--output", tmp_path / "f.h5", *rotated)
+    assert (code, "rotations=8 is for a network that is exact for rotations, not for c1" in err) == (2, True)
     code, _, err = run("embed", "corner:see", images, "--output", tmp_path / "f.h5", "--adapter", "x")
     assert (code, "an adapter is for weights of gcsa" in err) == (2, True)
 
