@@ -73,7 +73,7 @@ def measure(
     labels = torch.cat([targets for _, targets in batches]).to(device)
     mean, std = (images.new_tensor(v).view(-1, 1, 1) for v in (predictor.preprocess.mean, predictor.preprocess.std))
     upright, known = answers(network, images, mean, std, lambda x: x)
-    families = {}
+    families: dict[str, dict[str, Any]] = {}
     for family, members in families_of(images.shape[1]).items():
         rows: dict[str, dict[str, float]] = {}
         for name, change in members.items():
