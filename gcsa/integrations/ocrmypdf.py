@@ -7,6 +7,7 @@ OCRmyPDF keeps the pages, and lays the text behind them, where it stands. kraken
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import shutil
@@ -76,6 +77,7 @@ def check_options(options: Any) -> None:
         return
     if not has_kraken():
         raise BadArgsError("gcsa needs kraken to find lines, which is not installed: pip install 'gcsa-vit[ocrmypdf]'")
+    logging.getLogger("kraken").setLevel(logging.WARNING)  # it tells each page's steps, and its whole network
     try:
         _predictor(*_weights(options))
     except (OSError, ValueError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
-from gcsa.images.reader import is_pdf
+from gcsa.images.reader import image_size, is_pdf
 from gcsa.tasks.recognition.pages.hocr import hocr
 from gcsa.tasks.recognition.pages.inputs import UNREADABLE, Source, Transcript, is_page, is_readable, is_xml
 from gcsa.tasks.recognition.pages.layout import FORMATS, has_kraken, write
@@ -133,10 +133,21 @@ def is_done(source: Source, kind: str, output: str) -> bool:
 def content_of(transcripts: Sequence[Transcript], kind: str) -> str:
     """Text or JSON: a line of output for every line, empty text for one that could not be read."""
     if kind == "json":
-        lines = [json.dumps(transcript.as_dict(), ensure_ascii=False) for transcript in transcripts]
+        size = _page_size(transcripts)
+        lines = [json.dumps(transcript.as_dict(size), ensure_ascii=False) for transcript in transcripts]
     else:
         lines = [transcript.reading.text if transcript.reading is not None else "" for transcript in transcripts]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _page_size(transcripts: Sequence[Transcript]) -> tuple[int, int] | None:
+    """Width and height of the image that lines were cut from; None for a line by itself, and where it cannot be read."""
+    found = [transcript.input.line for transcript in transcripts]
+    line = next((line for line in found if line is not None and line.polygon is not None), None)
+    try:
+        return None if line is None else image_size(line.image, page=line.page)
+    except UNREADABLE:
+        return None
 
 
 def page_content(
