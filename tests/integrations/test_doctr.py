@@ -49,6 +49,7 @@ def test_doctr_straightens_the_page(quarter_turns: int, page: np.ndarray) -> Non
     height, width = straight.shape[:2]  # at most a pixel less, which it takes for padding
     inside = np.s_[20 : height - 20, 20 : width - 20]
     to_upright, to_upside_down = (
-        np.abs(straight.astype(int)[inside] - other[:height, :width][inside]).mean() for other in (page, page[::-1, ::-1])
+        np.abs(straight.astype(int)[inside] - other[:height, :width][inside]).mean()
+        for other in (page, page[::-1, ::-1])
     )
     assert to_upright < to_upside_down / 2
