@@ -167,6 +167,8 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
                     compose(script.removesuffix(".py"), options)
             elif words[:1] in (["kraken"], ["ketos"]):
                 assert {"ocr", "train", "test"} & set(words), "tests/tasks/recognition/test_kraken.py runs it"
+            elif words[:1] == ["ocrmypdf"]:
+                assert "gcsa.integrations.ocrmypdf" in words, "tests/integrations/test_ocrmypdf.py runs it"
             elif script in ("demo.py", "adapt.py"):
                 with pytest.raises(SystemExit, match="0"):
                     {"demo.py": demo.main, "adapt.py": adapt.main}[script]([*arguments, "--help"])
