@@ -36,13 +36,14 @@ CLOCKWISE = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 27
 """What brings a page that is rotated by so many degrees counter-clockwise back."""
 SAVED: dict[str, dict[str, Any]] = {
     "JPEG": {"quality": 95, "subsampling": 0},
+    "MPO": {"quality": 95, "subsampling": 0},
     "PNG": {},
     "TIFF": {"compression": "tiff_adobe_deflate"},
     "WEBP": {"lossless": True},
     "BMP": {},
     "PPM": {},
 }
-"""The formats that are written, and how."""
+"""The formats that are written, and how. MPO is the JPEG of a camera with more pictures behind it: the first is written, as JPEG."""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -105,7 +106,7 @@ def write_upright(file: Path, target: Path, degrees: int) -> None:
         kept = {key: image.info[key] for key in ("dpi", "icc_profile") if key in image.info}
         upright = ImageOps.exif_transpose(image).transpose(CLOCKWISE[degrees])
         with replacing(target) as part:
-            upright.save(part, format=image.format, **options, **kept)
+            upright.save(part, format="JPEG" if image.format == "MPO" else image.format, **options, **kept)
 
 
 def _row(file: Path, found: Orientation) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Text is written without file names, as kraken and tesseract write it: a line of output for every line of input, empty where that
 could not be read. JSON is an object a line, with "error" instead of "text" there. PAGE-XML, ALTO and hOCR also hold the positions
-of lines and words, in one file a page; as PAGE-XML or ALTO, an XML file that is read comes back with the text in it. All output is
+of lines and words, in one file a page, and so does PDF, which shows the page; as PAGE-XML or ALTO, an XML file that is read comes back with the text in it. All output is
 UTF-8.
 
 A page is written as soon as it is read. In a folder each has a file of its own, and a second run reads those that are not there.
@@ -28,6 +28,7 @@ from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
+from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import MissingExtraError, UserError, visible
 from gcsa._utils.program import program
 from gcsa._utils.published import ADAPTER_CONFIG, published
@@ -97,7 +98,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         choices=("text", "json", *PAGE_FORMATS),
         default="text",
         help="json: an object a line, with words, confidence and orientation; page, alto: XML of pages; such a file comes back with "
-        "the text in it; hocr: of pages",
+        "the text in it; hocr: of pages; pdf: searchable, the picture of a page with invisible text",
     )
     parser.add_argument(
         "--normalize",
@@ -210,6 +211,7 @@ def _transcribe(
             stream.flush()
         elif readings or not transcripts:
             try:
+                content: str | bytes
                 if args.format in PAGE_FORMATS:
                     segmentation = finder.segmentation if finder else None
                     content = page_content(source, transcripts, segmentation, args.format, args.weights, args.any_image)
@@ -248,10 +250,14 @@ def _transcribe(
     return not failed
 
 
-def _write(content: str, source: Source, args: argparse.Namespace) -> None:
+def _write(content: str | bytes, source: Source, args: argparse.Namespace) -> None:
     target = target_of(source, args.format, args.output)
     if is_folder(args.output):
         target.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, bytes):
+        with replacing(target) as part:
+            part.write_bytes(content)
+        return
     with written(SCREEN if args.output == SCREEN else str(target)) as file:
         file.write(content)
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif", ".ppm", ".pgm")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".jp2", ".jpx", ".j2k", ".tif", ".tiff", ".webp", ".bmp", ".gif", ".ppm", ".pgm")
 """Of images, in small letters."""
 ZARR = ".zarr"
 """Of a folder of OME-Zarr, which is one image."""

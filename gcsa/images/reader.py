@@ -1,7 +1,7 @@
 """The one reader of pictures: data sets, text lines, pages, microscopy pictures and their masks all come through here.
 
-A picture is the only one of a PNG, JPEG, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in. Other formats of Pillow are
-refused, since some run programs (EPS), and so are files of several pages, planes or frames. Where a `page` is asked for, a number
+A picture is the only one of a PNG, JPEG, JPEG 2000, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in. Other formats of
+Pillow are refused, since some run programs (EPS), and so are files of several pages, planes or frames. Where a `page` is asked for, a number
 from 1 to `count_pages`, the picture is that page of a TIFF or PDF file. The size in the header is bounded before anything is decoded.
 `gcsa.images.tiff` reads TIFF, `gcsa.images.ome_zarr` the folders of OME-Zarr, `gcsa.images.pdf` PDF, torchvision PNG in colour of 16
 bits, and Pillow all else.
@@ -22,7 +22,7 @@ from torchvision.io import ImageReadMode, decode_png
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
-from gcsa.images import pdf
+from gcsa.images import jpeg2000, pdf
 from gcsa.images.ome_zarr import OmeZarr, is_zarr
 from gcsa.images.pixels import (
     Pixels,
@@ -38,8 +38,8 @@ from gcsa.images.pixels import (
 from gcsa.images.planes import Plane, choose_channel
 from gcsa.images.tiff import ORIENTATION, STARTS, Tiff, document_pages, is_cut_off, open_tiff
 
-FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM")
-LOSSY = ("JPEG", "MPO", "WEBP")
+FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM", "JPEG2000")
+LOSSY = ("JPEG", "MPO", "WEBP", "JPEG2000")
 MAX_BYTES = 2**31
 """Of a file that is read whole."""
 MAX_LABEL = 2**31 - 1
@@ -143,7 +143,7 @@ def image_size(path: str | PathLike[str], *, upright: bool = False, page: int | 
     An orientation that a PNG file holds behind its pixels is not seen. Raises ValueError as `read_image` does.
     """
     with naming(path):
-        if page is not None and _starts(Path(path), pdf.START):
+        if page is not None and is_pdf(path):
             return pdf.page_size(Path(path), page)
     with naming(path), opened(Path(path), page=page) as source:
         if isinstance(source, Tiff | OmeZarr):
@@ -165,10 +165,9 @@ def count_pages(path: str | PathLike[str]) -> int:
     Of a TIFF file that was cut off, those that are there and one more, so that reading tells of it.
     """
     path = Path(path)
-    is_pdf = _starts(path, pdf.START)
     try:
         with naming(path):
-            if is_pdf:
+            if is_pdf(path):
                 return max(1, pdf.count_pages(path))
             if not _starts(path, *STARTS):
                 return 0
@@ -178,7 +177,12 @@ def count_pages(path: str | PathLike[str]) -> int:
                 pages += pages > 0 and is_cut_off(content)
                 return pages if pages > 1 else 0
     except (ValueError, MemoryError):  # of which reading the picture, or the first page, tells the error
-        return int(is_pdf)
+        return int(is_pdf(path))
+
+
+def is_pdf(path: str | PathLike[str]) -> bool:
+    """Whether a file is a PDF, whatever its name ends in."""
+    return _starts(Path(path), pdf.START)
 
 
 def _starts(path: Path, *starts: bytes) -> bool:
@@ -217,8 +221,12 @@ def _decode(
             return source.read(upright=upright)
         if labels and source.format in LOSSY:
             raise Refused(f"is {source.format}, which does not keep labels exactly: save them as PNG or TIFF")
-        source.load()
-        pixels = _deep_png(path) if source.format == "PNG" else None
+        pixels = None
+        if source.format == "JPEG2000":
+            pixels = jpeg2000.read_deep(path, source)
+        elif source.format == "PNG":
+            source.load()
+            pixels = _deep_png(path)
         if pixels is None:
             pixels = from_pillow(source, labels=labels)
         if plane is not None:

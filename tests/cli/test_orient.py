@@ -103,3 +103,17 @@ def test_two_files_of_one_name_are_refused_before_any_is_written(run: Run, scans
     assert code == 2
     assert "have one name" in err
     assert not Path("fixed").exists()
+
+
+def test_the_first_picture_of_a_phone(run: Run, scans: Path, upright: np.ndarray) -> None:
+    """MPO: a JPEG with more pictures behind it."""
+    rotated = Image.fromarray(np.rot90(upright)).convert("RGB")
+    for path in scans.iterdir():
+        path.unlink()
+    rotated.save(
+        scans / "p.jpg", format="MPO", save_all=True, append_images=[Image.new("RGB", rotated.size)], quality=100
+    )
+    assert run("orient", scans, "--fix", "fixed", "--output", "o.csv")[0] == 0
+    with Image.open(Path("fixed", "p.jpg")) as fixed:
+        assert fixed.format == "JPEG"
+        assert np.abs(np.asarray(fixed.convert("L")).astype(int) - upright).mean() < 5

@@ -177,7 +177,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             read_image(tmp_path / "pipe.png", 3)
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".tif", ".webp", ".bmp", ".gif", ".ppm"])
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".jp2", ".tif", ".webp", ".bmp", ".gif", ".ppm"])
 @pytest.mark.parametrize("keep", [0, 10, 0.5])
 @pytest.mark.parametrize("fills_up", [False, True])  # as lightly-train has it in the whole process
 def test_truncated_files_are_named(

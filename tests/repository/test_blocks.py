@@ -153,6 +153,7 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
             arguments = words[words.index(script) + 1 :] if script else []
             if script in COMMANDS:
                 missing = "page.jpg" in arguments  # which kraken reads: tests/tasks/recognition/test_kraken.py
+                missing |= "pdf" in arguments and not find_spec("ocrmypdf")  # tests/tasks/recognition/test_pdf.py
                 if not missing and (script, *arguments) not in SEEN:
                     assert COMMANDS[script](arguments) == 0, capfd.readouterr().err
                     SEEN.add((script, *arguments))
@@ -166,6 +167,8 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
                     compose(script.removesuffix(".py"), options)
             elif words[:1] in (["kraken"], ["ketos"]):
                 assert {"ocr", "train", "test"} & set(words), "tests/tasks/recognition/test_kraken.py runs it"
+            elif words[:1] == ["ocrmypdf"]:
+                assert "gcsa.integrations.ocrmypdf" in words, "tests/integrations/test_ocrmypdf.py runs it"
             elif script in ("demo.py", "adapt.py"):
                 with pytest.raises(SystemExit, match="0"):
                     {"demo.py": demo.main, "adapt.py": adapt.main}[script]([*arguments, "--help"])

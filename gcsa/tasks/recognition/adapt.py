@@ -34,11 +34,11 @@ from gcsa.training.run import train
 from gcsa.weights import Weights
 
 LEAST_LINES = 50
-"""Corrected lines, from which the script of docs/measured/text.md is read better. Of 50, 5 choose the epoch and 5 measure: of fewer,
-neither says anything."""
+"""Corrected lines, from which a script that the base does not know is read better (docs/measured/text.md). Of 50, 5 choose the epoch and
+5 measure: of fewer, neither says anything."""
 EPOCHS, PASSES = (6, 20), 1000
-"""The least and most passes over the training lines, and how many lines are seen in all of them where that is in between. A guess: with 50
-lines of two scripts the validation error stopped falling between passes 4 and 7."""
+"""The least and most passes over the training lines, and how many lines are seen in all of them where that is in between. With 100 lines
+of Fraktur, the lowest validation error was 10.5 % in 12 passes and 11.0 % in 24."""
 FIGURES = "adaptation.json"
 
 

@@ -19,7 +19,7 @@ from gcsa.images.folders import SUFFIXES, list_files
 from gcsa.images.reader import count_pages, image_size
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
-from gcsa.tasks.recognition.pages.words import words_of
+from gcsa.tasks.recognition.pages.words import box_of, clipped, words_of
 from gcsa.tasks.recognition.reading import Reading
 
 UNREADABLE = (ValueError, OSError, MemoryError)
@@ -67,9 +67,9 @@ class Transcript:
     reading: Reading | None = None
     error: str = ""
 
-    def as_dict(self) -> dict[str, object]:
+    def as_dict(self, size: tuple[int, int] | None = None) -> dict[str, object]:
         """For JSON: of lines of a page also their number, their words and the boxes of both, (left, top, right, bottom) in pixels of
-        its image."""
+        its image, of which `size` is width and height."""
         # JSON is UTF-8, which the name of a file need not be.
         content: dict[str, object] = {"file": os.fsencode(self.input.source.file).decode(errors="backslashreplace")}
         if self.input.source.page is not None:
@@ -78,9 +78,10 @@ class Transcript:
             content["line"] = self.input.number
         line = self.input.line
         polygon = None if line is None else line.polygon
+        if polygon is not None and size is not None:
+            polygon = clipped(polygon, size)
         if polygon is not None:
-            xs, ys = zip(*polygon, strict=True)
-            content["box"] = [round(side) for side in (min(xs), min(ys), max(xs), max(ys))]
+            content["box"] = list(box_of(polygon))
         if self.reading is None:
             return content | {"error": self.error}
         content |= {

@@ -10,16 +10,18 @@ from typing import Any
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa.images.reader import image_size, is_pdf
 from gcsa.tasks.recognition.pages.hocr import hocr
 from gcsa.tasks.recognition.pages.inputs import UNREADABLE, Source, Transcript, is_page, is_readable, is_xml
 from gcsa.tasks.recognition.pages.layout import FORMATS, has_kraken, write
 from gcsa.tasks.recognition.pages.page_xml import format_of
+from gcsa.tasks.recognition.pages.pdf import has_ocrmypdf, searchable_pdf
 from gcsa.tasks.recognition.pages.placed import placed_page
 from gcsa.tasks.recognition.pages.text import write_text
 
-ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr"}
+ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr", "pdf": ".pdf"}
 """Of the files in a folder, by format."""
-PAGE_FORMATS = (*FORMATS, "hocr")
+PAGE_FORMATS = (*FORMATS, "hocr", "pdf")
 """Those that say where the lines of a page are."""
 
 BEAMS = "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
@@ -28,6 +30,8 @@ BEAMS = "a beam search does not tell where the characters are: drop --beams, or 
 def check_pages(sources: Sequence[Source], kind: str, output: str, beams: int) -> None:
     """Raises ValueError where `sources` cannot be written as `kind`, one of `PAGE_FORMATS`; those that cannot be read are passed
     over, of which reading tells the error."""
+    if kind == "pdf":
+        _check_pdf(sources, output)
     for source in sources:
         if is_xml(source.file) and kind not in FORMATS:
             if beams > 1:
@@ -48,6 +52,19 @@ def check_pages(sources: Sequence[Source], kind: str, output: str, beams: int) -
         raise UserError(f"{len(sources)} pages are written as a file each: name a folder, as in --output FOLDER/")
 
 
+def _check_pdf(sources: Sequence[Source], output: str) -> None:
+    if not has_ocrmypdf():
+        raise MissingExtraError("--format pdf needs OCRmyPDF, which is not installed: pip install 'gcsa-vit[ocrmypdf]'")
+    if output == "-":
+        raise UserError("--format pdf is not for a screen: name a file or a folder, as in --output FOLDER/")
+    for source in sources:
+        if is_pdf(source.file):
+            raise UserError(
+                f"{source.file} is a PDF, whose pages --format pdf would draw anew: ocrmypdf --plugin gcsa.integrations.ocrmypdf "
+                "keeps them, and adds the text"
+            )
+
+
 def _format(file: Path) -> str | None:
     try:
         return format_of(file)
@@ -66,6 +83,7 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
     """Raises ValueError where `output` takes no files, two `sources` would be written to one file, one of them would be overwritten
     by anything but itself with its text in it, or the next run would take what this one writes for its `inputs`."""
     as_xml, folder = kind in FORMATS, Path(output)
+    as_input = as_xml or kind == "pdf"
     if is_folder(output):
         if folder.exists() and not folder.is_dir():
             raise UserError(f"--output {output} is a file: name a folder")
@@ -80,13 +98,13 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
                     "their own"
                 )
         if (
-            as_xml
+            as_input
             and not all(is_xml(source.file) for source in sources)
             and _key(folder) in map(_key, map(Path, inputs))
         ):
             raise UserError(
-                f"--output {output} is the folder of the images, where the next run would take the XML files for what is to be "
-                "read: name another folder"
+                f"--output {output} is the folder of the images, where the next run would take the {ENDINGS[kind]} files for what is "
+                "to be read: name another folder"
             )
     else:
         check_writable(output)
@@ -115,22 +133,34 @@ def is_done(source: Source, kind: str, output: str) -> bool:
 def content_of(transcripts: Sequence[Transcript], kind: str) -> str:
     """Text or JSON: a line of output for every line, empty text for one that could not be read."""
     if kind == "json":
-        lines = [json.dumps(transcript.as_dict(), ensure_ascii=False) for transcript in transcripts]
+        size = _page_size(transcripts)
+        lines = [json.dumps(transcript.as_dict(size), ensure_ascii=False) for transcript in transcripts]
     else:
         lines = [transcript.reading.text if transcript.reading is not None else "" for transcript in transcripts]
     return "".join(f"{line}\n" for line in lines)
 
 
+def _page_size(transcripts: Sequence[Transcript]) -> tuple[int, int] | None:
+    """Width and height of the image that lines were cut from; None for a line by itself, and where it cannot be read."""
+    found = [transcript.input.line for transcript in transcripts]
+    line = next((line for line in found if line is not None and line.polygon is not None), None)
+    try:
+        return None if line is None else image_size(line.image, page=line.page)
+    except UNREADABLE:
+        return None
+
+
 def page_content(
     source: Source, transcripts: Sequence[Transcript], segmentation: Any, kind: str, weights: str, any_image: bool
-) -> str:
+) -> str | bytes:
     """The file of `kind`, one of `PAGE_FORMATS`, of a page that was read with `weights`; segmentation: of `PageFinder`, for the image
     of a page; any_image: of `read_page`.
 
     Raises ValueError where the page cannot be written.
     """
-    if kind == "hocr":
-        return hocr(placed_page(source, transcripts, segmentation, any_image), weights)
+    if kind in ("hocr", "pdf"):
+        page = placed_page(source, transcripts, segmentation, any_image)
+        return hocr(page, weights) if kind == "hocr" else searchable_pdf(page, weights)
     readings = [transcript.reading for transcript in transcripts]
     if is_xml(source.file):
         return write_text(source.file, readings, weights) + "\n"

@@ -13,7 +13,7 @@ from gcsa.images.reader import image_size
 from gcsa.tasks.recognition.data.cutting import Points
 from gcsa.tasks.recognition.pages.inputs import Source, Transcript, is_xml
 from gcsa.tasks.recognition.pages.page_xml import read_regions
-from gcsa.tasks.recognition.pages.words import Box, Word, box_of, upright_points, words_of
+from gcsa.tasks.recognition.pages.words import Box, Word, box_of, clipped, upright_points, words_of
 from gcsa.tasks.recognition.reading import Reading
 
 
@@ -57,16 +57,11 @@ def placed_page(
         image, regions = source.file, [next(iter(line.regions or ()), "") for line in segmentation.lines]
     size = image_size(image, page=source.page)
     lines = [
-        _placed(_clipped(line.polygon, size), line.baseline, transcript.reading, region)
+        _placed(clipped(line.polygon, size), line.baseline, transcript.reading, region)
         for transcript, region in zip(transcripts, regions, strict=True)
         if transcript.reading is not None and (line := transcript.input.line) is not None and line.polygon
     ]
     return PlacedPage(image, source.page, size, lines)
-
-
-def _clipped(polygon: Points, size: tuple[int, int]) -> Points:
-    """What of a polygon is on the page, of which the line was cut."""
-    return tuple(map(tuple, np.clip(polygon, 0, np.array(size) - 1).tolist()))
 
 
 def _placed(polygon: Points, baseline: Points | None, reading: Reading, region: str) -> PlacedLine:

@@ -55,6 +55,11 @@ def _scanned(points: Iterable[tuple[float, float]], orientation: int) -> Box:
     return box_of(rotate_points(points, orientation, ANYWHERE))
 
 
+def clipped(polygon: Points, size: tuple[int, int]) -> Points:
+    """What of a polygon is on the page of this width and height, of which the line was cut."""
+    return tuple(map(tuple, np.clip(polygon, 0, np.array(size) - 1).tolist()))
+
+
 def box_of(points: Sequence[tuple[float, float]]) -> Box:
     xs, ys = zip(*points, strict=True)
     return math.floor(min(xs)), math.floor(min(ys)), math.ceil(max(xs)), math.ceil(max(ys))

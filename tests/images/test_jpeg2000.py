@@ -1,0 +1,125 @@
+"""JPEG 2000 by Pillow, with the bits that its header states; compared with imagecodecs where that is installed."""
+
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gcsa._utils.errors import UserError
+from gcsa.images.folders import list_images
+from gcsa.images.jpeg2000 import STARTS
+from gcsa.images.reader import image_size, read_image, read_labels, read_levels, read_picture
+from tests.fuzzing import sealed
+
+RNG = np.random.default_rng(0)
+COLOUR = RNG.integers(0, 256, (12, 20, 3), np.uint8)
+DEEP = RNG.integers(0, 65536, (12, 20), np.uint16)
+TWELVE_BITS = bytes.fromhex(
+    "ff4fff5100290000000000040000000400000000000000000000000400000004000000000000000000010b0101ff52000c000000010000"
+    "04040001ff5c00044060ff640025000143726561746564206279204f70656e4a5045472076657273696f6e20322e352e34ff90000a0000"
+    "0000002b0001ff93dfe068121a396ea182d6fa24b1e57dfd9113d8006a8685be58cdd0ff7fffd9"
+)
+"""A code stream of imagecodecs, 4 x 4 grey pixels of 12 bits: 0, 273, 546 and so on to 4095."""
+
+
+def save(path: Path, values: np.ndarray) -> Path:
+    """Without loss."""
+    Image.fromarray(values).save(path, format="JPEG2000", irreversible=False, no_jp2=path.suffix == ".j2k")
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".jp2", ".jpx", ".j2k"])
+def test_8_and_16_bits_grey_and_colour(suffix: str, tmp_path: Path) -> None:
+    path = save(tmp_path / f"1{suffix}", COLOUR)
+    assert np.array_equal(np.asarray(read_image(path, 3)), COLOUR)
+    assert np.array_equal(read_picture(path, 3), COLOUR)
+    assert image_size(path) == (20, 12)
+    assert list_images(tmp_path) == [path]
+    save(path, COLOUR[..., 0])
+    assert np.array_equal(read_levels(path), COLOUR[..., 0])
+    save(path, DEEP)
+    assert np.array_equal(read_picture(path, 1)[..., 0], DEEP)
+    assert np.allclose(read_levels(path), DEEP / 257)
+
+
+def test_12_bits_are_what_the_header_says(tmp_path: Path) -> None:
+    path = tmp_path / "1.j2k"
+    path.write_bytes(TWELVE_BITS)
+    values = np.arange(0, 4096, 273, dtype=np.uint16).reshape(4, 4)
+    assert np.array_equal(read_picture(path, 1)[..., 0], values), "Pillow alone gives 16 times as much"
+    assert np.allclose(read_levels(path), values / 4095 * 255)
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12, 16])
+@pytest.mark.parametrize("shape", [(12, 20), (12, 20, 3)])
+@pytest.mark.parametrize("form", ["jp2", "j2k"])
+def test_the_values_are_those_of_imagecodecs(bits: int, shape: tuple[int, ...], form: str, tmp_path: Path) -> None:
+    imagecodecs = pytest.importorskip("imagecodecs")
+    values = RNG.integers(0, 2**bits, shape).astype(np.uint8 if bits == 8 else np.uint16)
+    options = {"level": 0, "reversible": True, "bitspersample": bits, "codecformat": form}
+    path = tmp_path / f"1.{form}"
+    path.write_bytes(imagecodecs.jpeg2k_encode(values, **options))
+    expected = imagecodecs.jpeg2k_decode(path.read_bytes())
+    assert np.array_equal(expected, values)
+    read = np.asarray(read_image(path, 3 if len(shape) == 3 else 1))
+    assert np.abs(read - expected / (2**bits - 1) * 255).max() <= 1
+    assert np.array_equal(read_picture(path, 3 if len(shape) == 3 else 1).squeeze(), expected)
+
+
+def test_deep_colours_are_not_left_to_pillow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow rounds white up to 256, which is black in 8 bits."""
+    monkeypatch.setitem(sys.modules, "imagecodecs", None)
+    path = save(tmp_path / "1.jp2", COLOUR)
+    content = bytearray(path.read_bytes())
+    for component in range(3):  # from 8 to 16 bits, in the header only
+        content[content.index(STARTS[1]) + 42 + 3 * component] = 15
+    path.write_bytes(content)
+    for read in (read_image, read_picture):
+        with pytest.raises(UserError, match=r"1\.jp2 has 16 bits a colour, which needs imagecodecs"):
+            read(path, 3)
+
+
+def test_labels_and_several_pictures_are_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "1.jp2", COLOUR[..., 0])
+    with pytest.raises(UserError, match=r"1\.jp2 is JPEG2000, which does not keep labels exactly"):
+        read_labels(path)
+    content = path.read_bytes()
+    stream = content[content.index(b"jp2c") - 4 :]
+    path.write_bytes(content[: -len(stream)] + struct.pack(">I", len(stream)) + stream[4:] + stream)
+    with pytest.raises(UserError, match=r"1\.jp2 holds several pictures"):
+        read_levels(path)
+
+
+@pytest.mark.parametrize("suffix", [".jp2", ".j2k"])
+def test_too_many_pixels_are_refused_before_they_are_decoded(suffix: str, tmp_path: Path) -> None:
+    path = save(tmp_path / f"1{suffix}", COLOUR)
+    content = bytearray(path.read_bytes())
+    for mark, skipped in ((STARTS[1], 8), (b"ihdr", 4)):
+        if mark in content:
+            start = content.index(mark) + skipped
+            content[start : start + 8] = struct.pack(">II", 12_500, 12_500)
+    path.write_bytes(content)
+    for read in (lambda: read_image(path, 3), lambda: image_size(path)):
+        with pytest.raises(UserError, match=r"holds 12500 x 12500 pixels, above"), sealed(tmp_path, memory=1 << 27):
+            read()
+
+
+def test_boxes_that_state_another_size_than_the_picture(tmp_path: Path) -> None:
+    path = save(tmp_path / "1.jp2", COLOUR)
+    content = bytearray(path.read_bytes())
+    start = content.index(STARTS[1]) + 8
+    content[start : start + 8] = struct.pack(">II", 40_000, 40_000)
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="its headers state two sizes"), sealed(tmp_path, memory=1 << 27):
+        read_image(path, 3)
+
+
+@pytest.mark.parametrize("keep", [4, 20, 60, 100])
+def test_a_damaged_header_is_named(keep: int, tmp_path: Path) -> None:
+    path = save(tmp_path / "1.jp2", COLOUR)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ValueError, match=r"1\.jp2 cannot be read as an image"):
+        read_levels(path)
