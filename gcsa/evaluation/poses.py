@@ -15,7 +15,7 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode, functional
 
 from gcsa._utils.errors import UserError
-from gcsa.groups import Group, group as make_group
+from gcsa.groups import group as make_group
 from gcsa.testing import act, relative_error
 
 EXACT = 1e-4
@@ -54,37 +54,34 @@ class Turn:
 @dataclass(frozen=True)
 class Symmetry:
     """A group of exact poses. `degrees` is the rotation that follows its first reflection: 0 for that of `gcsa.groups`, the
-    left-right one."""
+    left-right one. `reflections` names them where the group has only some."""
 
-    group: Group
+    name: str
     degrees: int = 0
+    reflections: str = ""
 
     @property
     def turns(self) -> set[Turn]:
         """All of its poses, the identity among them."""
-        elements = (divmod(g, self.group.rotations) for g in range(self.group.order))
-        return {Turn(360 * k / self.group.rotations + self.degrees * flip, bool(flip)) for flip, k in elements}
+        group = make_group(self.name)
+        elements = (divmod(g, group.rotations) for g in range(group.order))
+        return {Turn(360 * k / group.rotations + self.degrees * flip, bool(flip)) for flip, k in elements}
 
     def __str__(self) -> str:
-        reflections = REFLECTIONS.get((self.group.name, self.degrees))
-        return f"{self.group}, {reflections}" if reflections else self.group.name
+        return f"{self.name}, {self.reflections}" if self.reflections else self.name
 
 
-REFLECTIONS = {
-    ("d2", 0): "left-right and up-down reflections",
-    ("d2", 90): "reflections across both diagonals",
-    ("d1", 0): "left-right reflection",
-    ("d1", 180): "up-down reflection",
-    ("d1", 90): "reflection across the diagonal from the upper left",
-    ("d1", 270): "reflection across the diagonal from the upper right",
-}
-"""Those of the groups that have some of the reflections only, by name and degrees."""
 SYMMETRIES = (
-    *(Symmetry(make_group(name)) for name in ("d4", "c4")),
-    *(Symmetry(make_group("d2"), degrees) for degrees in (0, 90)),
-    Symmetry(make_group("c2")),
-    *(Symmetry(make_group("d1"), degrees) for degrees in (0, 90, 180, 270)),
-    Symmetry(make_group("c1")),
+    Symmetry("d4"),
+    Symmetry("c4"),
+    Symmetry("d2", 0, "left-right and up-down reflections"),
+    Symmetry("d2", 90, "reflections across both diagonals"),
+    Symmetry("c2"),
+    Symmetry("d1", 0, "left-right reflection"),
+    Symmetry("d1", 90, "reflection across the diagonal from the upper left"),
+    Symmetry("d1", 180, "up-down reflection"),
+    Symmetry("d1", 270, "reflection across the diagonal from the upper right"),
+    Symmetry("c1"),
 )
 """All groups of exact poses, the largest first."""
 
