@@ -5,13 +5,13 @@
 The images are the training patches of PatchCamelyon, not augmented. `LearnedPose` learns as in benchmarks/learning/learned_pose.py:
 its minutes are those of both losses, and of the classifier's passes over all poses. equiadapt learns as in its example for images:
 the cross-entropy of the classifier through the chosen pose (straight-through), and `prior_weight` times its prior, which wants every
-image upright; AdamW, learning rate 0.001. Each of its choosers has `--minutes`, and is validated four times.
+image upright; AdamW, learning rate 0.001. Its chooser has `--minutes`, and is validated four times.
 
 Its example's network, of e2cnn, costs 88 passes, and a step of its custom one takes 4 seconds on one thread, so its optimized network is
-trained, which sees the image in every pose: with 1e-4 of its contrast loss, as its example says, with the prior and without. It sees the
-whole image, which is nearer to exact than its example's crop.
+trained, which sees the image in every pose: with 1e-4 of its contrast loss, as its example says. It sees the whole image, which is nearer
+to exact than its example's crop.
 
-Minutes are those of one thread of the CPU, without the validation. The validation AUROC chooses the state of each chooser. The test
+Minutes are those of one thread of the CPU; equiadapt's are without its validation. The validation AUROC chooses the state of each chooser. The test
 patches are read once, in all poses, by the classifier behind each chooser. A row that is in the file is not made again.
 """
 
@@ -113,7 +113,8 @@ def train_ours(network: nn.Module, data: Any, epochs: int, seed: int) -> tuple[n
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a .ckpt of train.py or weights, of a classifier of PatchCamelyon")
-    parser.add_argument("--minutes", type=float, default=4.8, help="of the CPU, for each of equiadapt's choosers")
+    parser.add_argument("--minutes", type=float, default=4.8, help="of the CPU, for equiadapt's chooser")
+    parser.add_argument("--prior", type=float, default=100.0, help="weight of its prior (default 100, its example's)")
     parser.add_argument("--epochs", type=int, default=12, help="of ours, with each of its two losses")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -125,11 +126,10 @@ def main() -> None:
         "one pose": lambda: (network, {"minutes": 0.0}),
         "gcsa, Canonical, moments": lambda: (Canonical(network, GROUP), {"minutes": 0.0}),
         "gcsa, Canonical, LearnedPose": lambda: train_ours(network, data, args.epochs, args.seed),
+        f"equiadapt, optimized, prior {args.prior:g}": lambda: train_peer(
+            network, args.prior, train, val, args.minutes, args.seed
+        ),
     }
-    for prior in (100.0, 0.0):
-        makers[f"equiadapt, optimized, prior {prior:g}"] = lambda prior=prior: train_peer(
-            network, prior, train, val, args.minutes, args.seed
-        )
     rows = json.loads(FILE.read_text())["rows"] if FILE.is_file() else {}
     alone = count_flops(network, val[0][0])
     about = {
