@@ -46,7 +46,7 @@ def changes(features: Features, pictures: Array) -> dict[str, float]:
     found, turns, mirrors = [], [0.0], [0.0]
     for name, move in elements().items():
         moved = features(move(pictures))
-        (mirrors if "mirror" in name else turns).append(float(np.linalg.norm(moved - upright) / spread))
+        (mirrors if "reflection" in name else turns).append(float(np.linalg.norm(moved - upright) / spread))
         distances = np.linalg.norm(moved[:, None] - upright, axis=2)
         found.append(float((distances.argmin(1) == np.arange(len(pictures))).mean()))
     return {"numbers": upright.shape[1], "turns": max(turns), "mirrors": max(mirrors), "found": float(np.mean(found))}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+import torch
 
 from gcsa._utils.arrays import Array
+from gcsa.evaluation.audit import element_name
+from gcsa.groups import group as make_group
 from gcsa.tasks.storage import data_root
 
 RESULTS = Path(__file__).parents[2] / "docs/results/integrations"
@@ -28,15 +32,13 @@ def patches(count: int = PATCHES) -> Array:
 
 
 def elements(mirrors: bool = True) -> dict[str, Callable[[Array], Array]]:
-    """The quarter turns and mirror images but the identity, each as a function of pictures (N, H, W, C)."""
-    moves: dict[str, Callable[[Array], Array]] = {}
-    for mirror in (False, True) if mirrors else (False,):
-        for quarters in range(not mirror, 4):
-            name = f"{'mirror, ' if mirror else ''}{90 * quarters} deg"
-            moves[name] = lambda x, m=mirror, q=quarters: np.ascontiguousarray(
-                np.rot90(x[:, :, ::-1] if m else x, q, (1, 2))
-            )
-    return moves
+    """The quarter turns and reflections but the identity, each as a function of pictures (N, H, W, C)."""
+    group = make_group("d4" if mirrors else "c4")
+
+    def move(pictures: Array, g: int) -> Array:
+        return np.ascontiguousarray(group.act_on_grid(torch.from_numpy(pictures), g, (1, 2)).numpy())
+
+    return {element_name(group, g): partial(move, g=g) for g in group.exact_elements[1:]}
 
 
 def largest_changes(features: Features, pictures: Array, mirrors: bool = True) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,57 @@ def in_batches(chooser: Callable[[Tensor, Group], Tensor], images: Tensor, group
     return torch.cat([chooser(batch, group) for batch in images.split(64)])
 
 
+def measured(answers: Tensor, labels: Tensor) -> dict[str, Any]:
+    """Accuracy and AUROC of logits (N, K)."""
+    found = score(answers, labels)
+    return {"accuracy": found.accuracy, "auroc": found.auroc}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A chooser as the validation AUROC chose it: the loss and the epoch (from 1), and the validation metrics of all epochs, by loss."""
+
+    chooser: LearnedPose
+    loss: str
+    epoch: int
+    curves: dict[str, list[dict[str, Any]]]
+
+
+def train_chooser(
+    train: tuple[Tensor, Tensor, Tensor], val: tuple[Tensor, Tensor, Tensor], group: Group, epochs: int, seed: int
+) -> Trained:
+    """A `LearnedPose` for what `read` gives of the training and validation images."""
+    curves: dict[str, list[dict[str, Any]]] = {}
+    best: tuple[float, dict[str, Tensor], str, int] | None = None
+    images, logits, labels = train
+    right = logits.log_softmax(2)[torch.arange(len(labels)), :, labels]  # log probability, (N, |H|)
+    for name, loss in LOSSES.items():
+        torch.manual_seed(seed)
+        chooser = LearnedPose(images.shape[1], group)
+        steps = epochs * -(-len(images) // 32)
+        optimizer = torch.optim.AdamW(chooser.parameters(), lr=2e-3, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=steps)
+        curves[name] = []
+        for epoch in range(epochs):
+            chooser.train()
+            for rows in torch.randperm(len(images)).split(32):
+                optimizer.zero_grad()
+                loss(chooser(images[rows], group), right[rows]).backward()
+                optimizer.step()
+                schedule.step()
+            chooser.eval()
+            found = measured(chosen(in_batches(chooser, val[0], group), val[1]), val[2])
+            curves[name].append(found)
+            print(f"{name}, epoch {epoch + 1}: {found}", flush=True)
+            if best is None or found["auroc"] > best[0]:
+                state = {key: value.clone() for key, value in chooser.state_dict().items()}
+                best = found["auroc"], state, name, epoch + 1
+    assert best is not None
+    chooser = LearnedPose(images.shape[1], group)
+    chooser.load_state_dict(best[1])
+    return Trained(chooser.eval(), best[2], best[3], curves)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a .ckpt of train.py or weights")
@@ -68,41 +120,10 @@ def main() -> None:
     network.eval()
     train, val = (read(network, data, split, group) for split in ("train", "val"))
 
-    def measured(answers: Tensor, labels: Tensor) -> dict[str, Any]:
-        found = score(answers, labels)
-        return {"accuracy": found.accuracy, "auroc": found.auroc}
-
-    curves: dict[str, list[dict[str, Any]]] = {}
-    best: tuple[float, dict[str, Tensor], str, int] | None = None
-    images, logits, labels = train
-    right = logits.log_softmax(2)[torch.arange(len(labels)), :, labels]  # log probability, (N, |H|)
     started = time.perf_counter()
-    for name, loss in LOSSES.items():
-        torch.manual_seed(args.seed)
-        chooser = LearnedPose(images.shape[1], group)
-        steps = args.epochs * -(-len(images) // 32)
-        optimizer = torch.optim.AdamW(chooser.parameters(), lr=2e-3, weight_decay=0.01)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=steps)
-        curves[name] = []
-        for epoch in range(args.epochs):
-            chooser.train()
-            for rows in torch.randperm(len(images)).split(32):
-                optimizer.zero_grad()
-                loss(chooser(images[rows], group), right[rows]).backward()
-                optimizer.step()
-                schedule.step()
-            chooser.eval()
-            found = measured(chosen(in_batches(chooser, val[0], group), val[1]), val[2])
-            curves[name].append(found)
-            print(f"{name}, epoch {epoch + 1}: {found}", flush=True)
-            if best is None or found["auroc"] > best[0]:
-                state = {key: value.clone() for key, value in chooser.state_dict().items()}
-                best = found["auroc"], state, name, epoch + 1
+    trained = train_chooser(train, val, group, args.epochs, args.seed)
     seconds = time.perf_counter() - started
-    assert best is not None
-    chooser = LearnedPose(images.shape[1], group)
-    chooser.load_state_dict(best[1])
-    chooser.eval()
+    chooser = trained.chooser
     rows: dict[str, Any] = {}
     for split, (images, logits, labels) in {"val": val, "test": read(network, data, "test", group)}.items():
         answers = {
@@ -125,7 +146,11 @@ def main() -> None:
                 function(batch)
             times.append((time.perf_counter() - start) / 5)
     content = {"model": type(network).__name__, "data": args.data, "group": args.group, "seed": args.seed, "rows": rows}
-    content |= {"chosen": {"loss": best[2], "epoch": best[3]}, "curves": curves, "passes": 1 + times[1] / times[0]}
+    content |= {
+        "chosen": {"loss": trained.loss, "epoch": trained.epoch},
+        "curves": trained.curves,
+        "passes": 1 + times[1] / times[0],
+    }
     content |= {"parameters": sum(p.numel() for p in chooser.parameters()), "seconds": seconds}
     print({key: content[key] for key in ("chosen", "passes", "parameters", "seconds")})
     if args.write is not None:

@@ -44,6 +44,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         equivariance.invariance,
         equivariance.who_is_exact,
         equivariance.choosers,
+        equivariance.trained_choosers,
         equivariance.off_grid,
         equivariance.precision,
     ),

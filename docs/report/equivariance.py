@@ -171,6 +171,32 @@ def choosers() -> str:
     return table(["network", "group", *header, "passes"], rows) + f"\n\n{versions}; commit {about['commit'][:8]}."
 
 
+def trained_choosers() -> str:
+    """A frozen classifier behind choosers of poses that were trained for it: what it gains, and what rotations still change."""
+    content = json.loads((ROOT / "docs/results/learned_pose/equiadapt_c4.json").read_text())
+    rows = []
+    for name, one in content["rows"].items():
+        figures = [f"{100 * one[split]['accuracy']:.1f}" for split in ("val", "test")]
+        figures += [f"{one[split]['auroc']:.3f}" for split in ("val", "test")]
+        changes = [_size(one["changes"]["relative"])]
+        changes += [f"{100 * one['changes'][key]:.1f} %" for key in ("above_rounding", "answers")]
+        rows.append([name, f"{one['minutes']:.1f}", f"{one['passes']:.2f}", *figures, *changes])
+    header = [
+        "network",
+        "minutes",
+        "passes",
+        "validation accuracy %",
+        "test accuracy %",
+        "validation AUROC",
+        "test AUROC",
+    ]
+    header += ["largest change", "scores that change", "answers that change"]
+    return (
+        table(header, rows)
+        + f"\n\nSeed {content['seed']}; {content['machine']['cpu']}; commit {content['commit'][:8]}."
+    )
+
+
 def who_is_exact() -> str:
     """What changes when images rotate by multiples of 90 degrees (and reflect), of systems of all kinds, theirs and ours."""
     results = ROOT / "docs/results"

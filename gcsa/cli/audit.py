@@ -32,7 +32,7 @@ from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.running import running
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.figures import colours, save
-from gcsa.evaluation.poses import Change, Turn, compare, exact_group, outputs, turns, verdict
+from gcsa.evaluation.poses import Change, Turn, compare, exact_symmetry, outputs, turns, verdict
 from gcsa.images.reader import read_picture
 from gcsa.integrations.networks import KINDS, OUTPUTS, Subject, is_foreign, open_segmenter, open_subject
 from gcsa.tasks import load
@@ -317,7 +317,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             found = {
                 name: {
                     "verdict": sentences[name],
-                    "group": exact_group(changes).name,
+                    "group": str(exact_symmetry(changes)),
                     "changes": [asdict(c) for c in changes],
                     "off_grid": steady.get(name),
                 }

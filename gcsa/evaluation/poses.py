@@ -15,8 +15,8 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode, functional
 
 from gcsa._utils.errors import UserError
-from gcsa.groups import Group, group as make_group
-from gcsa.testing import act
+from gcsa.groups import group as make_group
+from gcsa.testing import act, relative_error
 
 EXACT = 1e-4
 """A relative change of the outputs below this is rounding."""
@@ -28,8 +28,6 @@ SHARES = {
     "reader": {"texts": "texts"},
 }
 """The figures of the sentence, by kind, that are shares of something that changes."""
-GROUPS = ("d4", "c4", "d2", "c2", "d1")
-"""Groups of exact elements, the largest first."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,48 @@ class Turn:
         """Whether it maps the pixel grid onto itself."""
         return self.degrees % 90 == 0
 
+    @property
+    def element(self) -> int:
+        """The element of d4 that an exact turn is."""
+        return round(self.degrees / 90) % 4 + 4 * self.reflected
+
     def __str__(self) -> str:
         return f"{self.degrees:g} degrees{', reflected' if self.reflected else ''}"
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """A group of exact poses. `degrees` is the rotation that follows its first reflection: 0 for that of `gcsa.groups`, the
+    left-right one. `reflections` names them where the group has only some."""
+
+    name: str
+    degrees: int = 0
+    reflections: str = ""
+
+    @property
+    def turns(self) -> set[Turn]:
+        """All of its poses, the identity among them."""
+        group = make_group(self.name)
+        elements = (divmod(g, group.rotations) for g in range(group.order))
+        return {Turn(360 * k / group.rotations + self.degrees * flip, bool(flip)) for flip, k in elements}
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.reflections}" if self.reflections else self.name
+
+
+SYMMETRIES = (
+    Symmetry("d4"),
+    Symmetry("c4"),
+    Symmetry("d2", 0, "left-right and up-down reflections"),
+    Symmetry("d2", 90, "reflections across both diagonals"),
+    Symmetry("c2"),
+    Symmetry("d1", 0, "left-right reflection"),
+    Symmetry("d1", 90, "reflection across the diagonal from the upper left"),
+    Symmetry("d1", 180, "up-down reflection"),
+    Symmetry("d1", 270, "reflection across the diagonal from the upper right"),
+    Symmetry("c1"),
+)
+"""All groups of exact poses, the largest first."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +129,7 @@ def turns(steps: int) -> list[Turn]:
 def turned(images: Tensor, turn: Turn) -> Tensor:
     """Images (B, C, H, W) turned; between the exact turns square, in the inscribed disc, with zeros outside."""
     if turn.is_exact:
-        d4 = make_group("d4")
-        return act(images, d4, round(turn.degrees / 90) % 4 + 4 * turn.reflected, "image")
+        return act(images, "d4", turn.element, "image")
     return disc(functional.rotate(images, turn.degrees, InterpolationMode.BILINEAR))
 
 
@@ -151,7 +188,7 @@ def compare(found: dict[Turn | None, Tensor], kind: str) -> list[Change]:
 
 
 def _change(turn: Turn, rows: Tensor, reference: Tensor, kind: str) -> Change:
-    relative = ((rows - reference).norm() / reference.norm().clamp_min(1e-12)).item()
+    relative = relative_error(rows, reference)
     if kind == "classifier":
         answers = (rows.argmax(1) != reference.argmax(1)).double().mean().item()
         probability = (rows.softmax(1) - reference.softmax(1)).abs().amax(1).mean().item()
@@ -176,33 +213,24 @@ def neighbour_overlap(rows: Tensor, reference: Tensor, count: int = NEIGHBOURS) 
     return ((nearest[0] & nearest[1]).sum(1).double().mean() / count).item()
 
 
-def exact_group(changes: Sequence[Change]) -> Group:
-    """The largest of `GROUPS`, or c1, by whose elements the outputs change by rounding only."""
+def exact_symmetry(changes: Sequence[Change]) -> Symmetry:
+    """The largest of `SYMMETRIES` by whose poses the outputs change by rounding only."""
     unchanged = {change.turn for change in changes if change.is_rounding} | {Turn(0.0)}
-    for name in GROUPS:
-        group = make_group(name)
-        elements = [divmod(g, group.rotations) for g in range(group.order)]
-        if all(Turn(360 * k / group.rotations, bool(flip)) in unchanged for flip, k in elements):
-            return group
-    return make_group("c1")
+    return next(symmetry for symmetry in SYMMETRIES if symmetry.turns <= unchanged)
 
 
 def verdict(changes: Sequence[Change], kind: str) -> str:
     """One sentence for a reader who is no programmer."""
-    group = exact_group(changes)
-    elements = {
-        Turn(360 * k / group.rotations, bool(flip))
-        for flip, k in (divmod(g, group.rotations) for g in range(group.order))
-    }
-    inside = [change for change in changes if change.turn in elements]
-    outside = [change for change in changes if change.turn.is_exact and change.turn not in elements]
-    alone = [change for change in outside if change.is_rounding]  # groups without a name, such as that of one diagonal
+    symmetry = exact_symmetry(changes)
+    inside = [change for change in changes if change.turn in symmetry.turns]
+    outside = [change for change in changes if change.turn.is_exact and change.turn not in symmetry.turns]
+    alone = [change for change in outside if change.is_rounding]  # rounding may split a group
     exact = [change for change in outside if not change.is_rounding]
     between = [change for change in changes if not change.turn.is_exact]
     start, others = "not exact for any rotation or reflection", "at multiples of 90 degrees and reflections"
     if inside or alone:
         largest = max(change.relative for change in [*inside, *alone])
-        under = [f"under {group.name}"] if inside else []
+        under = [f"under {symmetry}"] if inside else []
         under += [f"at {change.turn}" for change in alone]
         start = f"exact {' and '.join(under)} " + (f"to {largest:.0e}" if largest else "without any change")
         others = "at other multiples of 90 degrees and reflections"

@@ -4,7 +4,20 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gcsa.evaluation.poses import Turn, compare, disc, exact_group, neighbour_overlap, outputs, turned, turns, verdict
+from gcsa.evaluation.poses import (
+    SYMMETRIES,
+    Change,
+    Turn,
+    compare,
+    disc,
+    exact_symmetry,
+    neighbour_overlap,
+    outputs,
+    turned,
+    turns,
+    verdict,
+)
+from gcsa.groups import group as make_group
 from gcsa.symmetry import Averaged
 
 IMAGES = torch.rand(24, 1, 12, 12, generator=torch.Generator().manual_seed(0))
@@ -40,9 +53,9 @@ def found(network: object, kind: str = "classifier", steps: int = 16) -> list:
 )
 def test_the_group_of_a_network(network: object, group: str) -> None:
     changes = found(network)
-    assert exact_group(changes).name == group
+    assert exact_symmetry(changes).name == group
     sentence = verdict(changes, "classifier")
-    assert sentence.startswith(f"exact under {group} " if group != "c1" else "not exact for any")
+    assert sentence.startswith(f"exact under {exact_symmetry(changes)} " if group != "c1" else "not exact for any")
     assert ("multiples of 90 degrees" in sentence) == (group != "d4")
     assert "at angles between" in sentence
 
@@ -50,18 +63,45 @@ def test_the_group_of_a_network(network: object, group: str) -> None:
 @pytest.mark.parametrize(
     ("moved", "words"),
     [
-        ((lambda x: x.flip(2),), "exact at 180 degrees, reflected "),
-        ((lambda x: x.mT, lambda x: x.flip((2, 3)), lambda x: x.mT.flip((2, 3))), "exact under c2 and at 90 degrees, "),
+        ((lambda x: x.flip(3),), "d1, left-right reflection"),
+        ((lambda x: x.flip(2),), "d1, up-down reflection"),
+        ((lambda x: x.mT,), "d1, reflection across the diagonal from the upper left"),
+        ((lambda x: x.mT.flip((2, 3)),), "d1, reflection across the diagonal from the upper right"),
+        (
+            (lambda x: x.flip(2), lambda x: x.flip(3), lambda x: x.flip((2, 3))),
+            "d2, left-right and up-down reflections",
+        ),
+        (
+            (lambda x: x.mT, lambda x: x.flip((2, 3)), lambda x: x.mT.flip((2, 3))),
+            "d2, reflections across both diagonals",
+        ),
     ],
 )
-def test_an_exact_pose_of_a_group_without_a_name_is_told(moved: tuple, words: str) -> None:
-    """Up-down reflection, and the reflections across the diagonals: no group of `GROUPS` has them without the left-right one."""
+def test_the_reflections_of_a_group_are_told(moved: tuple, words: str) -> None:
     corner = Corner()
-    sentence = verdict(found(lambda x: corner(x) + sum(corner(move(x)) for move in moved)), "classifier")
-    assert sentence.startswith(words)
+    changes = found(lambda x: corner(x) + sum(corner(move(x)) for move in moved), steps=4)
+    assert str(exact_symmetry(changes)) == words
+    sentence = verdict(changes, "classifier")
+    assert sentence.startswith(f"exact under {words} to ") or sentence.startswith(f"exact under {words} without any")
     assert "at other multiples of 90 degrees and reflections" in sentence
-    changes = sentence.partition("reflections ")[2].partition(" of")[0]
-    assert changes not in ("", "0.0 %"), "the mean is over the poses that change"
+    share = sentence.rpartition("reflections ")[2].partition(" of")[0]
+    assert share not in ("", "0.0 %"), "the mean is over the poses that change"
+
+
+def test_every_group_of_exact_poses_is_one() -> None:
+    """Closed under composition, no two alike, and as many as d4 has subgroups."""
+    assert len(SYMMETRIES) == len({frozenset(symmetry.turns) for symmetry in SYMMETRIES}) == 10
+    for symmetry in SYMMETRIES:
+        elements = {turn.element for turn in symmetry.turns}
+        assert elements == {int(make_group("d4").cayley[g, h]) for g in elements for h in elements}
+
+
+def test_a_pose_outside_of_the_group_is_told() -> None:
+    """Rounding may leave 90 degrees without 180."""
+    kept = {Turn(90.0), Turn(270.0)}
+    changes = [Change(turn, 0.0 if turn in kept else 0.1, answers=0.5) for turn in turns(4)[1:]]
+    assert str(exact_symmetry(changes)) == "c1"
+    assert verdict(changes, "classifier").startswith("exact at 90 degrees and at 270 degrees without any change; ")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +110,7 @@ def test_an_exact_pose_of_a_group_without_a_name_is_told(moved: tuple, words: st
 def test_a_network_in_training_mode_is_refused(network: nn.Module) -> None:
     with pytest.raises(ValueError, match="put it into eval mode"):
         found(network.train())
-    assert exact_group(found(network.eval())).name == "c1"
+    assert str(exact_symmetry(found(network.eval()))) == "c1"
 
 
 def test_every_turn_once() -> None:

@@ -7,7 +7,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from benchmarks.peers.docorient_peer import QUARTER_TURNS, block, judge
-from benchmarks.peers.equiadapt_peer import changes
+from benchmarks.peers.equiadapt_peer import answers, changes
 from gcsa.symmetry import Averaged
 
 PAGE = Image.fromarray(np.arange(24, dtype=np.uint8).reshape(4, 6))
@@ -22,14 +22,14 @@ class Corner(nn.Module):
 
 def test_what_rotations_change_is_counted() -> None:
     images = torch.rand(4, 1, 5, 5, generator=torch.Generator().manual_seed(0))
-    exact = changes(Averaged(Corner(), "d4"), images, "d4")
+    exact = changes(answers(Averaged(Corner(), "d4"), images, "d4"))
     assert exact["relative"] < 1e-6
     assert exact["above_rounding"] == exact["answers"] == 0
-    plain = changes(Corner(), images, "d4")
+    plain = changes(answers(Corner(), images, "d4"))
     assert plain["relative"] > 0.1
     assert plain["above_rounding"] == 1
     images[:, :, 0, 1] = images[:, :, 1, 0]  # what the diagonal reflection shows: one of seven elements changes nothing
-    assert changes(Corner(), images, "d4")["above_rounding"] == pytest.approx(6 / 7)
+    assert changes(answers(Corner(), images, "d4"))["above_rounding"] == pytest.approx(6 / 7)
 
 
 def test_pages_laid_alike_are_counted() -> None:

@@ -36,6 +36,7 @@ from gcsa.evaluation.figures import (
     shift_figure,
 )
 from gcsa.evaluation.metrics import Mistake, Reliability, Scores, predict, reliability, score, worst_mistakes
+from gcsa.evaluation.poses import EXACT
 from gcsa.evaluation.rotations import ANGLES, Curve, RotatedCopies, rotation_curve, shift_curve
 from gcsa.models.create import SymmetryOptions, check_name, create_model
 from gcsa.models.folding import fold
@@ -53,8 +54,6 @@ SPLITS = {"test": "test", "val": "validate", "train": "fit"}
 """What can be measured on, and the stage of `GCSADataModule.setup` that reads it."""
 RESULT = "evaluation.json"
 AUDIT_IMAGES = 16
-EXACT = 1e-4
-"""A relative change of the logits under quarter rotations below this is rounding."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torchvision.transforms import InterpolationMode, functional
 
 from gcsa._utils.arrays import Array
-from gcsa.evaluation.poses import Change, Turn, disc, turns
+from gcsa.evaluation.poses import Change, Turn, disc, turned, turns
 from gcsa.groups import group
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.pose import transform_array
@@ -78,23 +78,16 @@ def in_disc(square: Array) -> Array:
 def turned_picture(picture: Array, turn: Turn) -> Array:
     """The picture (H, W, C) turned, in its dtype; between the exact turns a square, in the inscribed disc."""
     if turn.is_exact:
-        return np.ascontiguousarray(transform_array(picture, group("d4"), _element(turn)))
-    planes = torch.from_numpy(picture.astype(np.float64)).permute(2, 0, 1)
-    rotated = functional.rotate(planes, turn.degrees, InterpolationMode.BILINEAR).permute(1, 2, 0).numpy()
-    if picture.dtype.kind in "iu":
-        rotated = rotated.round()
-    return in_disc(rotated.astype(picture.dtype))
+        return np.ascontiguousarray(transform_array(picture, group("d4"), turn.element))
+    planes = torch.from_numpy(picture.astype(np.float64)).permute(2, 0, 1)[None]
+    rotated = turned(planes, turn)[0].permute(1, 2, 0).numpy()
+    return (rotated.round() if picture.dtype.kind in "iu" else rotated).astype(picture.dtype)
 
 
 def seen_back(predictor: Any, picture: Array, turn: Turn) -> Array:
     """The label map of the turned picture, turned back."""
     labels = predictor.predict(turned_picture(picture, turn)).labels
     if turn.is_exact:
-        return transform_array(labels, group("d4"), int(group("d4").inverse[_element(turn)]))
+        return transform_array(labels, group("d4"), int(group("d4").inverse[turn.element]))
     back = functional.rotate(torch.from_numpy(labels)[None].double(), -turn.degrees, InterpolationMode.NEAREST)[0]
     return back.numpy().astype(labels.dtype)
-
-
-def _element(turn: Turn) -> int:
-    """The element of d4 that an exact turn is."""
-    return round(turn.degrees / 90) % 4 + 4 * turn.reflected
