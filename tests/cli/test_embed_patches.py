@@ -130,7 +130,7 @@ def test_heat_map(run: Run, slide: Path, tmp_path: Path) -> None:
         (
             WEIGHTS,
             ["--heatmap", "cat", "--patches"],
-            "--heatmap cat is no class of these weights: choose normal or tumour",
+            "--heatmap cat is no class of these weights: choose normal, tumour",
         ),
         (WEIGHTS, ["--heatmap", "tumour"], "--heatmap tumour is of --patches"),
         ("timm:resnet18", ["--heatmap", "tumour", "--patches"], "timm:resnet18 gives features only"),
