@@ -104,6 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             patches.check_output(args.output, images)
         else:
             _check_output(args.output, images)
+        heat = patches.heat_of(args)
         chosen = device(args.device)
         subject = open_subject(args.model, "embedding", adapter=args.adapter)
         network = symmetrized(subject.network, args, subject.group).to(chosen)
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
         about |= {} if args.rotations is None else {"rotations": args.rotations}
         if args.patches:
-            failed = patches.embed(network, prepare, images, about, args)
+            failed = patches.embed(network, prepare, images, about, args, heat)
             tell_failed(failed, len(images), "embedded")
             return 1 if failed else 0
         rows, names, failed = answer_all(network, prepare, images, args.batch_size, "--patches embeds its patches")

@@ -1,4 +1,5 @@
-"""The part of embed.py for slides: `--patches` writes NAME.h5 and NAME_patches.png for each slide into a folder.
+"""The part of embed.py for slides: `--patches` writes NAME.h5 and NAME_patches.png for each slide into a folder, and with
+`--heatmap CLASS` NAME_heatmap_CLASS.png.
 
 A run that was killed goes on where it stopped: finished slides are not read again, and NAME.h5.part holds the rows of the one that
 was read. `NAME_patches.png` shows which parts of the slide are embedded.
@@ -8,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 from torch import nn
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import channel, check_outside, check_stems, count, level, number, roi, slice_of
@@ -26,9 +29,13 @@ from gcsa.images.folders import SUFFIXES
 from gcsa.images.pixels import naming
 from gcsa.images.planes import MAX, Plane
 from gcsa.images.prepare import Prepare
-from gcsa.images.slides import open_slide
+from gcsa.images.slides import Slide, open_slide
 from gcsa.images.tiff import MPP_RANGE
+from gcsa.integrations import load_classifier
+from gcsa.integrations.networks import is_foreign
+from gcsa.tasks.classification.heatmap import draw_heatmap, probability_of, save_heatmap
 from gcsa.tasks.classification.patches import (
+    Patches,
     RowStore,
     attributes,
     choose_patches,
@@ -40,7 +47,9 @@ from gcsa.weights.fingerprint import differ, fingerprint
 
 TISSUE = 0.25
 """Least share of tissue in a patch, by default."""
-OPTIONS = ("mpp", "slide_mpp", "tissue", "level", "roi", "channel", "z", "time")
+Heat = Callable[[Any], Array]
+"""Features (N, D) to the probabilities (N,) of a class."""
+OPTIONS = ("mpp", "slide_mpp", "tissue", "level", "roi", "channel", "z", "time", "heatmap")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +80,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--z", type=slice_of(MAX), metavar="max|N", help="of stacks: the largest values, or a slice, from 1"
     )
     parser.add_argument("--time", type=count(10**6), metavar="N", help="of series: the frame, counted from 1")
+    parser.add_argument(
+        "--heatmap",
+        metavar="CLASS",
+        help="of a classifier of gcsa: also draw the probability of this class over each slide",
+    )
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -97,10 +111,34 @@ def check_output(name: str, slides: Sequence[Path]) -> None:
     check_writable(folder / f"{slides[0].stem}.h5")
 
 
+def heat_of(args: argparse.Namespace) -> Heat | None:
+    """What --heatmap asks for; None without it. Raises UserError for a network that gives features only, and as `probability_of`."""
+    if args.heatmap is None:
+        return None
+    if is_foreign(args.model) or args.model.startswith("timm:"):
+        raise UserError(
+            f"--heatmap {args.heatmap} is the probability of a class, and {args.model} gives features only: name a classifier of gcsa"
+        )
+    return probability_of(load_classifier(args.model, args.adapter).fold(), args.heatmap)
+
+
+def heatmap_file(folder: Path, slide: Path, name: str) -> Path:
+    """The picture of a class; what no file may be called becomes an underscore."""
+    safe = re.sub(r"[^\w.-]", "_", name)
+    return folder / f"{slide.stem}_heatmap_{safe}.png"
+
+
 def embed(
-    network: nn.Module, prepare: Prepare, slides: Sequence[Path], about: Mapping[str, Any], args: argparse.Namespace
+    network: nn.Module,
+    prepare: Prepare,
+    slides: Sequence[Path],
+    about: Mapping[str, Any],
+    args: argparse.Namespace,
+    heat: Heat | None = None,
 ) -> list[str]:
     """Embeds the patches of all slides, and returns a sentence for each that failed. The bar is shown on a terminal only.
+
+    heat: of --heatmap; then slides that were embedded before get the picture that they lack.
 
     Raises UserError without a scale, and where a file of other settings would be overwritten.
     """
@@ -119,7 +157,7 @@ def embed(
     settings |= {"fingerprint": fingerprint(network)} if any(True for _ in network.parameters()) else {}
     folder = Path(args.output)
     done = {path for path in slides if _is_finished(folder / f"{path.stem}.h5", _of(path, settings))}
-    return list(_embed_others(network, prepare, slides, done, settings, folder, args))
+    return list(_embed_others(network, prepare, slides, done, settings, folder, args, heat))
 
 
 def _of(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,6 +201,7 @@ def _embed_others(
     settings: Mapping[str, Any],
     folder: Path,
     args: argparse.Namespace,
+    heat: Heat | None,
 ) -> Iterator[str]:
     console, plane = Console(stderr=True), _plane(args)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
@@ -170,7 +209,8 @@ def _embed_others(
         total = bar.add_task("slides", total=len(slides))
         for path in slides:
             file = folder / f"{path.stem}.h5"
-            if path in done:
+            drawn = None if heat is None else heatmap_file(folder, path, args.heatmap)
+            if path in done and (drawn is None or drawn.exists()):
                 print(f"{file}: there already", flush=True)
                 bar.advance(total)
                 continue
@@ -181,22 +221,50 @@ def _embed_others(
                         patches = choose_patches(
                             slide, prepare.size, *scales, settings["tissue"], args.level or 0, args.roi
                         )
-                    about = _of(path, settings)
-                    store = RowStore(folder / f"{file.name}.part", about)
-                    before, count = store.count, len(patches.corners)
-                    task = bar.add_task(path.name, total=count, completed=before)
-                    embed_patches(network, prepare, slide, patches, store, args.batch_size, partial(bar.advance, task))
-                    of_coords = attributes(slide, patches, prepare.size, path.stem, str(folder))
-                with replacing(folder / f"{path.stem}_patches.png") as part:
-                    save_picture(part, patches)
-                with replacing(file) as part:
-                    write_features(part, store.rows(), patches.corners, of_coords, about)
-                store.file.unlink()
-                bar.remove_task(task)
-                again = f", {before} of them from before" if before else ""
-                print(f"{file}: {count} patches, {store.columns} features each{again}", flush=True)
+                    shape, said = slide.shape, f"{file}: there already"
+                    if path not in done:
+                        said = _embed_slide(
+                            network, prepare, slide, patches, _of(path, settings), file, args.batch_size, bar
+                        )
+                if heat is not None and drawn is not None:
+                    _draw(file, drawn, patches, shape, heat, args.heatmap)
+                print(said, flush=True)
             except ValueError as error:
                 yield str(error)
             except MemoryError:
                 yield f"{path}: not enough memory"
             bar.advance(total)
+
+
+def _embed_slide(
+    network: nn.Module,
+    prepare: Prepare,
+    slide: Slide,
+    patches: Patches,
+    about: Mapping[str, Any],
+    file: Path,
+    batch_size: int,
+    bar: Progress,
+) -> str:
+    """Writes the files of one slide, and returns the line that says so."""
+    store = RowStore(file.with_name(f"{file.name}.part"), about)
+    before, count = store.count, len(patches.corners)
+    task = bar.add_task(str(about["slide"]), total=count, completed=before)
+    embed_patches(network, prepare, slide, patches, store, batch_size, partial(bar.advance, task))
+    of_coords = attributes(slide, patches, prepare.size, file.stem, str(file.parent))
+    with replacing(file.with_name(f"{file.stem}_patches.png")) as part:
+        save_picture(part, patches)
+    with replacing(file) as part:
+        write_features(part, store.rows(), patches.corners, of_coords, about)
+    store.file.unlink()
+    bar.remove_task(task)
+    again = f", {before} of them from before" if before else ""
+    return f"{file}: {count} patches, {store.columns} features each{again}"
+
+
+def _draw(file: Path, drawn: Path, patches: Patches, shape: tuple[int, int], heat: Heat, name: str) -> None:
+    """Writes the heat map of the features in `file`."""
+    with h5py.File(file) as opened:
+        values = heat(opened["features"])
+    with replacing(drawn) as part:
+        save_heatmap(part, draw_heatmap(patches, shape, values, name))

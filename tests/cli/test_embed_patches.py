@@ -8,11 +8,13 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from matplotlib import colormaps
 from PIL import Image
 
 from gcsa._utils.arrays import Array
 from gcsa.images.slides import open_slide
 from gcsa.tasks import load
+from gcsa.tasks.classification.heatmap import COLOURS, LEGEND
 from gcsa.tasks.classification.patches import RowStore
 from tests.images.slide_files import halved, tissue_picture, write_slide
 from tests.images.zarr_files import write_zarr
@@ -94,6 +96,51 @@ def test_a_killed_run_goes_on(run: Run, slide: Path, tmp_path: Path, monkeypatch
     assert (code, out) == (0, f"{tmp_path / 'parts/x.h5'}: there already\n")
     code, _, err = run(*arguments, tmp_path / "parts", "--mpp", 2)
     assert (code, "x.h5 is there, of another slide or other settings" in err) == (2, True)
+
+
+def test_heat_map(run: Run, slide: Path, tmp_path: Path) -> None:
+    arguments = ("embed", WEIGHTS, slide, "--patches", "--output", tmp_path)
+    code, _, err = run(*arguments, "--heatmap", "tumour")
+    assert code == 0, err
+    with Image.open(tmp_path / "x_heatmap_tumour.png") as opened:
+        picture = np.asarray(opened).astype(int)
+    height, width = 853, 1024
+    assert picture.shape == (height + LEGEND, width, 3)
+    with Image.open(tmp_path / "x_patches.png") as opened:
+        below = np.asarray(opened).astype(int)
+    with open_slide(slide, 3) as source:
+        patches = [source.levels[1].window(96 + 96 * i, 0, 192 + 96 * i, 96) for i in range(2)]
+    for i, answer in enumerate(load(WEIGHTS).predict(patches)):
+        top = round((192 + 192 * i) * height / 1000)
+        inside = slice(top + 2, top + 150), slice(2, 150)
+        expected = (below[inside] + 255 * np.array(colormaps[COLOURS](answer.scores["tumour"])[:3])) / 2
+        assert np.abs(picture[inside] - expected).max() <= 2
+    assert np.array_equal(picture[:150], below[:150]), "no patch there"
+    (tmp_path / "x_heatmap_tumour.png").unlink()
+    features = (tmp_path / "x.h5").read_bytes()
+    code, out, _ = run(*arguments, "--heatmap", "tumour")  # of stored features
+    assert (code, "there already" in out, (tmp_path / "x.h5").read_bytes() == features) == (0, True, True)
+    with Image.open(tmp_path / "x_heatmap_tumour.png") as opened:
+        assert np.array_equal(np.asarray(opened), picture)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (
+            WEIGHTS,
+            ["--heatmap", "cat", "--patches"],
+            "--heatmap cat is no class of these weights: choose normal, tumour",
+        ),
+        (WEIGHTS, ["--heatmap", "tumour"], "--heatmap tumour is of --patches"),
+        ("timm:resnet18", ["--heatmap", "tumour", "--patches"], "timm:resnet18 gives features only"),
+        ("numpy:sum", ["--heatmap", "tumour", "--patches"], "numpy:sum gives features only"),
+    ],
+)
+def test_wrong_heat_maps(run: Run, slide: Path, tmp_path: Path, model: str, options: list[str], message: str) -> None:
+    code, _, err = run("embed", model, slide, "--output", tmp_path / "out", *options)
+    assert (code, message in err) == (2, True), err
+    assert not list(tmp_path.glob("out/*"))
 
 
 def test_rows_of_other_settings_are_not_kept(tmp_path: Path) -> None:

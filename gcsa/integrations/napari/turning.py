@@ -25,11 +25,11 @@ from gcsa.tasks.segmentation.stars import Labels
 
 @dataclass(frozen=True)
 class Comparison:
-    """What changes with one turn of an image.
+    """What changes with one rotation of an image.
 
     Attributes:
         sentence: says it.
-        seen: the turned picture that the network saw, (h, w, C).
+        seen: the rotated picture that the network saw, (h, w, C).
         upright, changed: of a segmenter, the label map (H, W) of the image as it is, and which of its pixels change.
     """
 
@@ -40,7 +40,7 @@ class Comparison:
 
 
 def compare(predictor: Predictor, picture: Array, turn: Turn) -> Comparison:
-    """What changes where a picture (H, W) or (H, W, C) turns. Raises UserError as `predict`."""
+    """What changes where a picture (H, W) or (H, W, C) rotates. Raises UserError as `predict`."""
     picture = picture[..., None] if picture.ndim == 2 else picture[..., :3]
     if isinstance(predictor, SegmentationPredictor):
         return _of_labels(predictor, picture, turn)
@@ -80,7 +80,7 @@ def _of_scores(predictor: ClassificationPredictor, picture: Array, turn: Turn) -
     with evaluation_mode(predictor.network) as where:
         answers = predictor.target.answers(predictor.network(both.to(where)).float().cpu())
     lines = [
-        f"{name}: {before:.4f}, turned {after:.4f}"
+        f"{name}: {before:.4f}, rotated {after:.4f}"
         for name, before, after in zip(predictor.class_names, *answers.tolist(), strict=True)
     ]
     change = float((answers[1] - answers[0]).abs().max())

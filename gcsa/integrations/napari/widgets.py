@@ -215,7 +215,7 @@ class SegmentWidget(Work):
 
 
 class AuditWidget(Work):
-    """Turns an image by the angle of a slider, and shows which pixels and objects, or which scores, change."""
+    """Rotates an image by the angle of a slider, and shows which pixels and objects, or which scores, change."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__(napari_viewer)
@@ -223,7 +223,7 @@ class AuditWidget(Work):
         self.weights = Weights(SegmentationPredictor.kind, ClassificationPredictor.kind)
         self.degrees = Slider(label="degrees", min=0, max=359, value=90, tracking=False)
         self.reflected = CheckBox(label="reflected", tooltip="first; at 0, 90, 180 and 270 degrees only")
-        self.button = PushButton(text="Turn")
+        self.button = PushButton(text="Rotate")
         for control in (self.degrees, self.reflected, self.button):
             control.changed.connect(self.run)
         self.is_behind = False
@@ -254,10 +254,10 @@ class AuditWidget(Work):
         self.start(lambda: compare(self.weights.load(source), picture, turn), done, f"{layer.name} at {turn}")
 
     def _show(self, found: Comparison, name: str, place: dict[str, Any], width: int) -> None:
-        """The turned image beside the image, and on this its objects and the pixels that change."""
+        """The rotated image beside the image, and on this its objects and the pixels that change."""
         beside = {**place, "translate": place["translate"] + np.array([0, 1.05 * width]) * place["scale"]}
         seen = found.seen if found.seen.shape[2] == 3 else found.seen[..., 0]
-        self._replace("add_image", seen, f"{name} turned", beside)
+        self._replace("add_image", seen, f"{name} rotated", beside)
         if found.upright is not None and found.changed is not None:
             self._replace("add_labels", found.upright, f"{name} objects upright", place)
             self._replace(

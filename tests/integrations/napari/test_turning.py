@@ -1,4 +1,4 @@
-"""The comparison of an image with itself, turned: exact networks change nothing in exact poses, others do."""
+"""The comparison of an image with itself, rotated: exact networks change nothing in exact poses, others do."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ def test_a_classifier(whole: bool) -> None:
     picture = np.repeat(np.arange(0, 256, 8, dtype=np.uint8)[:, None], 32, 1)
     found = compare(predictor, picture, Turn(180))
     first, a, b = found.sentence.splitlines()
-    before, after = (float(part.split()[-1]) for part in a.split(", turned"))
+    before, after = (float(part.split()[-1]) for part in a.split(", rotated"))
     assert abs(before + float(b.split(": ")[1].split(",")[0]) - 1) < 1e-3
     assert (abs(before - after) > 0.1) is not whole
     assert first.startswith("180 degrees: the largest change is ")

@@ -78,10 +78,10 @@ def test_audit(docked: Any, weights: Path, qtbot: Any) -> None:
     widget.degrees.value = 270
     qtbot.waitUntil(lambda: widget.worker is None, timeout=60_000)
     assert widget.status.value.startswith("270 degrees: 0 of 2,080 pixels and 0 of")
-    names = ["nuclei", "nuclei turned", "nuclei objects upright", "nuclei changed"]
+    names = ["nuclei", "nuclei rotated", "nuclei objects upright", "nuclei changed"]
     assert [layer.name for layer in widget.viewer.layers] == names
     assert not widget.viewer.layers["nuclei changed"].data.any()
-    assert np.array_equal(widget.viewer.layers["nuclei turned"].data, np.rot90(PICTURE, 3))
+    assert np.array_equal(widget.viewer.layers["nuclei rotated"].data, np.rot90(PICTURE, 3))
     widget.degrees.value = 30
     qtbot.waitUntil(lambda: widget.worker is None, timeout=60_000)
     assert [layer.name for layer in widget.viewer.layers] == names
