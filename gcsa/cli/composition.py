@@ -6,7 +6,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Collection, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,17 @@ def composition_errors() -> Iterator[None]:
     argparse.ArgumentParser.error = Parser.error  # type: ignore  # Hydra makes the parser itself
     try:
         with user_errors(None, HYDRA_USERS, explain):
+            _check_groups(sys.argv[1:])
             yield
     finally:
         argparse.ArgumentParser.error = before  # type: ignore
+
+
+def _check_groups(arguments: Iterable[str]) -> None:
+    """Raises UserError for `adapter=null` and the like, of which Hydra says neither the group nor what would work."""
+    for argument in arguments:
+        group, _, value = argument.partition("=")
+        folder = conf_folder() / group
+        if value == "null" and group and folder.is_dir():
+            choices = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
+            raise UserError(f"{argument} chooses nothing: leave it out, or choose one of {choices}")

@@ -189,6 +189,7 @@ TRAIN = [
     ("data=@empty", "is a path: write data=image_folder data.path="),
     ("output_dir=a=b", "a value with = in it needs quotes within quotes, such as 'output_dir=\"a=b\"'"),
     ("seed", "'seed' is no option: write KEY=VALUE"),
+    ("adapter=null", "adapter=null chooses nothing: leave it out, or choose one of full, "),
     ("--colour", "unrecognized arguments: --colour"),
     ("model.group=x4", "group=x4 must be"),
     ("model.attention=global", "attention=global must be one of spatial, group, linear"),
