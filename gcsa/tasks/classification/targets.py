@@ -48,7 +48,8 @@ class Target(ABC):
 
 @dataclass(frozen=True)
 class Classes(Target):
-    """Labels int64 (B,): one class for each image. Answers are probabilities that sum to 1."""
+    """Labels int64 (B,): one class for each image; or, in training, its probabilities (B, K). Answers are probabilities that
+    sum to 1."""
 
     kind = "class"
     losses = ("cross_entropy", "bce", "focal")
@@ -57,7 +58,8 @@ class Classes(Target):
         return scores.softmax(-1)
 
     def wanted(self, labels: Tensor, num_classes: int, smoothing: float = 0.0) -> Tensor:
-        return F.one_hot(labels, num_classes) * (1 - smoothing) + smoothing / num_classes
+        shares = labels if labels.is_floating_point() else F.one_hot(labels, num_classes)
+        return shares * (1 - smoothing) + smoothing / num_classes
 
 
 @dataclass(frozen=True)
