@@ -82,8 +82,10 @@ def curve(output: Path, validated: bool = True) -> dict[str, list[float]]:
                     epochs[int(row["epoch"])][key] = round(float(text), 5)
     if not validated:
         return {"train/loss": [epochs[epoch]["train/loss"] for epoch in sorted(epochs)]}
-    rows = [epochs[epoch] for epoch in sorted(epochs) if any(key.startswith("val/") for key in epochs[epoch])]
-    return {key: [row[key] for row in rows] for key in (rows[0] if rows else ())}
+    keys = sorted({key for row in epochs.values() for key in row})
+    # A run that was killed after a validation never wrote the loss of that epoch.
+    rows = [row for _, row in sorted(epochs.items()) if len(row) == len(keys)]
+    return {key: [row[key] for row in rows] for key in keys}
 
 
 def train(run: Listed, threads: int) -> int:
