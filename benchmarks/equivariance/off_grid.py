@@ -6,7 +6,7 @@
 
 Each image is rotated by every multiple of 7.5 degrees, shifted, blurred, magnified, compressed, stained and lit otherwise; an answer
 changes where the most probable class does. Images go on beyond their border by reflection, and are resampled bilinearly.
-docs/results/off_grid/NAME.json holds, for each family, the share of answers that change in the mean over its members and for the
+docs/results/off_grid/NAME.json (off_grid_test of the test split) holds, for each family, the share of answers that change in the mean over its members and for the
 worst, and the lowest accuracy; and the same for the exact elements of d4, where an exact network changes none. Beside it stands the
 share of changed images whose nearest neighbour by features, among all upright ones, still is the image itself.
 """
@@ -14,6 +14,7 @@ share of changed images whose nearest neighbour by features, among all upright o
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,10 @@ def measure(
     device: str = "cpu",
     limit: int | None = None,
     rotations: int | None = None,
+    chosen: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """The content of the JSON file, of `limit` images (None: all), balanced over the classes; as the mean over `rotations`."""
+    """The content of the JSON file, of `limit` images (None: all), balanced over the classes; as the mean over `rotations`; of the
+    `chosen` families (None: all)."""
     predictor: Any = gcsa.load(source).fold()
     network: nn.Module = Both(predictor.network).to(device)
     if rotations is not None:
@@ -75,6 +78,8 @@ def measure(
     upright, known = answers(network, images, mean, std, lambda x: x)
     families: dict[str, dict[str, Any]] = {}
     for family, members in families_of(images.shape[1]).items():
+        if chosen is not None and family not in chosen:
+            continue
         rows: dict[str, dict[str, float]] = {}
         for name, change in members.items():
             if family == "angle" and predictor.group.name == "d4" and (same := _same_angle(name)) in rows:
@@ -122,15 +127,18 @@ def main() -> None:
     parser.add_argument("--split", default="val", choices=["val", "test"])
     parser.add_argument("--limit", type=int, help="so many images, balanced over the classes; default all")
     parser.add_argument("--rotations", type=int, help="the mean over so many; default one pass")
+    parser.add_argument("--families", nargs="+", metavar="FAMILY", choices=[*families_of(3)], help="default all")
     parser.add_argument("--output", required=True, metavar="NAME")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parsed = parser.parse_args()
     torch.set_num_threads(parsed.threads)
     started, _ = clock()
-    content = measure(parsed.source, parsed.data, parsed.split, parsed.device, parsed.limit, parsed.rotations)
+    content = measure(
+        parsed.source, parsed.data, parsed.split, parsed.device, parsed.limit, parsed.rotations, parsed.families
+    )
     content |= {"seconds": round(clock()[0] - started, 1), "commit": git_commit(), "machine": machine()}
-    folder = Path(__file__).parents[2] / "docs/results/off_grid"
+    folder = Path(__file__).parents[2] / "docs/results" / ("off_grid" if parsed.split == "val" else "off_grid_test")
     folder.mkdir(parents=True, exist_ok=True)
     print(write_json(folder / f"{parsed.output}.json", content))
 
