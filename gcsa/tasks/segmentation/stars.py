@@ -37,7 +37,7 @@ def check_installed() -> None:
         import stardist.geometry  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
-            "instances need StarDist's geometry, which is not installed: pip install gcsa-vit[dense]"
+            f"instances need StarDist's geometry, which cannot be imported ({error}): pip install gcsa-vit[dense]"
         ) from error
 
 
