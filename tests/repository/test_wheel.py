@@ -114,7 +114,7 @@ def test_segment_names_the_extra_that_it_needs(installed: Path, tmp_path: Path) 
         [installed / "gcsa-segment", "gcsa_unet_tiny.nuclei", IMAGES / "tissue.png", "--output", "out"], tmp_path
     )
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    assert done.stderr.endswith("which is not installed: pip install gcsa-vit[dense]\n")
+    assert done.stderr.endswith("(No module named 'stardist'): pip install gcsa-vit[dense]\n")
 
 
 def test_evaluate_and_export_published_weights(installed: Path, tmp_path: Path) -> None:
