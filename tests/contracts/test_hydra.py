@@ -42,6 +42,7 @@ NEEDS_A_VALUE = {
     "regression": "data.path=/images.csv",
     "lora": "adapter.base=base.ckpt",
     "full": "adapter.base=base.ckpt",
+    "nuclei_few": "data.path=/images",
     "imagenet_pyramid_small": "data.path=/images",
 }
 """Choices with a key that only the user can fill."""
