@@ -52,6 +52,8 @@ def read_deep(path: Path, image: Image.Image) -> Pixels | None:
             f"has {bits} bits a colour, which needs imagecodecs: pip install 'gcsa-vit[jpeg2000]', or save it as TIFF or PNG"
         ) from error
     values = jpeg2k_decode(path.read_bytes())
+    if values.dtype.kind != "u":
+        raise Refused("holds colours with a sign, whose black and white it does not state: save it as TIFF or PNG")
     return with_alpha(values, 2**bits - 1) if values.shape[2] in (2, 4) else Pixels(values, 2**bits - 1)
 
 

@@ -127,6 +127,8 @@ def test_one_step_off_the_grid(run: Run, images: Path, monkeypatch: pytest.Monke
         (["net.onnx", "--kind", "segmenter", "--group", "c4"], "--group c4 is of --symmetry"),
         (["net.onnx", "--kind", "segmenter", "--symmetry", "averaged"], "--symmetry averaged is not for a segmenter"),
         (["gcsa_unet_tiny.nuclei", "--off-grid"], "--off-grid is for classifiers and embeddings"),
+        (["gcsa_unet_tiny.nuclei", "--rotations", "8"], "--rotations is for classifiers and embeddings"),
+        ([WEIGHTS, "--rotations", "6"], "rotations=6 must be a multiple of 4"),
         (["net.onnx", "--outputs", "instances"], "add --kind segmenter"),
         ([WEIGHTS, "--kind", "embedding", "--limit", "1"], "give two images or more"),
         ([WEIGHTS, "--symmetry", "averaged", "--group", "c8"], "--group: invalid choice: 'c8'"),

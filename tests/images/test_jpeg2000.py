@@ -123,3 +123,12 @@ def test_a_damaged_header_is_named(keep: int, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"1\.jp2 cannot be read as an image"):
         read_levels(path)
+
+
+def test_colours_with_a_sign_are_refused(tmp_path: Path) -> None:
+    imagecodecs = pytest.importorskip("imagecodecs")
+    path = tmp_path / "1.j2k"
+    values = RNG.integers(-2048, 2048, (12, 20, 3), np.int16)
+    path.write_bytes(imagecodecs.jpeg2k_encode(values, level=0, codecformat="j2k", bitspersample=12, reversible=True))
+    with pytest.raises(UserError, match="holds colours with a sign"):
+        read_picture(path, 3)
