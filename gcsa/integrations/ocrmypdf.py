@@ -72,9 +72,11 @@ def add_options(parser: ArgumentParser) -> None:
 
 @hookimpl
 def check_options(options: Any) -> None:
-    """Raises BadArgsError where kraken is missing, or the weights cannot be read."""
+    """Raises BadArgsError where kraken is missing, the weights cannot be read, or a renderer asks for a PDF of ours."""
     if options.ocr_engine not in ("auto", NAME):
         return
+    if options.pdf_renderer == "sandwich":
+        raise BadArgsError("--pdf-renderer sandwich is for Tesseract: leave it out, or choose fpdf2")
     if not has_kraken():
         raise BadArgsError("gcsa needs kraken to find lines, which is not installed: pip install 'gcsa-vit[ocrmypdf]'")
     logging.getLogger("kraken").setLevel(logging.WARNING)  # it tells each page's steps, and its whole network
@@ -145,7 +147,9 @@ class GCSAEngine(OcrEngine):
 
     @staticmethod
     def generate_pdf(input_file: Path, output_pdf: Path, output_text: Path, options: Any) -> None:
-        raise NotImplementedError("gcsa draws no PDF of its own: leave --pdf-renderer out")
+        raise NotImplementedError(
+            "gcsa draws no PDF of its own"
+        )  # `check_options` refuses the renderer that asks for it
 
 
 def read_page(file: Path, predictor: RecognitionPredictor) -> tuple[PlacedPage, list[Transcript]]:

@@ -153,6 +153,9 @@ def test_other_engines_and_wrong_weights(monkeypatch: pytest.MonkeyPatch, weight
     monkeypatch.setattr(plugin, "has_kraken", lambda: True)
     with pytest.raises(BadArgsError, match="no_such_weights"):
         plugin.check_options(options(gcsa_weights="no_such_weights"))
+    sandwich = options(gcsa_weights=str(weights)).model_copy(update={"pdf_renderer": "sandwich"})
+    with pytest.raises(BadArgsError, match="--pdf-renderer sandwich is for Tesseract"):
+        plugin.check_options(sandwich)
     monkeypatch.setattr(plugin, "has_kraken", lambda: False)
     with pytest.raises(BadArgsError, match="needs kraken"):
         plugin.check_options(options(gcsa_weights=str(weights)))
