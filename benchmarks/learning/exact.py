@@ -1,6 +1,9 @@
 """A trained classifier as it is, and made exact by `gcsa.symmetry`: accuracy and AUROC on validation and test images.
 
-python -m benchmarks.learning.exact outputs/my_run/checkpoints/best.ckpt --data pcam --write docs/results/exact/pcam_tf_efficientnet_lite0_seed0.json
+    python -m benchmarks.learning.exact outputs/my_run/checkpoints/best.ckpt --data pcam --write docs/results/exact/pcam_my_model_seed0.json
+
+Options of the data stand behind `--set`: `--data image_folder --set path=plankton image_size=128 in_chans=3 pad=white`. The
+files of several seeds, `..._seedN.json`, become one row of the table.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 
 from gcsa._utils.atomic import write_json
 from gcsa.evaluation.metrics import predict, score
@@ -22,10 +26,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a .ckpt of train.py or weights")
     parser.add_argument("--data", required=True)
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="options of the data")
+    parser.add_argument(
+        "--labels", default="all", help="share of the labels that it was trained on, as the table calls it"
+    )
     parser.add_argument("--group", default="d4")
+    parser.add_argument("--limit", type=int, help="images of each split, all by default")
     parser.add_argument("--write", type=Path, help="the JSON file")
     args = parser.parse_args()
-    network, data, _ = model_and_data(args.model, {"name": args.data, "seed": 0})
+    options = {key: yaml.safe_load(value) for key, _, value in (one.partition("=") for one in args.set)}
+    network, data, _ = model_and_data(args.model, {"name": args.data, "seed": 0, **options})
     kinds: dict[str, torch.nn.Module] = {
         "as it is": network,
         "Averaged": Averaged(network, args.group),
@@ -33,15 +43,21 @@ def main() -> None:
     }
     rows: dict[str, Any] = {}
     for split in ("val", "test"):
-        sample = draw_sample(data, split)
+        sample = draw_sample(data, split, args.limit)
         for name, model in kinds.items():
             found = score(*predict(model.eval(), sample))
             rows[f"{name}, {split}"] = {"accuracy": found.accuracy, "interval": found.interval, "auroc": found.auroc}
             print(f"{name}, {split}: {rows[f'{name}, {split}']}", flush=True)
-    content = {"model": type(network).__name__, "data": args.data, "group": args.group, "rows": rows}
+    content = {
+        "model": type(network).__name__,
+        "data": args.data,
+        "labels": args.labels,
+        "group": args.group,
+        "rows": rows,
+    }
     if args.write is not None:
         args.write.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.write, content | {"commit": git_commit(), "machine": machine()})
+        write_json(args.write, content | {"limit": args.limit, "commit": git_commit(), "machine": machine()})
 
 
 if __name__ == "__main__":

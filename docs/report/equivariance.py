@@ -7,8 +7,9 @@ import re
 from statistics import mean
 from typing import Any
 
+from gcsa.groups import group
 from report.results import ROOT, measured, table
-from report.training import spread_cell
+from report.training import DATA_SETS, spread_cell
 
 INTEGRATIONS = ROOT / "docs/results/integrations"
 
@@ -91,20 +92,21 @@ def two_views() -> str:
 
 def exact() -> str:
     """Trained classifiers as they are, and made exact by the wrappers of `gcsa.symmetry`; the mean over seeds where there are some."""
-    seeds: dict[str, list[dict[str, Any]]] = {}
+    seeds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for path in sorted((ROOT / "docs/results/exact").glob("*.json")):
-        name = path.stem.partition("_")[2].partition("_seed")[0]
-        seeds.setdefault(name, []).append(json.loads(path.read_text())["rows"])
+        found = json.loads(path.read_text())
+        data, _, name = path.stem.partition("_seed")[0].removesuffix("_tenth").partition("_")
+        seeds.setdefault((DATA_SETS[data], found["labels"], name, found["group"]), []).append(found["rows"])
     rows = []
-    for name, found in seeds.items():
-        for kind, passes in {"as it is": "1", "Averaged": "8", "Canonical": "1"}.items():
+    for (data, labels, name, elements), runs in seeds.items():
+        for kind, passes in {"as it is": 1, "Averaged": group(elements).order, "Canonical": 1}.items():
             cells = []
             for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
                 for split in ("val", "test"):
-                    values = [scale * one[f"{kind}, {split}"][key] for one in found]
-                    cells.append(spread_cell(values, digits))
-            rows.append([f"`{name}`", str(len(found)), kind, passes, *cells])
-    header = ["network", "seeds", "used", "passes", "validation accuracy %", "test accuracy %"]
+                    values = [one[f"{kind}, {split}"][key] for one in runs]
+                    cells.append("" if None in values else spread_cell([scale * value for value in values], digits))
+            rows.append([data, labels, f"`{name}`", str(len(runs)), kind, str(passes), *cells])
+    header = ["data", "labels", "network", "seeds", "used", "passes", "validation accuracy %", "test accuracy %"]
     return table([*header, "validation AUROC", "test AUROC"], rows)
 
 

@@ -53,6 +53,7 @@ from gcsa.images.pixels import naming
 from gcsa.images.planes import MAX, Plane
 from gcsa.images.reader import stack_header
 from gcsa.images.slides import SUFFIXES as SLIDES, Slide, open_slide
+from gcsa.images.stain import STAINS
 from gcsa.images.tiff import MPP_RANGE
 from gcsa.integrations.networks import OUTPUTS, is_foreign, open_segmenter
 from gcsa.tasks import load
@@ -144,6 +145,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         type=number(*MPP_RANGE),
         metavar="MICROMETRES",
         help="a pixel that the network sees, of images that say theirs",
+    )
+    parser.add_argument(
+        "--stain",
+        choices=STAINS,
+        help="the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence",
     )
     parser.add_argument("--min-area", type=count(10**9), metavar="PIXELS", help="leave out objects of fewer pixels")
     parser.add_argument(
@@ -339,8 +345,8 @@ def _segment(
                         seen, image, origin = slide.part(args.level, args.roi)
                     advance = partial(progress.advance, task)
                     scale = args.scale if args.mpp is None else _scale_to(args.mpp, slide, args.level, job.path)
-                    options: dict[str, Any] = dict(scale=scale, tile=args.tile, shape=image.shape, progress=advance)
-                    result = replace(predictor.predict(seen, **options), origin=origin)
+                    options: dict[str, Any] = dict(scale=scale, stain=args.stain, tile=args.tile, shape=image.shape)
+                    result = replace(predictor.predict(seen, **options, progress=advance), origin=origin)
                     if args.min_area is not None:
                         result = result.without_small(args.min_area)
                     measured = dict(properties=args.properties, pixel_size=pixel_size)

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options, Range, explain
-from gcsa._utils.validation import check_float
+from gcsa._utils.validation import check_choice, check_float
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.groups import Group, group as make_group
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.slides import open_window_source
+from gcsa.images.stain import STAINS, StainImage
 from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage
 from gcsa.models.unet import UNet
 from gcsa.tasks.base import Predictor
@@ -238,6 +239,7 @@ class SegmentationPredictor(Predictor):
         images: Any,
         *,
         scale: float | Literal["auto"] = 1.0,
+        stain: str | None = None,
         tile: int | None = None,
         shape: tuple[int, int] | None = None,
         progress: Callable[[float], object] = lambda fraction: None,
@@ -250,20 +252,24 @@ class SegmentationPredictor(Predictor):
             images: as in `Predictor.predict`, or a `gcsa.images.windows.WindowedImage`.
             scale: the network sees the image magnified by this factor; results are of the image as it is. "auto" reads at 1, and
                 again where the objects that it found are of another size than those of training (`own_scale`).
+            stain: "haematoxylin": the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence.
             tile: side of the tiles of large images, in pixels; None chooses.
             shape: height and width of the results, where the image is a smaller level of a picture of this shape; None: its own.
             progress: called with the fraction completed by each tile.
 
         Raises:
-            UserError: an image that cannot be read or has other channels, a scale that is not between 1/100 and 100, or a tile
-                that does not fit the network.
+            UserError: an image that cannot be read or has other channels, a scale that is not between 1/100 and 100, an unknown stain
+                or one of a picture that has none, or a tile that does not fit the network.
             MissingExtraError: instances without StarDist.
             OSError: a file that cannot be opened.
         """
         if isinstance(images, list | tuple):
-            options: dict[str, Any] = dict(scale=scale, tile=tile, shape=shape, progress=progress)
+            options: dict[str, Any] = dict(scale=scale, stain=stain, tile=tile, shape=shape, progress=progress)
             return [self.predict(image, **options) for image in images]
-        with open_image(images, self.network.in_chans) as image:
+        if stain is not None:
+            check_choice("stain", stain, STAINS)
+        with open_image(images, self.network.in_chans) as opened:
+            image = opened if stain is None else StainImage(opened)
             factor = 1.0 if scale == "auto" else scale
             candidates = self.predict_candidates(image, scale=factor, tile=tile, progress=progress)
             if scale == "auto" and (factor := self.own_scale(self.finish(candidates))) != 1:

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 import gcsa
+from gcsa._utils.errors import UserError
 from gcsa.groups import group
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import SegmentationPredictor
@@ -116,6 +117,18 @@ def test_classes_in_tiles(side: int) -> None:
     assert result.objects is None
     assert result.num_classes == len(np.unique(result.labels)) == 3
     assert np.array_equal(result.labels, predictor.predict(image).labels)
+
+
+def test_a_stain_is_exact_in_every_pose() -> None:
+    predictor, image = untrained(torch.float32, prob_thresh=0.3), picture(61, 50)
+    expected = predictor.predict(image, stain="haematoxylin").labels
+    assert expected.max() > 3
+    assert not np.array_equal(expected, predictor.predict(image).labels), "the network sees another picture"
+    for g in predictor.group.exact_elements:
+        labels = predictor.predict(transform_array(image, predictor.group, g), stain="haematoxylin", tile=20).labels
+        assert np.array_equal(labels, transform_array(expected, predictor.group, g))
+    with pytest.raises(UserError, match="eosin"):
+        predictor.predict(image, stain="eosin")
 
 
 def test_numbers_and_objects_belong_together() -> None:
