@@ -1,12 +1,10 @@
-"""Tesseract, the CRNN, TrOCR and our weights on the same lines and pages.
+"""Tesseract, the CRNN, TrOCR and our weights on the same lines.
 
     python -m benchmarks.text.rivals lines FOLDER      # weights of the CRNN
     python -m benchmarks.text.rivals trocr FOLDER      # what benchmarks.text.trocr_lines wrote
-    python -m benchmarks.text.rivals pages FOLDER      # in an environment with the extra `kraken`
 
 CRNN: weights of `python train.py experiment=ocr_ctc model=crnn data.path=LINES data.any_image=true trainer.max_epochs=6`, LINES of
-`benchmarks.text.french`. FOLDER of pages holds `french/` and `fraktur/`, PAGE-XML or ALTO with their images, of books that nobody trained
-on. Needs Tesseract with fra, lat, deu, frk and osd, and GCSA_DATA. At most `MOST` test lines of a set are read, drawn with a fixed seed.
+`benchmarks.text.french`. Needs Tesseract with fra, lat, deu and frk, and GCSA_DATA. At most `MOST` test lines of a set are read, drawn with a fixed seed.
 
 Tesseract's languages, mode, scale and border are chosen on validation lines. It lays a line on its long side and reads it in both
 orientations, of which the more confident counts, as the CRNN does ("rotated copies"). Apostrophes count as one character. `modern` says
@@ -35,7 +33,6 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
-import gcsa
 from benchmarks.text.french import SAME
 from benchmarks.text.rotated_lines import DEGREES, ROOT, Side, sides
 from gcsa._utils.atomic import write_json
@@ -45,7 +42,6 @@ from gcsa.tasks.recognition.data.line_image import Line, fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.pages.forms import MODERN
-from gcsa.tasks.recognition.pages.page_xml import read_page
 from gcsa.tasks.recognition.reading import Reading, most_confident
 from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
@@ -57,8 +53,8 @@ PUBLISHED = {
     FRENCH: ("gcsa_ocr_tiny.print", "gcsa_ocr_tiny.french"),
     FRAKTUR: ("gcsa_ocr_tiny.print+gcsa_ocr_tiny.print.de19",),
 }
-MOST, SEED = 450, 0
-CHOOSING = 100
+MOST, SEED = 100, 0
+CHOOSING = 40
 """Validation lines on which Tesseract's settings are chosen."""
 SIGNS = str.maketrans({"\u2019": "'", "\u00ac": "-", "\u2e17": "-", "\u2010": "-", "\u0364": "\u0308"})
 """Apostrophes, hyphens, and the small e above a vowel, which is an umlaut now."""
@@ -273,60 +269,7 @@ def _training(file: Path) -> dict[str, Any]:
     return kept | {"val/cer": run["results"]["val/cer"], "epochs": run["config"]["trainer"]["max_epochs"]}
 
 
-def _truths(folder: Path) -> list[tuple[str, Path, str]]:
-    """(name, image, text) of each page."""
-    pages = []
-    for file in sorted(folder.glob("*.xml")):
-        lines = read_page(file)
-        pages.append((file.stem, lines[0].image, "\n".join(line.text for line in lines if line.text)))
-    return pages
-
-
-def page_rows(name: str, weights: str, languages: str, pages: list[Any], degrees: Sequence[int]) -> list[Any]:
-    """How both read `pages` rotated by `degrees`: error rates over all of them, CPU seconds a page."""
-    predictor = gcsa.load(*weights.split("+")).fold()
-
-    def ours(scan: Path) -> str:
-        return "\n".join(reading.text for reading in predictor.predict(scan))
-
-    def tesseract(scan: Path) -> str:
-        return _run_tesseract(str(scan), "-", "-l", languages, "--psm", "1")
-
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for angle in degrees:
-            scans = [Path(folder) / f"{number}.png" for number in range(len(pages))]
-            for scan, (_, image, _) in zip(scans, pages, strict=True):
-                Image.fromarray(np.rot90(np.asarray(Image.open(image).convert("RGB")), angle // 90)).save(scan)
-            meant = [text.translate(SAME) for _, _, text in pages]
-            for system, read in ((f"Tesseract 5.3, {languages}", tesseract), (weights.rpartition("+")[2], ours)):
-                began = cpu_seconds()
-                texts = [read(scan).translate(SAME) for scan in scans]
-                seconds = (cpu_seconds() - began) / len(pages)
-                row = {"pages": name, "count": len(pages), "system": system, "degrees": angle, "seconds": seconds}
-                row["cer"] = text_scores(texts, meant).cer
-                row["cer_modern"] = text_scores([*map(modern, texts)], [*map(modern, meant)]).cer
-                row["cer_of_each"] = {
-                    page[0]: text_scores([text], [truth]).cer
-                    for page, text, truth in zip(pages, texts, meant, strict=True)
-                }
-                rows.append(row)
-                print(row, flush=True)
-    return rows
-
-
-def all_pages(folder: Path) -> dict[str, Any]:
-    settings = json.loads(RESULT.read_text())["lines"]["tesseract"]
-    french, fraktur = (settings[scripts[0]]["languages"] for scripts in (FRENCH, FRAKTUR))
-    truth = (ROOT / "tests/tasks/recognition/fr_print_page.txt").read_text(encoding="utf-8").strip()
-    page = [("fr_print_page", data_root(None) / "pages/fr_print_page.jpg", truth)]
-    rows = page_rows("French, about 1800", PUBLISHED[FRENCH][0], french, page, DEGREES)
-    rows += page_rows("French, 17th and 18th century", PUBLISHED[FRENCH][1], french, _truths(folder / "french"), (0,))
-    rows += page_rows("German, 19th century", PUBLISHED[FRAKTUR][0], fraktur, _truths(folder / "fraktur"), (0,))
-    return {"rows": rows}
-
-
-PARTS = {"lines": all_lines, "trocr": trocr_lines, "pages": all_pages}
+PARTS = {"lines": all_lines, "trocr": trocr_lines}
 
 
 def main() -> None:
