@@ -1,7 +1,6 @@
-"""Tesseract, the CRNN, TrOCR and our weights on the same lines.
+"""Tesseract, the CRNN and our weights on the same lines.
 
-    python -m benchmarks.text.rivals lines FOLDER      # weights of the CRNN
-    python -m benchmarks.text.rivals trocr FOLDER      # what benchmarks.text.trocr_lines wrote
+    python -m benchmarks.text.rivals FOLDER      # weights of the CRNN
 
 CRNN: weights of `python train.py experiment=ocr_ctc model=crnn data.path=LINES data.any_image=true trainer.max_epochs=6`, LINES of
 `benchmarks.text.french`. Needs Tesseract with fra, lat, deu and frk, and GCSA_DATA. At most `MOST` test lines of a set are read, drawn with a fixed seed.
@@ -38,7 +37,7 @@ from benchmarks.text.rotated_lines import DEGREES, ROOT, Side, sides
 from gcsa._utils.atomic import write_json
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.tasks.recognition.data.charset import normalize
-from gcsa.tasks.recognition.data.line_image import Line, fit_line, read_line
+from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.pages.forms import MODERN
@@ -59,7 +58,6 @@ CHOOSING = 40
 SIGNS = str.maketrans({"\u2019": "'", "\u00ac": "-", "\u2e17": "-", "\u2010": "-", "\u0364": "\u0308"})
 """Apostrophes, hyphens, and the small e above a vowel, which is an umlaut now."""
 TESSDATA = Path("/usr/share/tesseract-ocr/5/tessdata")
-TROCR_BATCH = 16
 
 Scan = Image.Image
 Read = Callable[[Sequence[Scan], str], list[str]]
@@ -178,28 +176,8 @@ def neural(side: Side) -> Read:
     return lambda scans, orientation: side.read([read_line(scan, height) for scan in scans], orientation)
 
 
-def trocr(recognizer: Any) -> Read:
-    """Upright lines alone: by equivariance the others read the same, and its decoder is slow."""
-    height = recognizer.model.encoder.config.height
-
-    def read(scans: Sequence[Scan], orientation: str) -> list[str]:
-        images = [fit_line(read_line(scan, height), height, upright=True) for scan in scans]
-        order = sorted(range(len(images)), key=lambda i: images[i].shape[2])
-        texts = [""] * len(images)
-        while order:
-            width = images[order[0]].shape[2]
-            batch = [i for i in order[:TROCR_BATCH] if images[i].shape[2] == width]
-            order = order[len(batch) :]
-            found = recognizer.read(torch.stack([images[i] for i in batch]), orientation)
-            for i, reading in zip(batch, found, strict=True):
-                texts[i] = reading.text
-        return texts
-
-    return read
-
-
-def measure(read: Read, lines: Sequence[Line], rotate: bool = True) -> dict[str, Any]:
-    """Error rates of a system, upright and, if `rotate`, scanned in four orientations that it does not know."""
+def measure(read: Read, lines: Sequence[Line]) -> dict[str, Any]:
+    """Error rates of a system, upright and scanned in four orientations that it does not know."""
     scans, meant = [_scan(line) for line in lines], [line.text.translate(SAME) for line in lines]
     began = cpu_seconds()
     texts = [text.translate(SAME) for text in read(scans, "upright")]
@@ -207,17 +185,16 @@ def measure(read: Read, lines: Sequence[Line], rotate: bool = True) -> dict[str,
     scores = text_scores(texts, meant)
     row |= {"cer": scores.cer, "cer_interval": scores.cer_interval, "wer": scores.wer}
     row["cer_modern"] = text_scores([modern(text) for text in texts], [modern(text) for text in meant]).cer
-    if rotate:
-        rotated, seconds = [], []
-        for degrees in DEGREES:
-            turned = [Image.fromarray(np.rot90(np.asarray(scan), degrees // 90)) for scan in scans]
-            began = cpu_seconds()
-            rotated.append([text.translate(SAME) for text in read(turned, "any")])
-            seconds.append(cpu_seconds() - began)
-        row["cer_rotated"] = [text_scores(texts, meant).cer for texts in rotated]
-        row["cer_any"] = mean(row["cer_rotated"])
-        row["same_when_rotated"] = mean(len(set(line)) == 1 for line in zip(*rotated, strict=True))
-        row["lines_per_second"] = len(lines) / seconds[0]
+    rotated, seconds = [], []
+    for degrees in DEGREES:
+        turned = [Image.fromarray(np.rot90(np.asarray(scan), degrees // 90)) for scan in scans]
+        began = cpu_seconds()
+        rotated.append([text.translate(SAME) for text in read(turned, "any")])
+        seconds.append(cpu_seconds() - began)
+    row["cer_rotated"] = [text_scores(texts, meant).cer for texts in rotated]
+    row["cer_any"] = mean(row["cer_rotated"])
+    row["same_when_rotated"] = mean(len(set(line)) == 1 for line in zip(*rotated, strict=True))
+    row["lines_per_second"] = len(lines) / seconds[0]
     return row
 
 
@@ -249,19 +226,6 @@ def all_lines(crnn: Path) -> dict[str, Any]:
     return {"rows": rows, "tesseract": settings, "tesseract_bytes": size, "crnn": crnn_training}
 
 
-def trocr_lines(folder: Path) -> dict[str, Any]:
-    from gcsa.tasks.recognition.trocr import TrOCRRecognizer
-
-    recognizer = TrOCRRecognizer.from_pretrained(folder)
-    parameters = sum(p.numel() for p in recognizer.model.parameters())
-    rows = []
-    for script in FRENCH:
-        lines = test_lines(script)
-        row = {"system": "TrOCR", "script": script, "lines": len(lines), "parameters": parameters}
-        rows.append(row | measure(trocr(recognizer), lines, rotate=False))
-    return {"rows": rows, "training": json.loads((folder / "training.json").read_text())}
-
-
 def _training(file: Path) -> dict[str, Any]:
     """What the table says of how the CRNN was trained."""
     run = json.loads(file.read_text())
@@ -269,14 +233,9 @@ def _training(file: Path) -> dict[str, Any]:
     return kept | {"val/cer": run["results"]["val/cer"], "epochs": run["config"]["trainer"]["max_epochs"]}
 
 
-PARTS = {"lines": all_lines, "trocr": trocr_lines}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = parser.add_subparsers(dest="part", required=True)
-    for part in PARTS:
-        parts.add_parser(part).add_argument("folder", type=Path)
+    parser.add_argument("crnn", type=Path, help="folder of its weights")
     args = parser.parse_args()
     if shutil.which("tesseract") is None:
         parser.error("tesseract is not installed: apt install tesseract-ocr and its languages")
@@ -284,9 +243,7 @@ def main() -> None:
     keep_freed_memory()
     keep_compiled_kernels()
     about = {"commit": git_commit(), "machine": machine()}
-    found = PARTS[args.part](args.folder)
-    before = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
-    print(write_json(RESULT, {**before, args.part: {**found, **about}}))
+    print(write_json(RESULT, {"lines": {**all_lines(args.crnn), **about}}))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 LINES is a folder as `benchmarks.text.french` makes it. The encoder starts as that of `gcsa_ocr_tiny.print`, with the layer that makes
 tokens of its columns, the decoder of two layers from scratch. The encoder is fixed for the first half of the time, in which the
 decoder learns where to look, and both are trained in the second half. OUTPUT gets model and tokenizer, and `training.json` with the
-error rate of the validation lines. `benchmarks.text.rivals` reads it on test lines.
+error rate of the validation lines.
 """
 
 from __future__ import annotations
