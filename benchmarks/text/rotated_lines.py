@@ -64,8 +64,9 @@ class Side:
     model: Any
     parameters: int
 
-    def read(self, inks: list[Tensor]) -> list[str]:
-        readings = RecognitionPredictor(self.model).read_lines([partial(torch.clone, ink) for ink in inks], (), "any")
+    def read(self, inks: list[Tensor], orientation: str = "any") -> list[str]:
+        lines = [partial(torch.clone, ink) for ink in inks]
+        readings = RecognitionPredictor(self.model).read_lines(lines, (), orientation)
         return [reading.text if isinstance(reading, Reading) else "" for reading in readings]
 
     def errors(self, inks: list[Tensor], meant: list[str]) -> dict[str, Any]:
@@ -76,11 +77,11 @@ class Side:
 
 
 def sides(named: list[str]) -> dict[str, Side]:
-    """The rows of `named` weights, NAME=WEIGHTS each."""
+    """The rows of `named` weights, NAME=WEIGHTS each; BASE+ADAPTER are weights too."""
     found = {}
     for name, _, weights in (entry.partition("=") for entry in named):
-        model = gcsa.load(weights).fold().network
-        parameters = sum(p.numel() for p in gcsa.load(weights).network.parameters())
+        model = gcsa.load(*weights.split("+")).fold().network
+        parameters = sum(p.numel() for p in gcsa.load(*weights.split("+")).network.parameters())
         if model.group.rotations % 4 == 0:
             found[name] = Side(model, parameters)
         else:

@@ -35,10 +35,12 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.adapter_step,
         text.transcription,
         text.rotated_lines,
+        text.rivals,
         text.test_lines,
         text.pages,
         text.skewed,
         text.orientation,
+        text.skew,
         text.trocr,
     ),
     "docs/measured/equivariance.md": (

@@ -271,3 +271,42 @@ def test_lines() -> str:
         rows.append([f"`{row['model']}`", row["script"], f"{row['lines']:,}", *cells])
     header = ["network", "test lines of", "lines", "CER % (95 %), upright", "WER %", "CER %, orientation unknown"]
     return table([*header, "orientation found"], rows) + f"\n\nCommit {content['commit'][:8]}."
+
+
+def rivals() -> str:
+    """Tesseract, the CRNN and published recognisers on the same test lines."""
+    content = json.loads((ROOT / "docs/results/ocr/rivals.json").read_text())["lines"]
+    rows = []
+    for row in content["rows"]:
+        low, high = row["cer_interval"]
+        cells = [f"{100 * row['cer']:.2f} ({100 * low:.1f} to {100 * high:.1f})", f"{100 * row['cer_modern']:.2f}"]
+        cells += [f"{100 * row['wer']:.1f}", f"{100 * row['cer_any']:.2f}", f"{row['same_when_rotated']:.0%}"]
+        parameters = "" if row["parameters"] is None else thousands(row["parameters"])
+        name = row["system"] if row["parameters"] is None else f"`{row['system']}`"
+        rows.append([name, row["script"], str(row["lines"]), *cells, f"{row['lines_per_second']:.0f}", parameters])
+    header = ["system", "test lines of", "lines", "CER % (95 %), upright", "CER %, modern letters", "WER %"]
+    header += ["CER %, mean over four orientations", "same text in all four", "lines a CPU second", "parameters"]
+    settings = "; ".join(
+        f"{script}: `-l {chosen['languages']} --psm {chosen['mode']}`, {chosen['scale']} times as large, a border of "
+        f"{chosen['border']} pixels"
+        for script, chosen in content["tesseract"].items()
+    )
+    return (
+        f"{table(header, rows)}\n\nTesseract as chosen on validation lines: {settings}. "
+        f"{machine_title(content['machine'])}; commit {content['commit'][:8]}."
+    )
+
+
+def skew() -> str:
+    """How exactly the skew of a page is estimated."""
+    content = json.loads((ROOT / "docs/results/pages/skew.json").read_text())
+    rows = [
+        [str(row["angle"]), f"{row['own']:.2f}", f"{row['error']:+.2f}"]
+        for row in sorted(content["rows"], key=lambda row: abs(row["angle"]))
+    ]
+    within = content["within"]
+    return (
+        f"{table(['rotated by, degrees', 'skew of the page itself', 'error'], rows)}\n\n{content['pages']} pages: mean error "
+        f"{content['mean']:.2f} degrees, 95th percentile {content['percentile_95']:.2f}, within {within['degrees']} degrees "
+        f"{within['share']:.0%}. Commit {content['commit'][:8]}."
+    )
