@@ -4,9 +4,10 @@
 
 The laboratory is `gnf` of Coelho et al. 2009 (doi:10.1109/ISBI.2009.5193098): U2OS cells in fluorescence, outlined by hand, in 48 images
 whose nuclei are some 110 pixels wide; the repository luispedro/Coelho2009_ISBI_NuclearSegmentation on GitHub holds them. Of each image
-the 512 x 512 pixels in the middle are taken. 20 images are for training and 20 for the test; 5 of the 8 others were looked at before, and
-nothing was chosen by them. Thresholds are chosen on up to 5 of the training images themselves, as nothing else is at hand. In-domain is the
-test set of `nuclei`. Rows and runs that are there are kept, so that a run that was stopped goes on.
+the 512 x 512 pixels in the middle are taken. 20 images are for training and 20 for the test. `--shares` measures averages of the base with
+the first run of `tuned` on the 8 others and on the first 25 validation images of `nuclei` of at most 256 x 256 pixels: by them
+`adapter.base_share` was chosen. Thresholds are chosen on up to 5 of the training images themselves, as nothing else is at hand. In-domain is
+the test set of `nuclei`. Rows and runs that are there are kept, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +29,19 @@ from PIL import Image
 import gcsa
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
+from gcsa.images.reader import as_picture
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores
+from gcsa.tasks.segmentation.thresholds import choose_thresholds
+from gcsa.training.adapt import average_with_base, averageable
 from gcsa.training.results import git_commit, machine
 
 BASE = "gcsa_unet_tiny.nuclei"
 SIDE = 512
-PARTS = {"train": slice(0, 20), "test": slice(28, 48)}
+PARTS = {"train": slice(0, 20), "val": slice(20, 28), "test": slice(28, 48)}
+VALIDATED = (25, 256 * 256)
+"""Images of `nuclei` by which a share is chosen, and the most pixels that they have."""
 STEPS = (
     "data.crop=160",
     "data.batch_size=2",
@@ -42,7 +50,8 @@ STEPS = (
     "trainer.max_epochs=200",
 )
 SYSTEMS = {
-    "warm": ("experiment=nuclei_few",),
+    "averaged": ("experiment=nuclei_few",),
+    "tuned": ("experiment=nuclei_few", "adapter.base_share=0"),
     "scratch": (
         "experiment=nuclei",
         "data=mask_folder",
@@ -51,7 +60,8 @@ SYSTEMS = {
         "callbacks.ema.decay=0.95",
     ),
 }
-"""From random weights with the learning rate of `nuclei`, and else the same."""
+"""From the published weights, whose average with the trained ones is `averaged`; from random weights with the learning rate of `nuclei`,
+and else the same."""
 Pairs = list[tuple[Array, Array]]
 
 
@@ -93,20 +103,29 @@ def train(folder: Path, output: Path, system: str, seed: int) -> float:
     return float(json.loads(done.read_text()))
 
 
-def ap50(source: str, pairs: Iterable[tuple[Array, Array]], scale: float | str = 1.0) -> float:
+def ap50(predictor: Any, pairs: Iterable[tuple[Array, Array]], scale: float | str = 1.0) -> float:
     """Average precision at an IoU of 0.5 over all objects."""
-    predictor: Any = gcsa.load(source)
     scores = InstanceScores()
     for picture, labels in pairs:
         scores.update(predictor.predict(picture, scale=scale).labels, labels)
     return float(scores.compute()["ap50"])
 
 
-def in_domain() -> Iterator[tuple[Array, Array]]:
-    """The test images of `nuclei`."""
+def in_domain(split: str = "test") -> Iterator[tuple[Array, Array]]:
+    """The images of a split of `nuclei`."""
     data = Nuclei()
-    for example in map(data.example, data.listed("test")):
+    for example in map(data.example, data.listed(split)):
         yield example.picture, example.labels
+
+
+def by_share(tuned: Path, parts: dict[str, Pairs], few: Pairs, share: float) -> dict[str, float]:
+    """AP50 on the validation images of both kinds for the average of the base with the weights `tuned`; thresholds as of a run."""
+    count, most = VALIDATED
+    small = islice((pair for pair in in_domain("val") if pair[1].size <= most), count)
+    predictor: Any = gcsa.load(tuned)
+    average_with_base(predictor.network, averageable(gcsa.load(BASE).network), share)
+    choose_thresholds(predictor, ((ArrayImage(as_picture(picture, 3)), labels) for picture, labels in few))
+    return {"share": share, "laboratory": ap50(predictor, parts["val"]), "in_domain": ap50(predictor, small)}
 
 
 def main() -> None:
@@ -114,26 +133,33 @@ def main() -> None:
     parser.add_argument("repository", type=Path, help="a checkout of the laboratory's images")
     parser.add_argument("runs", type=Path, help="folder of the training runs")
     parser.add_argument("--counts", type=int, nargs="+", default=(2, 5, 20))
-    parser.add_argument("--systems", nargs="+", default=("warm", "scratch"), choices=tuple(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", default=("averaged", "scratch"), choices=tuple(SYSTEMS))
+    parser.add_argument(
+        "--shares", type=float, nargs="+", default=(), help="of the base, to be compared on validation images"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, required=True, help="the JSON file")
     args = parser.parse_args()
     torch.set_num_threads(1)
     parts = laboratory(args.repository)
-    rows: dict[str, dict[str, Any]] = json.loads(args.write.read_text())["rows"] if args.write.is_file() else {}
+    before = json.loads(args.write.read_text()) if args.write.is_file() else {}
+    rows: dict[str, dict[str, Any]] = before.get("rows", {})
+    shares: list[dict[str, float]] = before.get("shares", [])
 
     def measure(name: str, key: str, score: Callable[[], float], **about: Any) -> None:
         row = rows.setdefault(name, about)
-        if key in row:
-            return
-        row[key] = score()
+        if key not in row:
+            row[key] = score()
+            keep(name, row)
+
+    def keep(name: str, row: dict[str, Any]) -> None:
         print(name, row, flush=True)
         content = {"base": BASE, "laboratory": "gnf, Coelho et al. 2009", "images": len(parts["test"])}
-        content |= {"rows": rows, "seed": args.seed, "commit": git_commit(), "machine": machine()}
+        content |= {"shares": shares, "rows": rows, "seed": args.seed, "commit": git_commit(), "machine": machine()}
         args.write.parent.mkdir(parents=True, exist_ok=True)
         write_json(args.write, content)
 
-    measure("published", "laboratory", lambda: ap50(BASE, parts["test"]))
+    measure("published", "laboratory", lambda: ap50(gcsa.load(BASE), parts["test"]))
     for count in args.counts:
         folder, few = args.runs / f"images{count}", parts["train"][:count]
         if not folder.exists():
@@ -142,13 +168,17 @@ def main() -> None:
         for system in args.systems:
             run = args.runs / f"{system}{count}"
             seconds = train(folder, run, system, args.seed)
-            weights = str(run / "weights")
+            weights = run / "weights"
             about = dict(system=system, images=count, nuclei=nuclei, cpu_seconds=seconds)
-            measure(run.name, "laboratory", lambda weights=weights: ap50(weights, parts["test"]), **about)
-            if system == "warm":
-                measure(run.name, "in_domain", lambda weights=weights: ap50(weights, in_domain()))
-    measure("published", "laboratory_auto", lambda: ap50(BASE, parts["test"], "auto"))
-    measure("published", "in_domain", lambda: ap50(BASE, in_domain()))
+            measure(run.name, "laboratory", lambda weights=weights: ap50(gcsa.load(weights), parts["test"]), **about)
+            if system != "scratch":
+                measure(run.name, "in_domain", lambda weights=weights: ap50(gcsa.load(weights), in_domain()))
+            if system == "tuned" and count == args.counts[0]:
+                for share in sorted(set(args.shares) - {row["share"] for row in shares}):
+                    shares.append(by_share(weights, parts, few, share))
+                    keep("share", shares[-1])
+    measure("published", "laboratory_auto", lambda: ap50(gcsa.load(BASE), parts["test"], "auto"))
+    measure("published", "in_domain", lambda: ap50(gcsa.load(BASE), in_domain()))
 
 
 if __name__ == "__main__":

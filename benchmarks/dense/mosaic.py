@@ -19,6 +19,7 @@ import tifffile
 import torch
 
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
+from gcsa._utils.arrays import Array
 from gcsa.images.reader import read_picture
 from gcsa.images.slides import open_window_source
 from gcsa.images.windows import Windowed, WindowedImage
@@ -34,17 +35,17 @@ REACH = 256
 """Pixels around a crossing that are segmented anew."""
 
 
-def mosaic(side: int, file: Path) -> None:
-    """Writes the picture."""
+def mosaic(height: int, width: int) -> Array:
+    """The picture (H, W, 3)."""
     parts = [read_picture(path, 3) for path in sorted((data_root(None) / "nuclei/test/images").glob("*.png"))]
     parts = [part for part in parts if part.shape[:2] == (PART, PART)]
     chosen = np.random.default_rng(0)
-    picture = np.empty((side, side, 3), np.uint8)
-    for top in range(0, side, PART):
-        for left in range(0, side, PART):
-            part = np.rot90(parts[chosen.integers(len(parts))], chosen.integers(4))
-            picture[top : top + PART, left : left + PART] = part[:, :: chosen.choice([-1, 1])]
-    tifffile.imwrite(file, picture, tile=(PART, PART), photometric="rgb")
+    picture = np.empty((height, width, 3), np.uint8)
+    for top in range(0, height, PART):
+        for left in range(0, width, PART):
+            part = np.rot90(parts[chosen.integers(len(parts))], chosen.integers(4))[:, :: chosen.choice([-1, 1])]
+            picture[top : top + PART, left : left + PART] = part[: height - top, : width - left]
+    return picture
 
 
 def one_pass(weights: str, file: Path, threads: int, in_memory: int) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def main() -> None:
     args = arguments(__doc__, add)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "mosaic.tif"
-        mosaic(args.side, file)
+        tifffile.imwrite(file, mosaic(args.side, args.side), tile=(PART, PART), photometric="rgb")
         begun = time.monotonic()
         found = alone(one_pass, args.weights, file, args.threads, 1)
     timed.append((time.monotonic() - begun, found.pop("others")))

@@ -116,9 +116,14 @@ def scales() -> str:
 def few_images() -> str:
     """AP50 of a laboratory that the published weights have not seen, from them and from random weights by a few of its images."""
     content = json.loads((ROOT / "docs/results/few_images/gnf.json").read_text())
-    names = {"warm": "published weights, trained on", "scratch": "random weights"}
-    rows = []
-    for name, row in content["rows"].items():
+    names = {
+        "averaged": "published weights, trained on",
+        "tuned": "the same with `adapter.base_share=0`",
+        "scratch": "random weights",
+    }
+    rows, order = [], ["published", *names]
+    ordered = sorted(content["rows"].items(), key=lambda item: order.index(item[1].get("system", "published")))
+    for name, row in ordered:
         cells = [f"{100 * row[key]:.1f}" if key in row else "" for key in ("laboratory", "in_domain")]
         if name == "published":
             rows.append(["published weights as they are", "", "", *cells, ""])

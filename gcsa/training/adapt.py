@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.utilities import rank_zero_only
-from torch import nn
+from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_float, check_int, check_rate, listed, shown
 from gcsa.models.create import classifier_names
+from gcsa.training.callbacks import running_statistics
 from gcsa.weights import check_tensors, load_tensors, read, save_label_names
 from gcsa.weights.fingerprint import fingerprint
 
@@ -29,19 +31,26 @@ FREE_OPTIONS = ("_rate", "_thresh", "diameter", "img_size", "num_classes", "in_c
 
 KEYS = ("base", "rank", "alpha", "rslora", "dropout", "target_modules", "train_head")
 """Of conf/adapter/lora.yaml."""
+OF_FULL = {"base", "base_share"}
+"""Of conf/adapter/full.yaml."""
 
 
 def adapt(module: pl.LightningModule, adapter: Mapping[str, Any]) -> None:
     """Puts the base's weights into `module.model`, wraps it by `attach` and prints the share that is trained.
 
     adapter: the keys of conf/adapter/lora.yaml. All but `base` become the hyperparameter `adapter`; `train_head` is
-    true there if the base's classifier did not fit. With `base` alone (conf/adapter/full.yaml) all of it is trained.
+    true there if the base's classifier did not fit. With those of conf/adapter/full.yaml all of it is trained.
     Raises ValueError for options that cannot work and for a base that is damaged or of another architecture, and
     FileNotFoundError if there is none.
     """
     check_adapter(adapter)
-    options = {key: value for key, value in adapter.items() if key != "base"}
+    options = {key: value for key, value in adapter.items() if key not in OF_FULL}
     fresh = load_base(module.model, adapter["base"], module.hparams.get("model", {}))
+    if (share := adapter.get("base_share", 0)) and (fresh or hasattr(module.model, "grown")):
+        raise UserError(
+            f"adapter.base_share={share:g} averages outputs with those of {adapter['base']}, which are of other classes or "
+            "characters: set adapter.base_share=0"
+        )
     if options:
         module.hparams["adapter"] = {**options, "train_head": options["train_head"] or fresh}
         module.model = attach(module.model, module.hparams["adapter"])  # type: ignore[arg-type]
@@ -88,6 +97,23 @@ def save_and_merge(module: pl.LightningModule, folder: Path) -> Path:
         save_label_names(folder, names)
     module.model = merged
     return folder
+
+
+def averageable(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters and the statistics of batch norm, by their names. An average of other buffers, such as draws of random features,
+    is none."""
+    return dict(model.named_parameters()) | running_statistics(model)
+
+
+@torch.no_grad()
+def average_with_base(model: nn.Module, base: Mapping[str, Tensor], share: float) -> None:
+    """Makes each weight of `model` `share` times that of `base` plus 1 - `share` times its own (WiSE-FT, Wortsman et al. 2022,
+    arXiv:2109.01903, section 3), which forgets less of what the base knows than the trained weights do.
+
+    base: a copy of `averageable` of the same network.
+    """
+    for name, tensor in averageable(model).items():
+        tensor.lerp_(base[name].to(tensor), share)
 
 
 def count_parameters(model: nn.Module) -> tuple[int, int]:
@@ -156,7 +182,8 @@ def check_adapter(adapter: Mapping[str, Any]) -> None:
             "adapter.base is missing: give a .ckpt of train.py, local-dir:FOLDER or the name of published weights, "
             "which are then adapted"
         )
-    if adapter.keys() == {"base"}:
+    if adapter.keys() <= OF_FULL:
+        check_rate("adapter.base_share", adapter.get("base_share", 0))
         return
     if unknown := sorted(adapter.keys() - KEYS):
         raise UserError(f"unknown key 'adapter.{unknown[0]}': choose one of {listed(KEYS)}")

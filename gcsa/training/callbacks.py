@@ -19,10 +19,10 @@ from gcsa._utils.validation import check_rate, listed, shown
 from gcsa.symmetry import Symmetrized
 
 
-def running_statistics(model: nn.Module) -> list[Tensor]:
-    """The means and variances that batch norm keeps for evaluation."""
+def running_statistics(model: nn.Module) -> dict[str, Tensor]:
+    """The means and variances that batch norm keeps for evaluation, by their names."""
     names = ("running_mean", "running_var")
-    return [buffer for name, buffer in model.named_buffers() if name.rpartition(".")[2] in names]
+    return {name: buffer for name, buffer in model.named_buffers() if name.rpartition(".")[2] in names}
 
 
 class EMA(WeightAveraging):
@@ -53,7 +53,8 @@ class EMA(WeightAveraging):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         assert self._average_model is not None
-        statistics, updates = running_statistics(self._average_model), self._latest_update_step
+        statistics = list(running_statistics(self._average_model).values())
+        updates = self._latest_update_step
         averages = [statistic.clone() for statistic in statistics]
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)  # copies all buffers
         if averages and self._latest_update_step > updates and self._average_model.n_averaged > 1:

@@ -3,7 +3,7 @@
 import logging
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,12 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, ProgressBar, Timer
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from torch import Tensor
 
 from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.threads import choose_threads
-from gcsa.training.adapt import adapt, count_parameters, save_and_merge
+from gcsa.training.adapt import adapt, average_with_base, averageable, count_parameters, save_and_merge
 from gcsa.training.callbacks import Freeze, StepSeed, StopOnNaN, TimeLimit, ValidateLastEpoch, trained_seconds
 from gcsa.training.checkpoint_io import (
     AtomicCheckpointIO,
@@ -146,8 +147,11 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     module = task.build_module(config, data)
     if config["checkpoint_activations"]:
         checkpoint_activations(module.model, config["model"]["name"])
+    base: dict[str, Tensor] = {}
     if config.get("adapter") is not None:
         adapt(module, config["adapter"])
+        if config["adapter"].get("base_share"):
+            base = {name: tensor.detach().clone() for name, tensor in averageable(module.model).items()}
     freeze = Freeze(module.model, config["freeze"])
     trainer = build_trainer(cfg, output_dir, signals, [freeze])
     best_checkpoint(trainer)
@@ -176,7 +180,7 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
             "/last.ckpt with ckpt_path=last, for longer"
         )
     if leave_group(trainer):
-        report(task, recorded(cfg), best, data, output_dir, seconds)
+        return report(task, recorded(cfg), best, data, output_dir, seconds, base)
     return best_score(config, read_checkpoint(Path(best)))
 
 
@@ -189,8 +193,20 @@ def best_score(config: dict[str, Any], stored: dict[str, Any]) -> float:
     return next(float(s["best_model_score"]) for s in states if s.get("monitor") == config["monitor"]["metric"])
 
 
-def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir: Path, seconds: float) -> None:
-    """Everything after the fit, in one process on one device and with the checkpoint `best`; prints the summary.
+def report(
+    task: Task,
+    config: dict[str, Any],
+    best: str,
+    data: Any,
+    output_dir: Path,
+    seconds: float,
+    base: Mapping[str, Tensor],
+) -> float:
+    """Everything after the fit, in one process on one device and with the checkpoint `best`; prints the summary, and returns the best
+    value of the monitored metric.
+
+    base: of `average_with_base`, where adapter.base_share asks for it: the checkpoint holds the trained weights, and what is validated
+    anew, exported and tested is the average.
 
     The weights are written before the test set is read, so that a test set that cannot be read costs no weights.
     """
@@ -199,6 +215,12 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
     Freeze(module.model, config["freeze"])
     trainable, _ = count_parameters(module.model)
     score = best_score(config, stored)
+    if base:
+        average_with_base(module.model, base, config["adapter"]["base_share"])
+        if not no_validation(config):
+            scores = evaluating(config, "limit_val_batches").validate(module, data, verbose=False)[0]
+            score = float(scores[config["monitor"]["metric"]])
+            module.float()  # as in `test`
     validated = {} if no_validation(config) else {config["monitor"]["metric"]: score}
     lines = {f"best {metric}": f"{value:.4f}" for metric, value in validated.items()}
     adapter_bytes = None
@@ -235,19 +257,20 @@ def report(task: Task, config: dict[str, Any], best: str, data: Any, output_dir:
     lines["results"] = str(write_json(output_dir / "results.json", content))
     width = max(map(len, lines))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in lines.items()))
+    return score
+
+
+def evaluating(config: dict[str, Any], limit: str) -> pl.Trainer:
+    """A trainer that measures on one device, and shows nothing; limit: the option of `trainer` for the batches of the split."""
+    options = {key: config["trainer"][key] for key in ("accelerator", "precision", limit) if key in config["trainer"]}
+    return pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
 
 
 def test(
     task: Task, config: dict[str, Any], module: Any, data: Any, output_dir: Path
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What the model reaches on the test set, which is read here only, and lines for the screen."""
-    options = {
-        key: config["trainer"][key]
-        for key in ("accelerator", "precision", "limit_test_batches")
-        if key in config["trainer"]
-    }
-    tester = pl.Trainer(devices=1, logger=False, enable_model_summary=False, enable_progress_bar=False, **options)
-    scores = tester.test(module, data, verbose=False)[0]
+    scores = evaluating(config, "limit_test_batches").test(module, data, verbose=False)[0]
     module.float()  # what trainer.precision=64-true or bf16-true made of it; what follows feeds it float32
     measured, shown = task.measure(module, data, dict(scores), output_dir)
     return {**scores, **measured}, shown

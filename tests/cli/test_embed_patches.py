@@ -51,6 +51,10 @@ def test_features_coordinates_and_attributes(run: Run, slide: Path, tmp_path: Pa
         "level0_height": 1000, "patch_level": 1, "downsample": 2,
     }  # fmt: skip
     assert (about["weights"], about["mpp"], about["tissue"], about["size"]) == (WEIGHTS, 0.972, 0.25, 96)
+    magnified = of_coords["level0_magnification"] / of_coords["target_magnification"]
+    assert round(of_coords["patch_size"] * magnified) == of_coords["patch_size_level0"], (
+        "WSIPatcher of TRIDENT reads so many"
+    )
     with open_slide(slide, 3) as source:
         patches = [source.levels[1].window(y // 2, x // 2, y // 2 + 96, x // 2 + 96) for x, y in coords[:4]]
     expected = load(WEIGHTS).features(patches).numpy()

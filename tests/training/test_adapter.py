@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 
 import gcsa
 from gcsa import adapters
+from gcsa._utils.errors import UserError
 from gcsa.evaluation.audit import invariance_error
 from gcsa.tasks.classification.module import Classifier
 from gcsa.testing import relative_error
-from gcsa.training.adapt import adapt, count_parameters, save_and_merge
+from gcsa.training.adapt import adapt, average_with_base, averageable, count_parameters, save_and_merge
 from gcsa.training.optimizer import make_optimizer
 from gcsa.weights import read_adapter
 from tests.runs import TINY, composed, killed_at, train
@@ -177,6 +178,25 @@ def lightning_checkpoint(module: Classifier, folder: Path) -> Path:
     trainer.strategy.connect(module)
     trainer.save_checkpoint(folder / "whole.ckpt")
     return folder / "whole.ckpt"
+
+
+def test_statistics_are_averaged_and_counts_are_not() -> None:
+    first, second = (timm.create_model("test_efficientnet", num_classes=2) for _ in range(2))
+    first.bn1.running_var.fill_(3)
+    second.bn1.num_batches_tracked.fill_(7)
+    base = {name: tensor.detach().clone() for name, tensor in averageable(first).items()}
+    average_with_base(second, base, 0.5)
+    assert torch.equal(second.bn1.running_var, torch.full_like(second.bn1.running_var, 2))
+    assert (int(second.bn1.num_batches_tracked), int(first.bn1.num_batches_tracked)) == (7, 0)
+
+
+def test_an_average_with_other_classes_is_refused(base: Path) -> None:
+    source = base / "checkpoints/best.ckpt"
+    with pytest.raises(UserError, match=r"adapter\.base_share=0\.5 .*best\.ckpt, .*set adapter\.base_share=0$"):
+        adapt(classifier(num_classes=3), {"base": str(source), "base_share": 0.5})
+    with pytest.raises(UserError, match=r"adapter\.base_share=1 must"):
+        adapt(classifier(), {"base": str(source), "base_share": 1})
+    adapt(classifier(num_classes=3), {"base": str(source), "base_share": 0})
 
 
 def test_running_statistics_belong_to_the_adapter(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The widgets of the plug-in: Segment, and Audit rotations. Networks run in a thread; windows are changed in the main one only."""
+"""The widgets of the plug-in: Segment, Audit rotations, and Embed objects. Networks run in a thread; windows are changed in the main one only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from magicgui.widgets import (
     Label,
     PushButton,
     Slider,
+    SpinBox,
     create_widget,
 )
-from napari.layers import Image
+from napari.layers import Image, Labels
 from napari.qt.threading import create_worker
+from napari.utils.colormaps import DirectLabelColormap, ensure_colormap
 from napari.utils.notifications import show_error
 from napari.viewer import Viewer
 
@@ -31,6 +33,7 @@ from gcsa._utils.published import CONFIG, list_models, published
 from gcsa.evaluation.poses import Turn
 from gcsa.images.reader import as_picture
 from gcsa.images.windows import ArrayImage
+from gcsa.integrations.napari.embedding import embed_objects
 from gcsa.integrations.napari.turning import Comparison, compare
 from gcsa.tasks import load
 from gcsa.tasks.base import Predictor
@@ -41,6 +44,7 @@ from gcsa.tasks.segmentation.writers import class_rows, object_rows
 MICROMETRES = ("micrometer", "micron")
 """The unit of layers, as Pint calls it, in which tables have columns of their own."""
 NO_IMAGE = "open an image first"
+NO_LABELS = "find the objects first: Plugins > gcsa > Segment"
 CHANGED: dict[Any, str] = {None: "transparent", 1: "red"}
 """Colours of pixels that stay, and of those that change."""
 
@@ -80,8 +84,8 @@ def _task(name: str) -> str:
     return str(json.loads((folder / CONFIG).read_text(encoding="utf-8")).get("task"))
 
 
-def plane(layer: Image, viewer: Viewer) -> tuple[Array, dict[str, Any]]:
-    """The picture (H, W) or (H, W, C) of an image layer that the window shows: the finest level, and of a stack the slice at the
+def plane(layer: Image | Labels, viewer: Viewer) -> tuple[Array, dict[str, Any]]:
+    """The picture (H, W) or (H, W, C) of a layer that the window shows: the finest level, and of a stack the slice at the
     sliders; and the settings that put a layer of its size there."""
     data = layer.data[0] if layer.multiscale else layer.data
     if layer.ndim > 2:
@@ -269,3 +273,67 @@ class AuditWidget(Work):
         if name in self.viewer.layers:
             self.viewer.layers.remove(name)
         getattr(self.viewer, add)(data, name=name, **settings)
+
+
+class EmbedWidget(Work):
+    """Writes principal components of a classifier's features of each object into the features of its labels, and colours by the first."""
+
+    def __init__(self, napari_viewer: Viewer) -> None:
+        super().__init__(napari_viewer)
+        self.image = create_widget(annotation=Image, label="image")
+        self.labels = create_widget(annotation=Labels, label="objects")
+        self.weights = Weights(ClassificationPredictor.kind)
+        self.side = SpinBox(
+            label="side",
+            min=0,
+            max=4096,
+            value=0,
+            tooltip="pixels of the square around an object; 0: of the network's input",
+        )
+        self.components = SpinBox(label="components", min=2, max=1000, value=10)
+        self.button = PushButton(text="Embed")
+        self.button.changed.connect(self.run)
+        self.extend([self.image, self.labels, self.weights, self.side, self.components, self.button, self.status])
+
+    def busy(self, is_busy: bool) -> None:
+        self.button.enabled = not is_busy
+
+    def run(self) -> None:
+        """Embeds the objects of the chosen labels in a thread."""
+        layer, objects = self.image.value, self.labels.value
+        if layer is None or objects is None:
+            self.status.value = NO_IMAGE if layer is None else NO_LABELS
+            return
+        (picture, _), (labels, _) = plane(layer, self.viewer), plane(objects, self.viewer)
+        labels = labels.copy()  # they may be painted meanwhile
+        source, side, components = self.weights.source(), self.side.value, self.components.value
+
+        def work() -> tuple[dict[str, Array], float]:
+            predictor = self.weights.load(source)
+            assert isinstance(predictor, ClassificationPredictor)
+            return embed_objects(predictor, picture, labels, side, components)
+
+        def done(found: tuple[dict[str, Array], float]) -> None:
+            columns, share = found
+            objects.features = merged(objects.features, columns)
+            objects.colormap = colours(columns["index"], columns["gcsa_1"])
+            count = len(columns) - 1
+            self.status.value = f"{len(columns['index'])} objects, {count} components with {share:.0%} of the variance"
+
+        self.start(work, done, f"embedding the objects of {layer.name}")
+
+
+def merged(table: Any, columns: dict[str, Array]) -> Any:
+    """A table of features of labels with new columns in the place of earlier ones of `gcsa_`; rows are matched by `index`, or without
+    that column, as napari does, by their number."""
+    old = table.set_index("index") if "index" in table else table
+    old = old.drop(columns=[name for name in old if name.startswith("gcsa_")])
+    new = type(table)(columns).set_index("index")
+    return old.join(new, how="outer").rename_axis("index").reset_index()
+
+
+def colours(labels: Array, values: Array) -> DirectLabelColormap:
+    """From dark to light by value."""
+    scaled = (values - values.min()) / max(np.ptp(values), np.finfo(float).tiny)
+    chosen = dict(zip(labels.tolist(), ensure_colormap("viridis").map(scaled), strict=True))
+    return DirectLabelColormap(color_dict={None: "transparent", 0: "transparent", **chosen})

@@ -16,7 +16,8 @@ def test_the_manifest_is_valid() -> None:
     manifest = npe2.PluginManifest.from_file(MANIFEST)
     manifest.validate_imports()
     assert manifest.name == "gcsa-vit"  # that of the distribution, else napari refuses it
-    assert [widget.display_name for widget in manifest.contributions.widgets] == ["Segment", "Audit rotations"]
+    names = [widget.display_name for widget in manifest.contributions.widgets]
+    assert names == ["Segment", "Audit rotations", "Embed objects"]
     manager = npe2.PluginManager()
     manager.register(manifest)
     for name, is_ours in {"a_labels.png": True, "a_labels.tif": True, "a.geojson": True, "a.png": False}.items():
@@ -25,7 +26,7 @@ def test_the_manifest_is_valid() -> None:
 
 def test_what_the_manifest_names_is_there() -> None:
     names = [line.split(": ")[1] for line in MANIFEST.read_text().splitlines() if "python_name" in line]
-    assert len(names) == 3
+    assert len(names) == 4
     for name in names:
         module, _, attribute = name.partition(":")
         assert find_spec(module) is not None

@@ -11,8 +11,11 @@ import pytest
 pytest.importorskip("napari")
 pytest.importorskip("pytestqt")
 
-from gcsa.integrations.napari.widgets import AuditWidget, SegmentWidget, Work, plane
+from gcsa.integrations.napari.embedding import embed_objects
+from gcsa.integrations.napari.widgets import AuditWidget, EmbedWidget, SegmentWidget, Work, plane
 from gcsa.tasks import load
+from gcsa.weights import save_classifier
+from tests.integrations.napari.test_embedding import classifier, scene
 from tests.integrations.napari.test_turning import PICTURE, segmenter
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of napari's own libraries
@@ -86,6 +89,32 @@ def test_audit(docked: Any, weights: Path, qtbot: Any) -> None:
     qtbot.waitUntil(lambda: widget.worker is None, timeout=60_000)
     assert [layer.name for layer in widget.viewer.layers] == names
     assert widget.viewer.layers["nuclei changed"].data.any()
+
+
+def test_embed(make_napari_viewer: Any, tmp_path: Path, qtbot: Any) -> None:
+    picture, numbers = scene()
+    viewer = make_napari_viewer()
+    viewer.add_image(picture, name="cells")
+    widget = EmbedWidget(viewer)
+    viewer.window.add_dock_widget(widget)
+    widget.run()
+    assert widget.status.value == "find the objects first: Plugins > gcsa > Segment"
+    table = {"index": [1, 2, 4, 5], "area": [42.0, 88.0, 130.0, 49.0]}  # 6 was painted afterwards
+    layer = viewer.add_labels(numbers, name="objects", features=table)
+    save_classifier(classifier().network, tmp_path / "weights", input_size=(1, 16, 16), mean=(0.5,), std=(0.5,))
+    widget.weights.own.value = tmp_path / "weights"
+    widget.components.value = 2
+    for _ in range(2):  # the second takes the place of the first
+        widget.button.native.click()
+        qtbot.waitUntil(lambda: widget.worker is None, timeout=60_000)
+        expected, share = embed_objects(classifier(), picture, numbers, 0, 2)
+        assert list(layer.features) == ["index", "area", "gcsa_1", "gcsa_2"]
+        assert layer.features["index"].tolist() == [1, 2, 4, 5, 6]
+        assert layer.features["area"].tolist()[:4] == table["area"]
+        assert np.allclose(layer.features["gcsa_2"], expected["gcsa_2"])
+        assert widget.status.value == f"5 objects, 2 components with {share:.0%} of the variance"
+    light = [layer.colormap.map(number)[:3].sum() for number in expected["index"]]
+    assert np.array_equal(np.argsort(light), np.argsort(expected["gcsa_1"]))
 
 
 def test_the_slice_that_is_shown(make_napari_viewer: Any) -> None:

@@ -123,6 +123,23 @@ def test_training_goes_on_from_weights(finished: Path, discs: Path, tmp_path: Pa
             run(tmp_path / "other", *base, other)
 
 
+def test_the_result_is_an_average_with_the_base(finished: Path, discs: Path, tmp_path: Path) -> None:
+    """Training that spoils the network tells the average, which is exported and validated anew, from the trained weights."""
+    base = ("adapter=full", f"adapter.base={finished / 'weights'}", f"data.path={discs}", "test=false")
+    spoiling = ("trainer.max_epochs=1", "optimizer.lr=0.1")
+    score, content = run(tmp_path, *INSTANCES, *base, *spoiling, "adapter.base_share=0.99")
+    assert score == content["results"]["val/ap50"] > 0.5
+    best = tmp_path / "checkpoints/best.ckpt"
+    stored = torch.load(best, weights_only=True)["callbacks"].values()
+    assert next(state["best_model_score"] for state in stored if "best_model_score" in state) < 0.1
+    average, trained, before = (
+        dict(gcsa.load(source).network.named_parameters())
+        for source in (tmp_path / "weights", best, finished / "weights")
+    )
+    for name, tensor in average.items():
+        assert torch.allclose(tensor, 0.99 * before[name] + 0.01 * trained[name], atol=1e-6), name
+
+
 def test_the_weights_find_what_the_test_found(finished: Path, discs: Path) -> None:
     """From the files: the test's own numbers. The checkpoint was tested with the chosen thresholds."""
     predictor, scores = gcsa.load(finished / "weights"), InstanceScores()
