@@ -33,7 +33,7 @@ def main() -> None:
     commit, rows = git_commit(), []
     for file, angle in zip(filter(has_text, in_turn(args.folder)), ANGLES, strict=False):
         page = Image.fromarray(levels_of(file)).convert("RGB")
-        own, estimate = (skew(segment(picture)) for picture in (page, rotated(page, angle)[0]))
+        own, estimate = (skew(segment(picture), np.asarray(picture)) for picture in (page, rotated(page, angle)[0]))
         rows.append({"file": file.name, "angle": angle, "own": own, "error": estimate - own - angle})
         print(rows[-1], flush=True)
     errors = np.abs([row["error"] for row in rows])

@@ -134,3 +134,16 @@ def few_images() -> str:
         rows.append([names[row["system"]], str(row["images"]), str(row["nuclei"]), *cells, minutes])
     header = ["start", "images", "nuclei in them", "AP50 % there", "AP50 % of the 65 test images", "CPU-minutes"]
     return table(header, rows)
+
+
+def tissue() -> str:
+    """Nuclei in H&E that nothing was trained on, by a threshold and by networks."""
+    content = json.loads((ROOT / "docs/results/tissue/monuseg.json").read_text())
+    rows = []
+    for system, row in content["rows"].items():
+        chosen, test = row["validation"][row["chosen"]], row["test"]
+        scores = [f"{100 * scores[key]:.1f}" for scores in (chosen, test) for key in ("dice", "ap50")]
+        rows.append([f"`{system}`" if "gcsa" in system else system, f"`{row['chosen']}`", *scores])
+        rows[-1].append(f"{test['brighter']:,} of {test['objects']:,}")
+    header = ["segmented by", "chosen", "validation Dice %", "validation AP50 %", "Dice %", "AP50 %"]
+    return table([*header, "objects brighter than the background"], rows) + f"\n\nCommit {content['commit'][:8]}."

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from ocrmypdf import OcrEngine, OrientationConfidence, hookimpl
 from ocrmypdf.exceptions import BadArgsError, InputFileError
@@ -122,7 +123,8 @@ class GCSAEngine(OcrEngine):
     def get_deskew(input_file: Path, options: Any) -> float:
         """By how many degrees counter-clockwise a page is to be rotated until its lines are level."""
         _share_cores(options)
-        return -skew(segment(read_image(input_file, 3, upright=False)))
+        page = read_image(input_file, 3, upright=False)
+        return -skew(segment(page), np.asarray(page))
 
     @staticmethod
     def supports_generate_ocr() -> bool:
