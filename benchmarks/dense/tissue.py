@@ -108,12 +108,9 @@ def main() -> None:
     }
     for model in args.models:
         predictor: Any = gcsa.load(model)
-        trials[Path(model).name] = {
-            f"scale={scale}": lambda picture, predictor=predictor, scale=scale: (
-                predictor.predict(picture, scale=scale).labels
-            )
-            for scale in SCALES
-        }
+        for stain in (None, "haematoxylin"):
+            name = Path(model).name if stain is None else f"{Path(model).name} --stain {stain}"
+            trials[name] = {f"scale={scale}": partial(found_by, predictor, scale, stain) for scale in SCALES}
     rows: dict[str, Any] = {}
     for system, options in trials.items():
         tried = {option: measure(segment, examples["validation"]) for option, segment in options.items()}

@@ -92,6 +92,26 @@ def mosaic() -> str:
     return "\n\n".join(sentences)
 
 
+def slide() -> str:
+    """A pyramid of JPEG tiles through segment.py."""
+    content = json.loads((ROOT / "docs/results/slide/nuclei.json").read_text())
+    pixels, objects = (sum(counts) for counts in zip(*content["differences"], strict=True))
+    row = [
+        f"{content['width']:,} x {content['height']:,}",
+        f"{content['file_megabytes']:.0f}",
+        f"{content['cpu_seconds'] / 60:.0f}",
+        f"{content['megabytes']:,.0f}",
+        f"{content['megabytes_beyond_model']:,.0f}",
+        f"{content['objects']:,}",
+        f"{pixels} and {objects} around {len(content['differences'])}",
+    ]
+    header = [
+        *("pixels", "MB of the file", "CPU-minutes", "MB at most", "MB beyond the model", "objects"),
+        "pixels and objects that differ around crossings of tiles",
+    ]
+    return table(header, [row])
+
+
 def scales() -> str:
     """AP50 of each published segmenter on the validation images at other sizes, by colour, and objects where there are none."""
     contents = {

@@ -26,7 +26,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/measured/learning_systems.md": (training.training, training.learning, training.few_labels, training.trials),
     "docs/measured/performers.md": (training.systems, training.shares, training.performers, training.shifts),
     "docs/segment.md": (dense.few_images,),
-    "docs/measured/nuclei.md": (dense.nuclei, dense.scales, dense.tissue, dense.networks, dense.mosaic),
+    "docs/measured/nuclei.md": (dense.nuclei, dense.scales, dense.tissue, dense.networks, dense.mosaic, dense.slide),
     "docs/measured/text.md": (
         text.text,
         text.adapters,
