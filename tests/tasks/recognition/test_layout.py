@@ -189,6 +189,21 @@ def test_the_lines_of_a_skewed_page_are_searched_without_the_skew(
     assert max(heights) < 60, "50, and the rise of a flat line"
 
 
+@pytest.mark.parametrize("degrees", [-14.0, -3.0, 0.0, 7.0])
+def test_skew_is_that_of_the_ink_where_baselines_are_too_flat(degrees: float, page: Image.Image) -> None:
+    """The dark border, which is rotated otherwise, counts for nothing."""
+    scan = page.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=200)
+    lines = Skewed(page, degrees).lines(degrees, scan.size)
+    for line in lines:
+        (x, y), (right, _) = line.baseline[0], line.baseline[-1]
+        line.baseline = [(x, y), (right, round(y - (right - x) * np.tan(np.radians(0.85 * degrees))))]
+    picture = np.array(scan.convert("RGB"))
+    picture[:, :20] = 0
+    assert layout.skew(Segmentation(lines), picture) == pytest.approx(degrees, abs=0.15)
+    assert layout.skew(Segmentation(lines), np.full_like(picture, 200)) == pytest.approx(0.85 * degrees, abs=0.2)
+    assert layout.skew(Segmentation([]), picture) == 0
+
+
 def test_lines_that_are_not_found_again_stay(
     page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ class GCSADataModule(SplitDataModule):
                 if len(values) != self.in_chans:
                     raise UserError(
                         f"{key}={list(values)} is for {len(values)} channels, but data={self.name} has {self.in_chans}: "
-                        "choose other data, or other weights"
+                        f"set data.in_chans={len(values)} where the data take it, or choose other data or weights"
                     )
                 setattr(self, key, tuple(values))
 
