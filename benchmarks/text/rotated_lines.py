@@ -39,22 +39,18 @@ DEGREES = (0, 90, 180, 270)
 
 
 class Laid(nn.Module):
-    """A plain recogniser of lines in any orientation: it lays a line on its long side and reads it there, upright or, with `copies`,
-    also upside down."""
+    """A plain recogniser that lays a line on its long side, always in the same direction, and reads it there once."""
 
-    def __init__(self, model: CTCRecognizer, copies: bool) -> None:
+    def __init__(self, model: CTCRecognizer) -> None:
         super().__init__()
-        self.model, self.copies = model, copies
+        self.model = model
         self.height, self.stride = model.height, model.stride
 
     def read_orientations(self, images: Tensor, orientation: str, beams: int = 1) -> list[dict[int, Reading]]:
         """As of `CTCRecognizer`."""
-        fitting = [*orientations(group("c4"), orientation, images.shape[2], images.shape[3], self.height)]
-        read = {
-            degrees: self.model.read_orientations(torch.rot90(images, -degrees // 90, (2, 3)), "upright", beams)
-            for degrees in (fitting if self.copies else fitting[:1])
-        }
-        return [{degrees: lines[i][0] for degrees, lines in read.items()} for i in range(len(images))]
+        first, *_ = orientations(group("c4"), orientation, images.shape[2], images.shape[3], self.height)
+        lines = self.model.read_orientations(torch.rot90(images, -first // 90, (2, 3)), "upright", beams)
+        return [{first: line[0]} for line in lines]
 
 
 @dataclass(frozen=True)
@@ -85,8 +81,8 @@ def sides(named: list[str]) -> dict[str, Side]:
         if model.group.rotations % 4 == 0:
             found[name] = Side(model, parameters)
         else:
-            found[f"{name}, as it lies"] = Side(Laid(model, copies=False), parameters)
-            found[f"{name}, rotated copies"] = Side(Laid(model, copies=True), parameters)
+            found[f"{name}, as it lies"] = Side(Laid(model), parameters)
+            found[f"{name}, rotated copies"] = Side(model, parameters)
     return found
 
 

@@ -61,7 +61,7 @@ from gcsa.tasks.recognition.pages.output import (
 )
 from gcsa.tasks.recognition.pages.report import Report, check_report, start_report
 from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt, page_confidence, page_doubts
-from gcsa.tasks.recognition.reading import DOUBTFUL, ORIENTATIONS, check_orientation
+from gcsa.tasks.recognition.reading import DOUBTFUL, ORIENTATIONS
 
 SPEED_SECONDS = 600
 """Of reading from which its speed is measured."""
@@ -87,7 +87,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--orientation",
         choices=ORIENTATIONS,
-        help="any: rotated by any multiple of 90 degrees (default, if the group of the encoder has these rotations)",
+        help="any: rotated by any multiple of 90 degrees (default, if the group of the encoder has these rotations; others read a line "
+        "in a pass for each)",
     )
     parser.add_argument("--beams", type=count(1000), default=1, help="of a beam search (default 1: greedy, faster)")
     parser.add_argument(
@@ -293,7 +294,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         chosen = device(args.device)
         predictor: Any = load(args.model, args.adapter, "recognition").to(chosen).fold()
         orientation = args.orientation or predictor.orientation
-        check_orientation(orientation, predictor.group)
         total, done = len(sources), set()
         if in_folder and not args.overwrite:
             done = {source for source in sources if is_done(source, args.format, args.output)}

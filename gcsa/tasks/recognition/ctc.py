@@ -274,18 +274,23 @@ class CTCRecognizer(nn.Module):
     ) -> list[dict[int, Reading]]:
         """All readings of each of the lines (B, 1, H, W), which have one size, as {degrees: reading}; see `orientations`.
 
-        orientation: "upright", or "any" for every orientation that fits; beams: above 1, the text comes from a beam search.
+        orientation: "upright", or "any" for every orientation that fits: from one pass through the encoder if its group has the
+        rotations by 90 degrees, else from a pass for each, of the rotated line. beams: above 1, the text comes from a beam search.
 
-        Raises ValueError for beams below 1, an unknown orientation, one that the group lacks, and lines of another
-        height.
+        Raises ValueError for beams below 1, an unknown orientation, and lines of another height.
         """
         if beams < 1:
             raise UserError(f"beams must be 1 or more, not {beams}")
-        elements = orientations(self.group, orientation, images.shape[2], images.shape[3], self.height)
-        features = self.features(images)
-        scores = {
-            degrees: self.head(to_upright(features, self.group, g)).float().cpu() for degrees, g in elements.items()
-        }
+        copies = orientation == "any" and self.group.rotations % 4 != 0
+        group = make_group("c4") if copies else self.group
+        elements = orientations(group, orientation, images.shape[2], images.shape[3], self.height)
+        if copies:
+            scores = {degrees: self(torch.rot90(images, -degrees // 90, (2, 3))).float().cpu() for degrees in elements}
+        else:
+            features = self.features(images)
+            scores = {
+                degrees: self.head(to_upright(features, group, g)).float().cpu() for degrees, g in elements.items()
+            }
         return [
             {degrees: self.reading(lines[i], degrees, beams) for degrees, lines in scores.items()}
             for i in range(len(images))

@@ -31,12 +31,18 @@ def test_a_turned_line_reads_the_same(name: str, width: int, beams: int) -> None
             assert turned.orientation == (plain.orientation + turn) % 360
 
 
-def test_the_trivial_group_reads_a_turned_line_differently() -> None:
-    model = recognizer(group="c1")
+@pytest.mark.parametrize("encoder", ["gcsa_ocr_tiny", "crnn"])
+def test_a_plain_encoder_reads_a_rotated_line_in_a_pass_for_each_orientation(encoder: str) -> None:
+    model = recognizer(group="c1") if encoder == "gcsa_ocr_tiny" else recognizer(encoder)
     upright = [reading.text for reading in model.read(lines(96))]
     assert [reading.text for reading in model.read(torch.rot90(lines(96), 2, (2, 3)))] != upright
-    with pytest.raises(ValueError, match="group c1 does not read rotated lines"):
-        model.read(lines(96), "any")
+    best = model.read(lines(96), "any")
+    for degrees in (0, 90, 180, 270):
+        read = model.read(torch.rot90(lines(96), degrees // 90, (2, 3)), "any")
+        assert [reading.text for reading in read] == [reading.text for reading in best]
+        assert [reading.orientation for reading in read] == [(reading.orientation + degrees) % 360 for reading in best]
+    with pytest.raises(ValueError, match="lines must be"):
+        model.read(lines(96)[:, :, 1:], "any")
 
 
 def test_upright_is_one_of_the_frames() -> None:
