@@ -149,7 +149,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--stain",
         choices=STAINS,
-        help="the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence",
+        help="the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence; objects with little "
+        "of it are left out",
     )
     parser.add_argument("--min-area", type=count(10**9), metavar="PIXELS", help="leave out objects of fewer pixels")
     parser.add_argument(

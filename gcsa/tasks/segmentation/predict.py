@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options, Range, explain
 from gcsa._utils.validation import check_choice, check_float
@@ -23,7 +24,7 @@ from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.slides import open_window_source
 from gcsa.images.stain import STAINS, StainImage
-from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage
+from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage, counts, resampled, row_windows
 from gcsa.models.unet import UNet
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.doubt import Doubt, reduced_outputs
@@ -112,7 +113,29 @@ class Segmentation:
     def without_small(self, least: int) -> Segmentation:
         """Without the objects of fewer than `least` pixels; the others keep their order, and are numbered without gaps."""
         assert self.objects is not None
-        kept = pixel_counts(self.label_map, len(self.objects) + 1) >= least
+        return self._only(pixel_counts(self.label_map, len(self.objects) + 1) >= least)
+
+    def without_pale(self, stained: StainImage) -> Segmentation:
+        """Without the objects that hold less of the stain, in the mean, than Otsu's threshold of the picture; numbered as by
+        `without_small`."""
+        from skimage.filters import threshold_otsu
+
+        assert self.objects is not None
+        count = len(self.objects) + 1
+        amounts, pixels = np.zeros(count), np.zeros(count)
+        rows, columns = (old / new for old, new in zip(stained.shape, self.label_map.shape, strict=True))
+        for top, labels in row_windows(self.label_map):
+            if stained.shape == self.label_map.shape:
+                values = stained.window(top, 0, top + len(labels), labels.shape[1])
+            else:
+                values = resampled(stained, (top * rows, 0.0), (rows, columns), (len(labels), labels.shape[1]))
+            amounts += np.bincount(labels.ravel(), values[..., 0].ravel(), count)
+            pixels += np.bincount(labels.ravel(), minlength=count)
+        return self._only(amounts >= pixels * threshold_otsu(hist=counts(stained, np.uint16)))
+
+    def _only(self, kept: Array) -> Segmentation:
+        """The objects i of which `kept[i]` (1 + objects,) is true."""
+        assert self.objects is not None
         kept[0] = False
         numbers = np.where(kept, kept.cumsum(), 0).astype(np.int32)
         return replace(self, label_map=Renumbered(self.label_map, numbers), objects=self.objects[kept[1:]])
@@ -252,7 +275,8 @@ class SegmentationPredictor(Predictor):
             images: as in `Predictor.predict`, or a `gcsa.images.windows.WindowedImage`.
             scale: the network sees the image magnified by this factor; results are of the image as it is. "auto" reads at 1, and
                 again where the objects that it found are of another size than those of training (`own_scale`).
-            stain: "haematoxylin": the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence.
+            stain: "haematoxylin": the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence,
+                and objects with little of it are left out (`Segmentation.without_pale`).
             tile: side of the tiles of large images, in pixels; None chooses.
             shape: height and width of the results, where the image is a smaller level of a picture of this shape; None: its own.
             progress: called with the fraction completed by each tile.
@@ -275,7 +299,10 @@ class SegmentationPredictor(Predictor):
             if scale == "auto" and (factor := self.own_scale(self.finish(candidates))) != 1:
                 candidates = self.predict_candidates(image, scale=factor, tile=tile, progress=progress)
             upright = transformed_shape(shape or image.shape, self.group, candidates.pose)
-            return self.finish(candidates.resized(upright))
+            result = self.finish(candidates.resized(upright))
+            if isinstance(image, StainImage) and result.objects is not None:
+                return result.without_pale(image)
+            return result
 
     @torch.inference_mode()
     def predict_candidates(

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from skimage.filters import threshold_otsu
 
 import gcsa
 from gcsa._utils.errors import UserError
 from gcsa.groups import group
+from gcsa.images.stain import StainImage
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import SegmentationPredictor
 from gcsa.tasks.segmentation.metrics import InstanceScores
@@ -119,16 +121,44 @@ def test_classes_in_tiles(side: int) -> None:
     assert np.array_equal(result.labels, predictor.predict(image).labels)
 
 
+def stained() -> Any:
+    """A picture (61, 50, 3), dark at its left."""
+    image = picture(61, 50) // 4
+    image[:, 25:] += 180
+    return image
+
+
 def test_a_stain_is_exact_in_every_pose() -> None:
-    predictor, image = untrained(torch.float32, prob_thresh=0.3), picture(61, 50)
+    predictor, image = untrained(torch.float32, prob_thresh=0.3), stained()
     expected = predictor.predict(image, stain="haematoxylin").labels
     assert expected.max() > 3
     assert not np.array_equal(expected, predictor.predict(image).labels), "the network sees another picture"
     for g in predictor.group.exact_elements:
         labels = predictor.predict(transform_array(image, predictor.group, g), stain="haematoxylin", tile=20).labels
         assert np.array_equal(labels, transform_array(expected, predictor.group, g))
+    for shape in (None, (122, 100)):
+        found = predictor.predict(image, stain="haematoxylin", shape=shape).labels
+        assert found.shape == (shape or image.shape[:2])
+        assert len(np.unique(found)) > 3
     with pytest.raises(UserError, match="eosin"):
         predictor.predict(image, stain="eosin")
+
+
+def test_objects_with_little_of_the_stain_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor, image = untrained(torch.float32, prob_thresh=0.3), stained()
+    amounts = StainImage(ArrayImage(image)).window(0, 0, 61, 50)[..., 0]
+    least = threshold_otsu(amounts)
+
+    def means() -> list[float]:
+        result = predictor.predict(image, stain="haematoxylin")
+        assert len(result.objects) == result.labels.max()
+        return [amounts[result.labels == number].mean() for number in range(1, len(result.objects) + 1)]
+
+    kept = means()
+    monkeypatch.setattr(Segmentation, "without_pale", lambda self, stained: self)
+    everything = means()
+    assert kept == [mean for mean in everything if mean >= least]
+    assert 3 < len(kept) < len(everything)
 
 
 def test_numbers_and_objects_belong_together() -> None:
