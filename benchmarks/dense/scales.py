@@ -21,8 +21,9 @@ from torch.nn import functional as F
 import gcsa
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
+from gcsa.images.pixels import is_grey
 from gcsa.tasks.segmentation.data.crops import Example
-from gcsa.tasks.segmentation.data.datamodule import Nuclei, is_grey
+from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores
 from gcsa.training.results import git_commit, machine
 

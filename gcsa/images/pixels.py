@@ -221,3 +221,8 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
         raise UserError(f"{path} cannot be read as an image ({reason}): remove or replace it") from error
     finally:
         ImageFile.LOAD_TRUNCATED_IMAGES = fills_up
+
+
+def is_grey(picture: Array) -> bool:
+    """Whether all channels of a picture (H, W, C) are equal."""
+    return bool((picture == picture[..., :1]).all())

@@ -7,7 +7,8 @@ import numpy as np
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.images.intensity import percentile_values
-from gcsa.images.windows import WindowedImage, counts
+from gcsa.images.pixels import is_grey
+from gcsa.images.windows import WindowedImage, counts, row_windows
 
 STAINS = ("haematoxylin",)
 MOST = 4.0
@@ -21,7 +22,8 @@ class StainImage:
 
     Each value depends on its own pixel alone, so that a rotated picture gives exactly the rotated amounts.
 
-    Raises UserError for a picture that is not of 8 or 16 bits in three channels, for others have no absolute brightness.
+    Raises UserError for a picture that is not of 8 or 16 bits in three channels, for others have no absolute brightness, and for a grey one,
+    unless it is white.
     """
 
     def __init__(self, image: WindowedImage) -> None:
@@ -33,8 +35,11 @@ class StainImage:
                 f"a stain is of pictures in colour of 8 or 16 bits, and this one has {first.shape[2]} channels of {first.dtype}: "
                 "leave the stain out"
             )
+        white = np.iinfo(first.dtype).max
+        if _is_grey(image, white):
+            raise UserError("a stain is of pictures in colour, and this one is grey: leave the stain out")
         self.image, self.shape = image, image.shape
-        values = np.arange(np.iinfo(first.dtype).max + 1.0)
+        values = np.arange(white + 1.0)
         density = -np.log10(values.clip(1) / values[-1])
         self.amounts = [density * weight for weight in hed_from_rgb[:, 0]]
 
@@ -46,3 +51,13 @@ class StainImage:
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
         return percentile_values(counts(self, np.uint16), low, high)
+
+
+def _is_grey(image: WindowedImage, white: int) -> bool:
+    """Whether there is no colour in a picture, but grey or black. It is read up to the first colour."""
+    darkest = white
+    for _, values in row_windows(image):
+        if not is_grey(values):
+            return False
+        darkest = min(darkest, int(values.min()))
+    return darkest < white

@@ -149,9 +149,8 @@ class GCSAEngine(OcrEngine):
 
     @staticmethod
     def generate_pdf(input_file: Path, output_pdf: Path, output_text: Path, options: Any) -> None:
-        raise NotImplementedError(
-            "gcsa draws no PDF of its own"
-        )  # `check_options` refuses the renderer that asks for it
+        # `check_options` refuses the renderer that asks for it.
+        raise NotImplementedError("gcsa draws no PDF of its own")
 
 
 def read_page(file: Path, predictor: RecognitionPredictor) -> tuple[PlacedPage, list[Transcript]]:

@@ -42,7 +42,11 @@ def test_a_window_of_a_rotated_picture_is_the_rotated_window_to_the_last_bit() -
     assert whole.percentiles(1, 99.8) == rotated.percentiles(1, 99.8) == ArrayImage(expected).percentiles(1, 99.8)
 
 
-@pytest.mark.parametrize("picture", [PICTURE.astype(np.float32), PICTURE[..., :1]], ids=["float", "grey"])
+@pytest.mark.parametrize(
+    "picture",
+    [PICTURE.astype(np.float32), PICTURE[..., :1], np.repeat(PICTURE[..., :1], 3, 2)],
+    ids=["float", "one channel", "grey"],
+)
 def test_what_has_no_stain(picture: Any) -> None:
     with pytest.raises(UserError, match="leave the stain out"):
         StainImage(ArrayImage(picture))

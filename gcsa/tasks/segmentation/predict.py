@@ -121,7 +121,9 @@ class Segmentation:
         from skimage.filters import threshold_otsu
 
         assert self.objects is not None
-        count = len(self.objects) + 1
+        count, occurring = len(self.objects) + 1, counts(stained, np.uint16)
+        if np.count_nonzero(occurring) == 1:  # white, which has no threshold
+            return self._only(np.zeros(count, bool))
         amounts, pixels = np.zeros(count), np.zeros(count)
         rows, columns = (old / new for old, new in zip(stained.shape, self.label_map.shape, strict=True))
         for top, labels in row_windows(self.label_map):
@@ -131,7 +133,7 @@ class Segmentation:
                 values = resampled(stained, (top * rows, 0.0), (rows, columns), (len(labels), labels.shape[1]))
             amounts += np.bincount(labels.ravel(), values[..., 0].ravel(), count)
             pixels += np.bincount(labels.ravel(), minlength=count)
-        return self._only(amounts >= pixels * threshold_otsu(hist=counts(stained, np.uint16)))
+        return self._only(amounts >= pixels * threshold_otsu(hist=occurring))
 
     def _only(self, kept: Array) -> Segmentation:
         """The objects i of which `kept[i]` (1 + objects,) is true."""

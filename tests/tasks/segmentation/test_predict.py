@@ -140,6 +140,7 @@ def test_a_stain_is_exact_in_every_pose() -> None:
         found = predictor.predict(image, stain="haematoxylin", shape=shape).labels
         assert found.shape == (shape or image.shape[:2])
         assert len(np.unique(found)) > 3
+    assert predictor.predict(np.full((30, 30, 3), 255, np.uint8), stain="haematoxylin").labels.max() == 0, "glass"
     with pytest.raises(UserError, match="eosin"):
         predictor.predict(image, stain="eosin")
 

@@ -49,8 +49,8 @@ PAPER_STEP = 8
 REDUCED = 1500
 """Pixels of the longer side of a page whose ink tells its skew."""
 LEAST_REACH, STEPS = 2.0, (0.25, 0.05)
-"""Degrees around the rough skew, and half of it, in which the skew is sought, and the steps of this, the second around the best of the
-first."""
+"""Degrees beyond twice the rough skew up to which the skew is sought, also on the other side; and the steps, the second around the best
+of the first."""
 
 Ink = Callable[[], Tensor]
 Vote = Callable[[Sequence[Ink]], PageVote]
@@ -205,7 +205,7 @@ def skew(segmentation: Any, page: Array) -> float:
         along = rows * np.cos(np.radians(angle)) + columns * np.sin(np.radians(angle))
         return float((np.diff(np.bincount((along - along.min()).round().astype(int), ink)) ** 2).sum())
 
-    reach = LEAST_REACH + abs(rough) / 2
+    reach = LEAST_REACH + abs(rough)
     coarse = max(np.arange(rough - reach, rough + reach, STEPS[0]), key=contrast)
     return float(max(np.arange(coarse - STEPS[0], coarse + STEPS[0], STEPS[1]), key=contrast))
 

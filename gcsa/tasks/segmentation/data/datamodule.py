@@ -15,6 +15,7 @@ from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int
 from gcsa.images.folders import list_images
 from gcsa.images.intensity import percentiles as percentiles_of
+from gcsa.images.pixels import is_grey
 from gcsa.images.reader import read_picture
 from gcsa.tasks.datamodule import SplitDataModule
 from gcsa.tasks.loading import BatchLoader
@@ -197,11 +198,6 @@ class MasksDataModule(SplitDataModule):
         """A picture without objects. Raises as `setup`."""
         picture = read_picture(path, self.in_chans)
         return Example(picture, np.zeros(picture.shape[:2], np.int32), path, percentiles_of(picture, *self.percentiles))
-
-
-def is_grey(picture: Array) -> bool:
-    """Whether all channels of a picture (H, W, C) are equal."""
-    return bool((picture == picture[..., :1]).all())
 
 
 def balanced(examples: Sequence[Example]) -> list[Example]:
