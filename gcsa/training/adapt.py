@@ -25,7 +25,7 @@ from gcsa.training.callbacks import running_statistics
 from gcsa.weights import check_tensors, load_tensors, read, save_label_names
 from gcsa.weights.fingerprint import fingerprint
 
-FREE_OPTIONS = ("_rate", "_thresh", "diameter", "img_size", "num_classes", "in_chans")
+FREE_OPTIONS = ("_rate", "_thresh", "diameter", "img_size", "num_classes", "in_chans", "recurrent")
 """Ends of the model options that may differ from the base's, or that the shapes of its tensors tell already."""
 
 
@@ -143,6 +143,7 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     head = tuple(f"{name}." for name in classifier_names(model))
     of_head = {name for name in weights.keys() | wanted.keys() if name.startswith(head)}
     if characters is not None:
+        weights = model.untrained_branch(weights) | weights
         check_tensors(
             source, *({n: t for n, t in tensors.items() if n not in of_head} for tensors in (weights, wanted))
         )

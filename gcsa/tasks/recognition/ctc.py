@@ -131,6 +131,24 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
     return CRNN(height, **check_options(options, CRNNOptions, owner=name))
 
 
+class RecurrentBranch(nn.Module):
+    """x + f(x) for columns (B, T, hidden) with f a bidirectional LSTM of `width` units a direction, which knows the letters on both sides.
+
+    f begins at 0, so that a trained recogniser without the branch reads the same with a fresh one.
+    """
+
+    def __init__(self, hidden: int, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(hidden)
+        self.lstm = nn.LSTM(hidden, width, num_layers=2, bidirectional=True, batch_first=True)
+        self.out = nn.Linear(2 * width, hidden)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.out(self.lstm(self.norm(x))[0])
+
+
 class CTCHead(nn.Module):
     """Features of an upright line (B, H, W, N, C) to log-probabilities of the classes over time, left to right.
 
@@ -138,10 +156,13 @@ class CTCHead(nn.Module):
     sees the features of upright lines.
     """
 
-    def __init__(self, channels: int, rows: int, classes: int, hidden: int, upsample: int, drop_rate: float) -> None:
+    def __init__(
+        self, channels: int, rows: int, classes: int, hidden: int, upsample: int, recurrent: int, drop_rate: float
+    ) -> None:
         super().__init__()
         self.upsample = upsample
         self.columns = nn.Linear(rows * channels, upsample * hidden)
+        self.recurrent = RecurrentBranch(hidden, recurrent) if recurrent else nn.Identity()
         self.norm = nn.LayerNorm(hidden)
         self.drop = nn.Dropout(drop_rate)
         self.classifier = nn.Linear(hidden, classes)
@@ -149,7 +170,7 @@ class CTCHead(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, upsample * W, classes)."""
         x = self.columns(x.transpose(1, 2).flatten(2))
-        x = F.gelu(x.unflatten(2, (self.upsample, -1)).flatten(1, 2))
+        x = self.recurrent(F.gelu(x.unflatten(2, (self.upsample, -1)).flatten(1, 2)))
         return self.classifier(self.drop(self.norm(x))).log_softmax(-1)
 
 
@@ -160,6 +181,9 @@ class RecognizerOptions(Options):
     height: Annotated[Annotated[int, Range(1, 1024)], "of the lines in pixels"] = 40
     hidden: Annotated[Width, "channels in front of the classifier"] = 256
     upsample: Annotated[Annotated[int, Range(1, 1024)], "time steps for each column of the encoder's map"] = 2
+    recurrent: Annotated[
+        Annotated[int, Range(0, 1024)], "units a direction of an LSTM along the upright line; 0: none"
+    ] = 0
     drop_rate: Annotated[Rate, "dropout in front of the classifier"] = 0.1
 
 
@@ -169,7 +193,7 @@ class CTCRecognizer(nn.Module):
     Args:
         characters: the charset, in the order of the classes from 1 on.
         encoder: a timm model with `forward_features`, such as "gcsa_ocr_tiny", or "crnn", the baseline.
-        height, hidden, upsample, drop_rate: those of `RecognizerOptions`.
+        height, hidden, upsample, recurrent, drop_rate: those of `RecognizerOptions`.
         options: of the encoder.
 
     Raises:
@@ -190,15 +214,15 @@ class CTCRecognizer(nn.Module):
         height: int = RecognizerOptions.height,
         hidden: int = RecognizerOptions.hidden,
         upsample: int = RecognizerOptions.upsample,
+        recurrent: int = RecognizerOptions.recurrent,
         drop_rate: float = RecognizerOptions.drop_rate,
         **options: Any,
     ) -> None:
         super().__init__()
-        RecognizerOptions(height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate)
+        head = dict(hidden=hidden, upsample=upsample, recurrent=recurrent, drop_rate=drop_rate)
+        RecognizerOptions(height=height, **head)
         self.charset = Charset(characters)
-        self.options: dict[str, Any] = dict(
-            encoder=encoder, height=height, hidden=hidden, upsample=upsample, drop_rate=drop_rate, **options
-        )
+        self.options: dict[str, Any] = dict(encoder=encoder, height=height, **head, **options)
         network: Any = create_encoder(encoder, height, **options)
         self.group = make_group(getattr(network, "group", "c1"))
         self.order = self.group.order  # which TorchScript understands
@@ -212,7 +236,7 @@ class CTCRecognizer(nn.Module):
                 _, _, self.rows, columns = network.eval().forward_features(torch.zeros(1, 1, height, self.stride)).shape
         self.steps = columns * upsample
         self.encoder = network.train()
-        self.head = CTCHead(network.num_features, self.rows, len(self.charset), hidden, upsample, drop_rate)
+        self.head = CTCHead(network.num_features, self.rows, len(self.charset), **head)
 
     def features(self, images: Tensor) -> Tensor:
         """(B, 1, H, W) to feature maps (B, h, w, N, C); N = 1 for encoders without a group."""
@@ -241,6 +265,12 @@ class CTCRecognizer(nn.Module):
         # Less likely than all that is known until training says otherwise, so that the readings stay as they were.
         new.weight[old.out_features :], new.bias[old.out_features :] = 0.0, float(old.bias.min()) - 4.0
         self.head.classifier, self.charset = new, Charset(characters)
+
+    def untrained_branch(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of this recogniser's `RecurrentBranch` where `weights` have none; they change no reading before training."""
+        name = "head.recurrent."
+        known = any(key.startswith(name) for key in weights)
+        return {} if known else {key: value for key, value in self.state_dict().items() if key.startswith(name)}
 
     def grown(self, weights: dict[str, Tensor], characters: str) -> dict[str, Tensor]:
         """The `weights` of a recogniser of these options and fewer `characters`, extended to this one's charset."""
