@@ -25,8 +25,8 @@ def create(name: str, **kwargs: Any) -> nn.Module:
     return randomize(timm.create_model(name, in_chans=1, num_classes=3, **{**SMALL[name], **kwargs}).eval())
 
 
-def recognizer() -> CTCRecognizer:
-    return CTCRecognizer("ab", height=8, hidden=8, fields=4, depth=1, num_heads=1).eval()
+def recognizer(**options: Any) -> CTCRecognizer:
+    return CTCRecognizer("ab", height=8, hidden=8, fields=4, depth=1, num_heads=1, **options).eval()
 
 
 def images(batch: int = 2) -> Tensor:

@@ -38,9 +38,9 @@ class Task:
         Raises ValueError for options that it or the recogniser refuses, and as `gcsa.weights.read`.
         """
         options = data_options(cfg)
-        if cfg.get("adapter") is not None and options["charset"] is None:
+        if cfg.get("adapter") is not None:
             check_adapter(cfg["adapter"])
-            options["charset"] = read(cfg["adapter"]["base"]).characters
+            options["charset"] = options["charset"] or read(cfg["adapter"]["base"]).characters
         if isinstance(cfg["model"], dict):  # a network that is trained
             with torch.device("meta"):
                 network_options = _options(cfg)
@@ -94,6 +94,8 @@ class Task:
 
 
 def _options(cfg: dict[str, Any]) -> dict[str, Any]:
-    """The argument `model` of `Recognizer` in `cfg`."""
+    """The argument `model` of `Recognizer` in `cfg`. Where it does not say, the LSTM is that of the adapter's base."""
     model = {key: value for key, value in model_options(cfg).items() if value is not None and key != "img_size"}
+    if cfg.get("adapter") is not None and "recurrent" not in model:
+        model["recurrent"] = read(cfg["adapter"]["base"]).options.get("recurrent", 0)
     return {"height": cfg["data"]["height"], **model}

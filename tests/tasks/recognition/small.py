@@ -1,6 +1,7 @@
 """A small recogniser and lines that it reads, for the tests of text."""
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from gcsa.tasks.recognition.ctc import CTCRecognizer
@@ -17,6 +18,8 @@ def recognizer(encoder: str = "gcsa_ocr_tiny", **options: object) -> CTCRecogniz
     model = randomize(CTCRecognizer(CHARACTERS, encoder, hidden=32, **options)).eval()
     classifier = model.head.classifier
     with torch.no_grad():
+        if model.options["recurrent"]:
+            nn.init.xavier_uniform_(model.head.recurrent.out.weight)  # which is 0 in a fresh network
         seen: list[torch.Tensor] = []
         hook = classifier.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
         model(lines(96, 8))

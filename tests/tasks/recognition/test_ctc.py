@@ -15,10 +15,10 @@ from gcsa.tasks.recognition.reading import Reading, orientations
 from tests.tasks.recognition.small import CHARACTERS, lines, recognizer
 
 
-@pytest.mark.parametrize("name", ["c4", "c8", "d4"])
+@pytest.mark.parametrize(("name", "recurrent"), [("c4", 0), ("c8", 0), ("d4", 0), ("c4", 16)])
 @pytest.mark.parametrize(("width", "beams"), [(96, 1), (104, 3), (40, 1)])
-def test_a_turned_line_reads_the_same(name: str, width: int, beams: int) -> None:
-    model = recognizer(group=name)
+def test_a_turned_line_reads_the_same(name: str, recurrent: int, width: int, beams: int) -> None:
+    model = recognizer(group=name, recurrent=recurrent)
     upright = model.read(lines(width), "any", beams)
     assert len({reading.text for reading in upright}) == 3
     assert all(reading.text for reading in upright)
@@ -60,10 +60,10 @@ def test_frames_are_the_turns_of_a_line_of_that_height() -> None:
     assert orientations(group("c1"), "upright", 40, 40, 40) == {0: 0}
 
 
-@pytest.mark.parametrize("encoder", ["gcsa_ocr_tiny", "crnn"])
-def test_scores(encoder: str) -> None:
+@pytest.mark.parametrize(("encoder", "recurrent"), [("gcsa_ocr_tiny", 0), ("gcsa_ocr_tiny", 8), ("crnn", 0)])
+def test_scores(encoder: str, recurrent: int) -> None:
     """Probabilities over time that other lines do not influence, and that train every parameter."""
-    model = recognizer(encoder, upsample=1 if encoder == "crnn" else 2)
+    model = recognizer(encoder, upsample=1 if encoder == "crnn" else 2, recurrent=recurrent)
     out = model(lines(96))
     assert out.shape == (3, 96 // model.stride * model.steps, 10) == (3, 24, 10)
     assert torch.allclose(out.exp().sum(-1), torch.ones(3, 24))
@@ -80,6 +80,7 @@ def test_scores(encoder: str) -> None:
         (dict(encoder="gcsa_ocr_huge"), "unknown encoder 'gcsa_ocr_huge': choose one of crnn, gcsa_ocr_small"),
         (dict(height=42), "height must be a multiple of 8, the stride of gcsa_ocr_tiny, not 42"),
         (dict(upsample=0), "upsample=0"),
+        (dict(recurrent=-1), "recurrent=-1"),
         (dict(colour=1), "unknown option colour"),
         (dict(encoder="crnn", colour=1), "unknown option colour"),
         (dict(num_heads=3), "num_heads=3 does not divide"),
@@ -117,9 +118,31 @@ def test_a_longer_charset_reads_as_before() -> None:
         model.extend("xyz" + CHARACTERS)
 
 
-@pytest.mark.parametrize("encoder", ["gcsa_ocr_tiny", "crnn"])
-def test_save_and_load(encoder: str, tmp_path: Path) -> None:
-    model = recognizer(encoder)
+def test_an_lstm_sees_the_whole_line_and_begins_as_none() -> None:
+    """Another right end of a line changes the scores of its left end; a fresh branch of a trained recogniser changes nothing."""
+    left = lines(96)
+    right = left.clone()
+    right[..., 80:] = 1 - right[..., 80:]
+
+    def change(model: CTCRecognizer) -> float:
+        with torch.no_grad():
+            return float((model(left) - model(right))[:, :2].abs().max())
+
+    near = dict(radius=1, depth=1)
+    assert change(recognizer(**near)) == 0
+    assert change(recognizer(**near, recurrent=8)) > 1e-3
+
+    plain = recognizer()
+    grown = CTCRecognizer(CHARACTERS, hidden=32, fields=8, depth=1, num_heads=2, recurrent=8).eval()
+    weights = plain.state_dict()
+    grown.load_state_dict(grown.untrained_branch(weights) | weights)
+    assert torch.equal(grown(left), plain(left))
+    assert grown.untrained_branch(grown.state_dict()) == {}
+
+
+@pytest.mark.parametrize(("encoder", "recurrent"), [("gcsa_ocr_tiny", 0), ("gcsa_ocr_tiny", 8), ("crnn", 0)])
+def test_save_and_load(encoder: str, recurrent: int, tmp_path: Path) -> None:
+    model = recognizer(encoder, recurrent=recurrent)
     opened = gcsa.load(model.save_pretrained(tmp_path / "weights")).network
     assert opened.charset == model.charset
     assert torch.equal(opened(lines(96)), model(lines(96)))

@@ -158,6 +158,18 @@ def test_a_base_trained_whole(finished: Path, other_lines: Path, tmp_path: Path)
     assert gcsa.load(tmp_path / "weights").network.charset.characters == " abcdxy"
 
 
+def test_an_lstm_grows_on_a_base_and_stays(finished: Path, lines: Path, tmp_path: Path) -> None:
+    """A base without an LSTM is trained with one; who then continues from that need not name it."""
+    grown, again = tmp_path / "grown", tmp_path / "again"
+    whole = ("adapter=full", f"adapter.base=local-dir:{finished / 'weights'}", "trainer.max_epochs=1")
+    train(composed(grown, *SMALL, *whole, "model.recurrent=4", f"data.path={lines}"), grown)
+    lora = ("adapter=lora", "adapter.rank=2", f"adapter.base=local-dir:{grown / 'weights'}", "trainer.max_epochs=1")
+    train(composed(again, *SMALL, *lora, f"data.path={lines}"), again)
+    assert gcsa.load(again / "weights").network.options["recurrent"] == 4
+    with pytest.raises(ValueError, match="holds another architecture"):
+        train(composed(tmp_path / "none", *SMALL, *lora, "model.recurrent=0", f"data.path={lines}"), tmp_path / "none")
+
+
 def test_a_base_of_other_options(finished: Path, other_lines: Path, tmp_path: Path) -> None:
     lora = ("adapter=lora", "adapter.rank=2", f"adapter.base={finished / 'checkpoints/best.ckpt'}")
     for override, message in (
