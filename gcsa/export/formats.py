@@ -45,18 +45,27 @@ def stride_of(model: nn.Module) -> tuple[int, int]:
     return multiple, multiple
 
 
-def to_program(model: nn.Module, image: Tensor, any_size: bool = False) -> ExportedProgram:
-    """`model` in eval mode by torch.export, for any number of images of the size of `image` (B, C, H, W), B > 1.
-
-    With `any_size`, also for all heights and widths that its strides divide.
-    """
+def free_sizes(model: nn.Module, any_size: bool) -> tuple[dict[int, Any]]:
+    """What torch.export lets vary: the number of images, and with `any_size` all heights and widths that the strides divide."""
     shapes: dict[int, Any] = {0: Dim("batch")}
     if any_size:
         for axis, name, stride in zip((2, 3), ("height", "width"), stride_of(model), strict=True):
             if stride > 0:
                 shapes[axis] = stride * Dim(name, min=1) if stride > 1 else Dim.DYNAMIC
+    return (shapes,)
+
+
+def to_program(model: nn.Module, image: Tensor, any_size: bool = False) -> ExportedProgram:
+    """`model` in eval mode by torch.export, for images such as `image` (B, C, H, W), B > 1, and those of `free_sizes`.
+
+    Raises ValueError for an LSTM with `any_size`, since torch.export fixes the length of its input.
+    """
+    if any_size and any(isinstance(module, nn.LSTM) for module in model.modules()):
+        raise UserError(
+            "its LSTM can be written for one length only: leave out --any-size, or choose onnx or torchscript"
+        )
     with torch.no_grad():
-        return torch.export.export(model.eval(), (image,), dynamic_shapes=(shapes,))
+        return torch.export.export(model.eval(), (image,), dynamic_shapes=free_sizes(model, any_size))
 
 
 def _write(file: Path, save: Callable[[io.BytesIO], object]) -> None:
@@ -106,7 +115,9 @@ def _write_onnx(folded: nn.Module, image: Tensor, any_size: bool, file: Path, na
     for conv in folded.modules():
         if isinstance(conv, FoldedConv2d):
             conv.dilation = 1  # the other is for PyTorch, and onnxruntime has a fast path for this one
-    program = torch.onnx.export(to_program(folded, image, any_size), dynamo=True, verbose=False)
+    # Not by way of `to_program`, which would fix the length of an LSTM.
+    shapes = free_sizes(folded, any_size)
+    program = torch.onnx.export(folded.eval(), (image,), dynamic_shapes=shapes, dynamo=True, verbose=False)
     assert program is not None  # only the old exporter gives none
     program.save(file)
     if narrow:

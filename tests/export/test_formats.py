@@ -78,6 +78,14 @@ def test_recognizer_takes_lines_of_any_length(format: str, tmp_path: Path) -> No
     assert export(lines, tmp_path / "m", format, (1, 8, 32), any_size=True) <= 1e-5
 
 
+def test_an_lstm_has_one_length_as_pt2(tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match="LSTM can be written for one length only: leave out --any-size, or choose onnx"
+    ):
+        export(recognizer(recurrent=4), tmp_path / "m.pt2", "pt2", (1, 8, 32), any_size=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 @warns
 @pytest.mark.slow  # the C++ compiler of AOTInductor takes most of a minute
 def test_compiled_package(tmp_path: Path) -> None:

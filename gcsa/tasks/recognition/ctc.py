@@ -219,7 +219,7 @@ class CTCRecognizer(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        head = dict(hidden=hidden, upsample=upsample, recurrent=recurrent, drop_rate=drop_rate)
+        head: dict[str, Any] = dict(hidden=hidden, upsample=upsample, recurrent=recurrent, drop_rate=drop_rate)
         RecognizerOptions(height=height, **head)
         self.charset = Charset(characters)
         self.options: dict[str, Any] = dict(encoder=encoder, height=height, **head, **options)
