@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent
 CHOICES = {
     "layers": ("speed.layers",),
-    "models": ("speed.models", "speed.bfloat16"),
+    "models": ("speed.models", "speed.bfloat16", "speed.operators"),
     "export": ("speed.export",),
     "scaling": ("scaling.linear", "scaling.neighbourhood", "scaling.large_images"),
     "peers": ("peers.tax", "peers.block", "peers.revit_shape", "peers.poster"),

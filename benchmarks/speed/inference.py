@@ -1,12 +1,15 @@
 """Images a second of every published network, and of what people use beside it: `python -m benchmarks.speed.inference`.
 
-Each as it is, folded, and as an ONNX file in float32 and in int8, on one thread and on two; all ways of a network alternate.
-Inputs are random numbers, in batches. A peer cannot be folded. A recogniser reads a line in one orientation (height x 480
-pixels); segmenters give maps, from which objects are still to be found.
+Each as it is, folded, compiled (ours folded), and as an ONNX file in float32 and in int8, on one thread and on two; all ways of a
+network alternate. Inputs are random numbers, in batches. A peer cannot be folded. A recogniser reads a line in one orientation
+(height x 480 pixels); segmenters give maps, from which objects are still to be found. `--stardist PYTHON` adds StarDist, run by the Python
+of an environment that has it.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 import gcsa
-from benchmarks.common import CPU, alternate, arguments, save
+from benchmarks.common import CPU, alternate, arguments, save, timing
 from benchmarks.speed.deployment import CALIBRATION, WEIGHTS, session
 from gcsa.export import export
 from gcsa.models.baselines.crnn import CRNN
@@ -86,6 +89,8 @@ def measure(model: nn.Module, shape: tuple[int, int, int], batch: int, repeats: 
                 rates[format] = f"{type(error).__name__}: {error}"[:200]
         for threads in (1, 2):
             torch.set_num_threads(threads)
+            torch.compiler.reset()  # code is made for a number of threads
+            runs["compiled"] = torch.compile(runs.get("folded", model))
             sessions = {format: session(file, threads) for format, file in files.items()}
             sides: dict[str, Callable[[], object]] = {
                 name: partial(run, images) for name, run in {**runs, **sessions}.items()
@@ -96,13 +101,25 @@ def measure(model: nn.Module, shape: tuple[int, int, int], batch: int, repeats: 
     return rates
 
 
+def stardist(python: str, repeats: int) -> dict[str, Any]:
+    """`measure` of StarDist's network, by another Python."""
+    batch = 4
+    rates: dict[str, Any] = {"batch": batch, "shape": MICROGRAPH}
+    for threads in (1, 2):
+        command = [python, "-m", "benchmarks.speed.stardist_rate"]
+        command += map(str, (threads, batch, MICROGRAPH[1], repeats))
+        with timing():
+            result = subprocess.run(command, capture_output=True, text=True, check=True)
+        rates[f"threads {threads}"] = json.loads(result.stdout.splitlines()[-1])
+    return rates
+
+
 def main() -> None:
-    parsed = arguments(__doc__)
-    save(
-        "inference",
-        {name: measure(make(), shape, batch, parsed.repeats) for name, (make, shape, batch) in cases().items()},
-        CPU,
-    )
+    parsed = arguments(__doc__, lambda parser: parser.add_argument("--stardist", help="a Python that has StarDist"))
+    rows = {name: measure(make(), shape, batch, parsed.repeats) for name, (make, shape, batch) in cases().items()}
+    if parsed.stardist:
+        rows["StarDist"] = stardist(parsed.stardist, parsed.repeats)
+    save("inference", rows, CPU)
 
 
 if __name__ == "__main__":

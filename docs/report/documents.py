@@ -56,6 +56,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         speed.inference,
         speed.models_on_gpu,
         speed.bfloat16,
+        speed.operators,
         speed.layers,
         speed.tax,
         speed.speed,

@@ -86,6 +86,22 @@ def bfloat16() -> str:
     return table(["model", "machine", "batch", "float32, ms", "bfloat16, ms", "bfloat16 is faster"], rows)
 
 
+def operators() -> str:
+    """Where a training step of small networks goes."""
+    machines, rows = load_timings("operators", str), []
+    kinds: list[str] = []
+    for machine, content in machines.items():
+        for name, row in content["networks"].items():
+            kinds = [*row["shares"]]
+            shares = [*row["shares"].values(), 1 - sum(row["shares"].values())]
+            rate = row["convolutions of the matrix-product rate"]
+            size = f"{row['batch']} of {' x '.join(map(str, row['size']))}"
+            cells = [size, f"{row['milliseconds']:,.0f}", *(f"{share:.0%}" for share in shares), f"{rate:.0%}"]
+            rows.append([f"`{name}`", machine, *cells])
+    other = ["the rest", "rate of the convolutions, of matrix products"]
+    return table(["network", "machine", "batch", "step, ms", *kinds, *other], rows)
+
+
 def layers() -> str:
     """Single layers against what the machine can do."""
     parts = []
@@ -238,7 +254,7 @@ def imagenet_costs() -> str:
     return table(["measured", ""], rows)
 
 
-WAYS = {"eager": "as it is", "folded": "folded", "onnx": "ONNX", "onnx-int8": "ONNX, int8"}
+WAYS = {"eager": "as it is", "folded": "folded", "compiled": "compiled", "onnx": "ONNX", "onnx-int8": "ONNX, int8"}
 
 
 def inference() -> str:
