@@ -317,7 +317,7 @@ def test_export_cells(copy: Path, results: list[float | str], shown: str) -> Non
 
 def test_who_is_exact_counts_what_changes(copy: Path) -> None:
     equivariance = program("equivariance")
-    assert "| `crnn, as it lies` | c4 | 450 lines | 450 of 450 texts |" in equivariance.who_is_exact()
+    assert "| `crnn, one pass` | c4 | 450 lines | 450 of 450 texts |" in equivariance.who_is_exact()
     file = copy / "docs/results/symmetry/docorient.json"
     kinds = {"whole pages": {"pages": 3, "alike": 1}, "blocks": {"pages": 12, "alike": 12}}
     file.write_text(json.dumps({"version": "1.2", "kinds": kinds}))

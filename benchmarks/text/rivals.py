@@ -6,7 +6,7 @@ CRNN: weights of `python train.py experiment=ocr_ctc model=crnn data.path=LINES 
 `benchmarks.text.french`. Needs Tesseract with fra, lat, deu and frk, and GCSA_DATA. At most `MOST` test lines of a set are read, drawn with a fixed seed.
 
 Tesseract's languages, mode, scale and border are chosen on validation lines. It lays a line on its long side and reads it in both
-orientations, of which the more confident counts, as the CRNN does ("rotated copies"). Apostrophes count as one character. `modern` says
+orientations, of which the more confident counts, as the CRNN does ("two passes"). Apostrophes count as one character. `modern` says
 what else counts as one in the second error rate. Times are CPU seconds on one thread, since other processes may run.
 """
 
@@ -87,7 +87,7 @@ def _files(images: Sequence[Scan]) -> Iterator[str]:
         yield str(listing)
 
 
-def _run_tesseract(*arguments: str) -> str:
+def run_tesseract(*arguments: str) -> str:
     environment = os.environ | {"OMP_THREAD_LIMIT": "1"}
     return subprocess.run(["tesseract", *arguments], capture_output=True, text=True, check=True, env=environment).stdout
 
@@ -125,7 +125,7 @@ class Tesseract:
             for image in lines
         ]
         with _files(prepared) as listing:
-            table = _run_tesseract(listing, "-", "-l", self.languages, "--psm", str(self.mode), "tsv")
+            table = run_tesseract(listing, "-", "-l", self.languages, "--psm", str(self.mode), "tsv")
         words: list[list[tuple[str, float]]] = [[] for _ in lines]
         for row in csv.DictReader(table.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE):
             if row["level"] == "5":

@@ -1,8 +1,8 @@
 """Three ways to read lines scanned in any orientation: `python -m benchmarks.text.rotated_lines NAME=WEIGHTS...`.
 
 WEIGHTS are folders of recognisers, or published names. One with a group reads any orientation by itself. A plain one lays every
-line on its long side, always in the same direction, and then reads it once ("as it lies", for one that was trained with lines
-upside down) and, in another row, in both orientations, of which the more confident counts ("rotated copies"). Error rates are of
+line on its long side, always in the same direction, and then reads it once ("one pass", for one that was trained with lines
+upside down) and, in another row, in both orientations, of which the more confident counts ("two passes"). Error rates are of
 validation lines at 0, 90, 180 and 270 degrees, and of test lines, which choose nothing here. `--speed` times the rows instead, on
 validation lines in memory. Needs GCSA_DATA.
 """
@@ -81,8 +81,8 @@ def sides(named: list[str]) -> dict[str, Side]:
         if model.group.rotations % 4 == 0:
             found[name] = Side(model, parameters)
         else:
-            found[f"{name}, as it lies"] = Side(Laid(model), parameters)
-            found[f"{name}, rotated copies"] = Side(model, parameters)
+            found[f"{name}, one pass"] = Side(Laid(model), parameters)
+            found[f"{name}, two passes"] = Side(model, parameters)
     return found
 
 

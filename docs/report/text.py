@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import median
 
 from report.results import (
     BUDGET,
@@ -31,7 +32,7 @@ def text() -> str:
         results = run["results"]
         cells = [f"`{name}`", thousands(run["parameters"]), f"{run['flops'] / 1e6:,.0f}M"]
         cells += [f"{100 * results['val/cer']:.2f}", error_rate(run, "cer"), error_rate(run, "wer")]
-        if "test/same_when_rotated" in results:
+        if "test/cer_upside_down" not in results:
             cells += [f"{results[f'test/{key}']:.2%}" for key in ("same_when_rotated", "orientation_found")]
             cells.append(f"{100 * results['test/cer_any']:.2f}")
         else:
@@ -270,7 +271,8 @@ def test_lines() -> str:
         cells += [f"{100 * row['cer_any']:.2f}", f"{row['orientation_found']:.1%}"]
         rows.append([f"`{row['model']}`", row["script"], f"{row['lines']:,}", *cells])
     header = ["network", "test lines of", "lines", "CER % (95 %), upright", "WER %", "CER %, orientation unknown"]
-    return table([*header, "orientation found"], rows) + f"\n\nCommit {content['commit'][:8]}."
+    commits = ", ".join(dict.fromkeys(row["commit"][:8] for row in content["rows"]))
+    return table([*header, "orientation found"], rows) + f"\n\nCommits {commits}."
 
 
 def rivals() -> str:
@@ -297,16 +299,44 @@ def rivals() -> str:
     )
 
 
+def page_rivals() -> str:
+    """Tesseract and published recognisers on whole pages."""
+    content = json.loads((ROOT / "docs/results/pages/rivals.json").read_text())
+    rows = []
+    for name, found in content["rows"].items():
+        upright, rotated = found["upright"], found["rotated"]
+        low, high = upright["cer_interval"]
+        rows.append(
+            [
+                name if name.startswith("Tesseract") else f"`{name}`",
+                f"{100 * upright['cer']:.1f} ({100 * low:.1f} to {100 * high:.1f})",
+                f"{100 * median(upright['cer_pages']):.1f}",
+                f"{upright['words_found']:.0%}",
+                f"{100 * rotated['cer']:.1f}",
+                f"{100 * median(rotated['cer_pages']):.1f}",
+                f"{upright['cpu_seconds']:.0f}",
+            ]
+        )
+    header = [
+        "system",
+        "CER % (95 %), upright",
+        "median page",
+        "words found",
+        "CER %, rotated by 90 degrees",
+        "median page",
+    ]
+    return (
+        f"{table([*header, 'CPU seconds a page'], rows)}\n\n{content['pages']} pages of {content['books']} books. "
+        f"{machine_title(content['machine'])}; commit {content['commit'][:8]}."
+    )
+
+
 def skew() -> str:
     """How exactly the skew of a page is estimated."""
     content = json.loads((ROOT / "docs/results/pages/skew.json").read_text())
-    rows = [
-        [str(row["angle"]), f"{row['own']:.2f}", f"{row['error']:+.2f}"]
-        for row in sorted(content["rows"], key=lambda row: abs(row["angle"]))
-    ]
-    within = content["within"]
+    within, errors = content["within"], [abs(row["error"]) for row in content["rows"]]
     return (
-        f"{table(['rotated by, degrees', 'skew of the page itself', 'error'], rows)}\n\n{content['pages']} pages: mean error "
-        f"{content['mean']:.2f} degrees, 95th percentile {content['percentile_95']:.2f}, within {within['degrees']} degrees "
-        f"{within['share']:.0%}. Commit {content['commit'][:8]}."
+        f"Of {content['pages']} pages {within['share']:.0%} are estimated within {within['degrees']} degrees: mean error "
+        f"{content['mean']:.2f} degrees, 95th percentile {content['percentile_95']:.2f}, largest {max(errors):.2f}. Commit "
+        f"{content['commit'][:8]}."
     )

@@ -90,8 +90,14 @@ def adapt_recognizer(cfg: DictConfig, base: Weights, output: Path) -> Adaptation
 
     cfg: of conf/experiment/ocr_adapter.yaml. Its model, adapter.base and trainer.max_epochs are set here.
 
-    Raises as `corrected_lines` and `gcsa.training.run.train`; nothing is written then.
+    Raises UserError for a plain base, whose layers no adapter of that experiment fits, and as `corrected_lines` and
+    `gcsa.training.run.train`; nothing is written then.
     """
+    if not base.architecture.startswith("gcsa_"):
+        raise UserError(
+            f"{base.source} is a plain network, which has no adapters: train all of it by python train.py experiment=ocr_ctc "
+            f"model={base.architecture} adapter=full adapter.base={base.source} data.path=..., or take gcsa_ocr_tiny.print"
+        )
     lines = corrected_lines(cfg.data.path, cfg.data.any_image)
     _fit_to(cfg, base, len(lines["train"]))
     counts = {split: len(found) for split, found in lines.items()}

@@ -51,10 +51,10 @@ def measure(
 ) -> dict[str, float | list[float]]:
     """Reads every line and compares with its text; rates are fractions, intervals at 95 %.
 
-    Always: cer, wer, of upright lines, read as such. With rotations by 90 degrees in the group: cer_any, of the same lines where
-    the orientation is not known; orientation_found, the share of lines for which it is right; same_when_rotated, the share of
-    lines of which the texts at 0, 90, 180 and 270 degrees are identical. Otherwise: cer_upside_down, of lines rotated by 180
-    degrees.
+    cer, wer: of upright lines, read as such. cer_any: of the same lines where the orientation is not known; orientation_found, the
+    share of lines for which it is right; same_when_rotated, the share of lines of which the texts at 0, 90, 180 and 270 degrees
+    are identical. Without rotations by 90 degrees in the group also cer_upside_down, of lines rotated by 180 degrees and read as
+    upright.
 
     Raises ValueError for a line that cannot be read.
     """
@@ -75,7 +75,7 @@ def measure(
     rates: dict[str, float | list[float]] = {"cer": upright.cer, "cer_interval": list(upright.cer_interval)}
     rates |= {"wer": upright.wer, "wer_interval": list(upright.wer_interval)}
     if predictor.orientation == "upright":
-        return rates | {"cer_upside_down": scores(read(180, "upright")).cer}
+        rates["cer_upside_down"] = scores(read(180, "upright")).cer
     rotated = [read(degrees, "any") for degrees in (0, 90, 180, 270)]
     same = [len({reading.text for reading in line}) == 1 for line in zip(*rotated, strict=True)]
     return rates | {

@@ -87,10 +87,9 @@ class Task:
         """How the test lines are read, upright and rotated, and lines for the screen."""
         found = measure(RecognitionPredictor(recognizer.model), data.listed("test"), data.batch_size)
         rates = {f"test/{name}": value for name, value in found.items()}
+        same = f"{rates['test/same_when_rotated']:.4f} of the lines"
         lines = {"test CER": f"{rates['test/cer']:.4f}", "test WER": f"{rates['test/wer']:.4f}"}
-        if "test/same_when_rotated" in rates:
-            lines["same text at 0, 90, 180 and 270 degrees"] = f"{rates['test/same_when_rotated']:.4f} of the lines"
-        return rates, lines
+        return rates, lines | {"same text at 0, 90, 180 and 270 degrees": same}
 
 
 def _options(cfg: dict[str, Any]) -> dict[str, Any]:

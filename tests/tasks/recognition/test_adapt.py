@@ -57,6 +57,7 @@ def test_refused(weights: Path, corrected: Path, tmp_path: Path, capsys: pytest.
         ([corrected, "--base", weights, "--output", new], f"{corrected} holds 12 corrected lines"),
         ([corrected, "--base", weights, "--output", tmp_path / "full"], "full is there already"),
         ([corrected, "--base", "gcsa_tiny.rotmnist", "--output", new], "reads no text"),
+        ([corrected, "--base", "crnn.french", "--output", new], "model=crnn adapter=full adapter.base=crnn.french"),
         ([tmp_path / "none", "--base", weights, "--output", new], "none is not a folder"),
     ):
         with pytest.raises(SystemExit, match="2"):
