@@ -1,9 +1,6 @@
-"""Tesseract, the CRNN and our weights on the same lines.
+"""Tesseract and published recognisers on the same lines: `python -m benchmarks.text.rivals`.
 
-    python -m benchmarks.text.rivals FOLDER      # weights of the CRNN
-
-CRNN: weights of `python train.py experiment=ocr_ctc model=crnn data.path=LINES data.any_image=true trainer.max_epochs=6`, LINES of
-`benchmarks.text.french`. Needs Tesseract with fra, lat, deu and frk, and GCSA_DATA. At most `MOST` test lines of a set are read, drawn with a fixed seed.
+Needs Tesseract with fra, lat, deu and frk, and GCSA_DATA. At most `MOST` test lines of a set are read, drawn with a fixed seed.
 
 Tesseract's languages, mode, scale and border are chosen on validation lines. It lays a line on its long side and reads it in both
 orientations, of which the more confident counts, as the CRNN does ("two passes"). Apostrophes count as one character. `modern` says
@@ -14,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
 import random
 import shutil
@@ -49,7 +45,7 @@ RESULT = ROOT / "docs/results/ocr/rivals.json"
 FRENCH, FRAKTUR = ("fr17_roman_print", "fr17_18_gallicorpora"), ("de19_fraktur_print",)
 LANGUAGES = {FRENCH: ("fra", "lat", "fra+lat"), FRAKTUR: ("frk", "deu", "frk+deu")}
 PUBLISHED = {
-    FRENCH: ("gcsa_ocr_tiny.print", "gcsa_ocr_tiny.french"),
+    FRENCH: ("crnn.french", "gcsa_ocr_tiny.print", "gcsa_ocr_tiny.french"),
     FRAKTUR: ("gcsa_ocr_tiny.print+gcsa_ocr_tiny.print.de19",),
 }
 MOST, SEED = 100, 0
@@ -198,17 +194,15 @@ def measure(read: Read, lines: Sequence[Line]) -> dict[str, Any]:
     return row
 
 
-def systems(scripts: tuple[str, ...], tesseract: Tesseract, crnn: Path) -> Iterator[tuple[str, Read, int | None]]:
+def systems(scripts: tuple[str, ...], tesseract: Tesseract) -> Iterator[tuple[str, Read, int | None]]:
     """(name, what reads, parameters) of each system."""
     yield "Tesseract 5.3", tesseract.read, None
     named = [f"{weights.rpartition('+')[2]}={weights}" for weights in PUBLISHED[scripts]]
-    if scripts == FRENCH:
-        named.insert(0, f"crnn={crnn}")
     for name, side in sides(named).items():
         yield name, neural(side), side.parameters
 
 
-def all_lines(crnn: Path) -> dict[str, Any]:
+def all_lines() -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     settings = {}
     for scripts in (FRENCH, FRAKTUR):
@@ -217,33 +211,24 @@ def all_lines(crnn: Path) -> dict[str, Any]:
         print(settings, flush=True)
         for script in scripts:
             lines = test_lines(script)
-            for name, read, parameters in systems(scripts, tesseract, crnn):
+            for name, read, parameters in systems(scripts, tesseract):
                 row = {"system": name, "script": script, "lines": len(lines), "parameters": parameters}
                 rows.append(row | measure(read, lines))
                 print(rows[-1], flush=True)
     size = {name: (TESSDATA / f"{name}.traineddata").stat().st_size for name in ("fra", "lat", "deu", "frk")}
-    crnn_training = _training(crnn.parent / "results.json")
-    return {"rows": rows, "tesseract": settings, "tesseract_bytes": size, "crnn": crnn_training}
-
-
-def _training(file: Path) -> dict[str, Any]:
-    """What the table says of how the CRNN was trained."""
-    run = json.loads(file.read_text())
-    kept = {name: run[name] for name in ("seed", "best_epoch", "fit_seconds", "commit")}
-    return kept | {"val/cer": run["results"]["val/cer"], "epochs": run["config"]["trainer"]["max_epochs"]}
+    return {"rows": rows, "tesseract": settings, "tesseract_bytes": size}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("crnn", type=Path, help="folder of its weights")
-    args = parser.parse_args()
+    parser.parse_args()
     if shutil.which("tesseract") is None:
         parser.error("tesseract is not installed: apt install tesseract-ocr and its languages")
     torch.set_num_threads(1)
     keep_freed_memory()
     keep_compiled_kernels()
     about = {"commit": git_commit(), "machine": machine()}
-    print(write_json(RESULT, {"lines": {**all_lines(args.crnn), **about}}))
+    print(write_json(RESULT, {"lines": {**all_lines(), **about}}))
 
 
 if __name__ == "__main__":
