@@ -1,4 +1,5 @@
-"""Tesseract and our weights on whole pages: `python -m benchmarks.text.page_rivals FOLDER WEIGHTS ...`, with kraken and Tesseract.
+"""Tesseract and our weights on whole pages: `python -m benchmarks.text.page_rivals FOLDER tesseract WEIGHTS ...`, with
+kraken and Tesseract. Rows of other systems stay.
 
 FOLDER holds a folder for each book, with images and the ALTO or PAGE-XML of their lines. `BOOKS` are those of the table: no weights were
 trained on them. Each page is given upright and rotated by 90 degrees; Tesseract finds the orientation by its own detection (`--psm 1`), ours by
@@ -11,6 +12,7 @@ CER counts a line in another place as missing and as too much. Words are compare
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import tempfile
 from collections import Counter
@@ -40,6 +42,8 @@ BOOKS = {
     "Gallicorpora/HTR-imprime-18e-siecle, f22104fd": ("bpt6k15120824", "bpt6k70173w", "bpt6k822192", "bpt6k6495917k"),
 }
 """Two pages of each, drawn from those with 15 lines or more. Three are books of the test lines of fr17_18_gallicorpora, the others of none."""
+
+TESSERACT = "tesseract"
 
 Read = Callable[[Path], str]
 
@@ -99,25 +103,24 @@ def measure(read: Read, pages: list[tuple[str, Path, str]], quarter_turns: int) 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("weights", nargs="+")
+    parser.add_argument("systems", nargs="+", help=f"published weights, or {TESSERACT}")
     args = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
     keep_compiled_kernels()
     pages = list(references(args.folder))
-    about = {
-        "commit": git_commit(),
-        "machine": machine(),
-        "pages": len(pages),
-        "books": len({book for book, *_ in pages}),
-    }
-    systems = {"Tesseract 5.3": (tesseract("fra+lat", 3), tesseract("fra+lat", 1))}
-    systems |= {name: (network(name, "upright"), network(name, "any")) for name in args.weights}
-    rows = {}
-    for name, (upright, turned) in systems.items():
-        rows[name] = {"upright": measure(upright, pages, 0), "rotated": measure(turned, pages, 1)}
+    books = len({book for book, *_ in pages})
+    about = {"commit": git_commit(), "machine": machine(), "pages": len(pages), "books": books}
+    rows: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
+    for name in args.systems:
+        upright, turned = (
+            (tesseract("fra+lat", 3), tesseract("fra+lat", 1))
+            if name == TESSERACT
+            else (network(name, "upright"), network(name, "any"))
+        )
+        rows[name] = {"upright": measure(upright, pages, 0), "rotated": measure(turned, pages, 1), **about}
         print(name, rows[name], flush=True)
-    print(write_json(RESULT, {**about, "rows": rows}))
+    print(write_json(RESULT, rows))
 
 
 if __name__ == "__main__":
