@@ -79,7 +79,7 @@ CARDS = {
         adapt=ADAPT_LINES.replace("experiment=ocr_adapter", "experiment=ocr_adapter adapter.base=gcsa_ocr_tiny.fr17"),
     ),
     "gcsa_ocr_tiny.french": Card(
-        run="learning/ocr_french/seed0/gcsa_ocr_tiny",
+        run="learning/ocr_french/seed0/gcsa_ocr_tiny+lstm",
         does="Reads lines and pages of French print of the 17th and 18th century, in any of the four orientations.",
         data="The lines of `gcsa_ocr_tiny.fr17` (Gabay et al. 2020; CC-BY 4.0) and those of 17 books of Gallicorpora (CC0), both split by "
         "book; it went on from `gcsa_ocr_tiny.print`. The figures are of the test lines of Gallicorpora.",
@@ -99,7 +99,7 @@ CARDS = {
         + "Without `--orientation any` it reads lines as they lie, and a line upside down becomes nonsense. Its features do not "
         "rotate with the line. Use `gcsa_ocr_tiny.print` for the 19th century. The transcription is diplomatic: long s, and a sign for a "
         "hyphen at the line's end.",
-        fails="See the picture.",
+        fails="All six are handwriting among the prints: numbers, names and notes.",
         adapt="python train.py experiment=ocr_ctc model=crnn adapter=full adapter.base=crnn.french data.path=my_lines  # 00001.png + 00001.gt.txt, or XML "
         "pages",
     ),
