@@ -82,11 +82,12 @@ CARDS = {
         run="learning/ocr_french/seed0/gcsa_ocr_tiny+lstm",
         does="Reads lines and pages of French print of the 17th and 18th century, in any of the four orientations.",
         data="The lines of `gcsa_ocr_tiny.fr17` (Gabay et al. 2020; CC-BY 4.0) and those of 17 books of Gallicorpora (CC0), both split by "
-        "book; it went on from `gcsa_ocr_tiny.print`. The figures are of the test lines of Gallicorpora.",
+        "book; it went on from `gcsa_ocr_tiny.print`, and again with an LSTM along the upright line (`model.recurrent=72`, ADR 49). Its base is the "
+        "`gcsa_ocr_tiny.french` of commit 8297e36. The figures are of the test lines of Gallicorpora.",
         limits=LINES
-        + "Use `gcsa_ocr_tiny.print` for the 19th century. The transcription is diplomatic: long s, and a sign for a hyphen at the "
+        + "`crnn.french` makes fewer errors. Use `gcsa_ocr_tiny.print` for the 19th century. The transcription is diplomatic: long s, and a sign for a hyphen at the "
         "line's end. The published adapters are for `gcsa_ocr_tiny.print`.",
-        fails="All six are handwriting among the prints: numbers, names and notes.",
+        fails="Five of the six are handwriting among the prints: numbers, names and notes. The other is a faint name.",
         adapt=ADAPT_LINES.replace("experiment=ocr_adapter", "experiment=ocr_adapter adapter.base=gcsa_ocr_tiny.french"),
     ),
     "crnn.french": Card(
