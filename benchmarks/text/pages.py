@@ -44,7 +44,7 @@ def page(predictor: RecognitionPredictor, file: Path) -> dict[str, Any]:
             scan = Path(folder) / f"{degrees}.png"
             Image.fromarray(np.rot90(upright, degrees // 90)).save(scan)
             start = time.perf_counter()
-            read = predictor.predict(scan)
+            read = predictor.predict(scan, "any")
             texts[degrees] = "\n".join(reading.text for reading in read)
             seconds = round(time.perf_counter() - start, 1)
             found[degrees] = {"lines": len(read), "cer": text_scores([texts[degrees]], [truth]).cer, "seconds": seconds}
