@@ -154,7 +154,7 @@ def test_the_lines_of_a_clean_clone(name: str, tmp_path: Path) -> None:
     predictor = gcsa.load(BASE, name) if name.startswith(f"{BASE}.") else gcsa.load(name)
     for file, expected in EXPECTED[name].items():
         Image.open(IMAGES / file).rotate(90, expand=True).save(tmp_path / file)
-        upright, rotated = predictor.predict([IMAGES / file, tmp_path / file], "any")
+        upright, rotated = predictor.predict([IMAGES / file, tmp_path / file])
         assert (upright.text, rotated.text) == (expected["text"],) * 2
         assert upright.confidence == pytest.approx(expected["confidence"], abs=2e-3)
         assert (upright.orientation, rotated.orientation) == (0, 90)

@@ -1,4 +1,4 @@
-"""Images a second of every published network, and of what people use beside it: `python -m benchmarks.speed.inference`.
+"""Images a second of a published network of each kind, and of what people use beside it: `python -m benchmarks.speed.inference`.
 
 Each as it is, folded, compiled (ours folded), and as an ONNX file in float32 and in int8, on one thread and on two; all ways of a
 network alternate. Inputs are random numbers, in batches. A peer cannot be folded. A recogniser reads a line in one orientation

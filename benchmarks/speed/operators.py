@@ -25,7 +25,7 @@ NAMES = (
 )
 KINDS = {
     "convolutions": ("mkldnn_convolution", "convolution_backward", "thnn_conv2d", "_conv_depthwise2d"),
-    "matrix products": ("mm", "addmm", "bmm", "baddbmm", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"),
+    "matrix products, LSTM": ("mm", "addmm", "bmm", "baddbmm", "mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"),
     "attention": (
         "_scaled_dot_product_flash_attention_for_cpu",
         "_scaled_dot_product_flash_attention_for_cpu_backward",

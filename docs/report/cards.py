@@ -93,12 +93,11 @@ CARDS = {
     "crnn.french": Card(
         run="learning/ocr_french/seed0/crnn",
         does="Reads lines and pages of French print of the 17th and 18th century: a plain network, with the fewest errors. "
-        "`--orientation any` reads each line in a pass for each orientation.",
+        "It reads each line in two passes, one for either way up.",
         data="The lines of `gcsa_ocr_tiny.french`, from random weights (`experiment=ocr_ctc model=crnn`). The figures are of the test lines of "
         "Gallicorpora.",
         limits=LINES
-        + "Without `--orientation any` it reads lines as they lie, and a line upside down becomes nonsense. Its features do not "
-        "rotate with the line. Use `gcsa_ocr_tiny.print` for the 19th century. The transcription is diplomatic: long s, and a sign for a "
+        + "`--orientation upright` is twice as fast, and makes nonsense of a line upside down. Use `gcsa_ocr_tiny.print` for the 19th century. The transcription is diplomatic: long s, and a sign for a "
         "hyphen at the line's end.",
         fails="All six are handwriting among the prints: numbers, names and notes.",
         adapt="python train.py experiment=ocr_ctc model=crnn adapter=full adapter.base=crnn.french data.path=my_lines  # 00001.png + 00001.gt.txt, or XML "
@@ -272,7 +271,6 @@ def card(name: str) -> str:
         use = f"python segment.py {name} my_images/ --output found/"
     elif reads_text:
         use = f"python transcribe.py {about.base or name} {name + ' ' if about.base else ''}my_lines/"
-        use += " --orientation any" if plain else ""
     else:
         use = f"python evaluate.py model={name} data={run['data']}"
     what = "its encoder, after import gcsa" if reads_text else "after import gcsa"
@@ -280,7 +278,7 @@ def card(name: str) -> str:
     if segments:
         timm = f'gcsa.load("{name}").predict("image.tif").labels  # the label map (H, W)'
     if plain:
-        timm = f'gcsa.load("{name}").predict("line.png", "any").text'
+        timm = f'gcsa.load("{name}").predict("line.png").text'
     opened = "" if about.base else f"\n\n```python\n{timm}\n```"
     heading = "Train on your own images" if segments else "Fine-tune"
     legend = " Above each line stand its text and, below that, what was read." if reads_text else ""

@@ -87,8 +87,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--orientation",
         choices=ORIENTATIONS,
-        help="any: rotated by any multiple of 90 degrees (default, if the group of the encoder has these rotations; others read a line "
-        "in a pass for each)",
+        default="any",
+        help="any: rotated by any multiple of 90 degrees (default; an encoder without these rotations reads a line in a pass for each); "
+        "upright: faster",
     )
     parser.add_argument("--beams", type=count(1000), default=1, help="of a beam search (default 1: greedy, faster)")
     parser.add_argument(
@@ -177,7 +178,6 @@ def _transcribe(
     args: argparse.Namespace,
     predictor: RecognitionPredictor,
     sources: Sequence[Source],
-    orientation: str,
     stream: TextIO | None,
     report: Report | None,
     progress: tuple[Callable[[int], object], Callable[[str], object]],
@@ -187,7 +187,7 @@ def _transcribe(
     Returns whether all could be read and written. Says on stderr what could not, and what is empty or doubtful.
     """
     advance, show = progress
-    finder = PageFinder(predictor.page_orientation if orientation == "any" else None) if has_kraken() else None
+    finder = PageFinder(predictor.page_orientation if args.orientation == "any" else None) if has_kraken() else None
 
     def lines_of(source: Source) -> list[LineInput]:
         show(source.file.name)
@@ -199,7 +199,7 @@ def _transcribe(
     pages: dict[str, float] = {}
     count = 0
     found = map(lines_of, sources)
-    read = predictor.transcribe(found, orientation, args.beams, args.batch_size, advance)
+    read = predictor.transcribe(found, args.orientation, args.beams, args.batch_size, advance)
     started = time.monotonic()
     for source, as_read in zip(sources, read, strict=True):
         transcripts = to_form(as_read, args.normalize)
@@ -236,7 +236,7 @@ def _transcribe(
         else:
             print(
                 f"{visible(source.name)} was read with a confidence of {confidence:.2f}, below {DOUBTFUL}: most of it may be wrong. "
-                f"Try --orientation {'upright' if orientation == 'any' else 'any'}, or weights for this script and type",
+                f"Try --orientation {'upright' if args.orientation == 'any' else 'any'}, or weights for this script and type",
                 file=sys.stderr,
             )
     tell_failed(failed, count, "read")
@@ -293,7 +293,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)
         predictor: Any = load(args.model, args.adapter, "recognition").to(chosen).fold()
-        orientation = args.orientation or predictor.orientation
         total, done = len(sources), set()
         if in_folder and not args.overwrite:
             done = {source for source in sources if is_done(source, args.format, args.output)}
@@ -317,7 +316,5 @@ def main(argv: Sequence[str] | None = None) -> int:
             nullcontext(None) if args.report is None else start_report(args.report, done) as rows,
             _progress(len(sources), args.output != SCREEN) as progress,
         ):
-            succeeded = _transcribe(
-                args, predictor, sources, orientation, stream, None if rows is None else Report(rows), progress
-            )
+            succeeded = _transcribe(args, predictor, sources, stream, None if rows is None else Report(rows), progress)
     return 0 if succeeded else 1

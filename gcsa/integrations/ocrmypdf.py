@@ -154,9 +154,9 @@ class GCSAEngine(OcrEngine):
 
 
 def read_page(file: Path, predictor: RecognitionPredictor) -> tuple[PlacedPage, list[Transcript]]:
-    """The lines on the image of a page, in any orientation where `predictor` reads them. Raises ValueError as `PageFinder`."""
+    """The lines on the image of a page, in any orientation. Raises ValueError as `PageFinder`."""
     source = Source(file)
-    finder = PageFinder(predictor.page_orientation if predictor.orientation == "any" else None)
+    finder = PageFinder(predictor.page_orientation)
     lines = [LineInput(source, line, number) for number, line in enumerate(finder(source), 1)]
     (transcripts,) = predictor.transcribe([lines])
     return placed_page(source, transcripts, finder.segmentation), transcripts

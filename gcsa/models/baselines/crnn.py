@@ -1,4 +1,4 @@
-"""The usual recogniser of text lines, to compare with: convolutions and a recurrent network."""
+"""The usual recogniser of text lines: convolutions and a recurrent network. `crnn.french` are weights of it."""
 
 from dataclasses import dataclass
 from typing import Annotated

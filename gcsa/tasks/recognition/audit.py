@@ -15,13 +15,13 @@ from gcsa.evaluation.poses import Change, Turn
 def audit(
     predictor: Any, pictures: Iterable[Array], advance: Callable[[int], object] = lambda count: None
 ) -> list[Change]:
-    """The changes of the texts of pictures (H, W, C) at 90, 180 and 270 degrees; a reflected text is none. `advance` is called
-    with the number of images that were read."""
-    quarters = range(4)
+    """The changes of the texts of pictures (H, W, C) at 90, 180 and 270 degrees; a reflected text is none. A network without rotations
+    by 90 degrees reads the pictures as they lie. `advance` is called with the number of images that were read."""
+    quarters, orientation = range(4), "any" if predictor.group.rotations % 4 == 0 else "upright"
     texts: list[list[str]] = [[] for _ in quarters]
     for picture in pictures:
         for k in quarters:
-            texts[k].append(predictor.predict(np.ascontiguousarray(np.rot90(picture, k))).text)
+            texts[k].append(predictor.predict(np.ascontiguousarray(np.rot90(picture, k)), orientation).text)
             advance(1)
     upright, *others = texts
     if not upright:

@@ -132,9 +132,10 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
 
 
 class RecurrentBranch(nn.Module):
-    """x + f(x) for columns (B, T, hidden) with f a bidirectional LSTM of `width` units a direction, which knows the letters on both sides.
+    """x + f(x) for columns x (B, T, hidden), f a bidirectional LSTM of two layers with `width` units a direction, as the CRNN has it (Shi et
+    al. 2017). A time step then knows the letters on both sides.
 
-    f begins at 0, so that a trained recogniser without the branch reads the same with a fresh one.
+    f begins at 0: a trained recogniser without the branch reads the same with a fresh one.
     """
 
     def __init__(self, hidden: int, width: int) -> None:

@@ -74,7 +74,7 @@ def measure(
     upright = scores(read(0, "upright"))
     rates: dict[str, float | list[float]] = {"cer": upright.cer, "cer_interval": list(upright.cer_interval)}
     rates |= {"wer": upright.wer, "wer_interval": list(upright.wer_interval)}
-    if predictor.orientation == "upright":
+    if predictor.group.rotations % 4 != 0:
         rates["cer_upside_down"] = scores(read(180, "upright")).cer
     rotated = [read(degrees, "any") for degrees in (0, 90, 180, 270)]
     same = [len({reading.text for reading in line}) == 1 for line in zip(*rotated, strict=True)]

@@ -129,11 +129,6 @@ class RecognitionPredictor(Predictor):
     def __init__(self, network: Any) -> None:
         super().__init__(network, self._ink)
 
-    @property
-    def orientation(self) -> str:
-        """How lines are read by default: in "any" orientation where the group has rotations by 90 degrees, else "upright"."""
-        return "any" if self.group.rotations % 4 == 0 else "upright"
-
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"characters": self.network.charset.characters, "height": self.network.height}
 
@@ -148,14 +143,15 @@ class RecognitionPredictor(Predictor):
     def _fit(self, ink: Tensor, upright: bool) -> Tensor:
         return fit_bytes(ink, self.network.height, self.network.stride, upright)
 
-    def predict(self, images: Any, orientation: str | None = None, beams: int = 1, batch_size: int = 16) -> Any:
+    def predict(self, images: Any, orientation: str = "any", beams: int = 1, batch_size: int = 16) -> Any:
         """The text of one image or of several.
 
         Args:
             images: a path of an image, a PAGE-XML or an ALTO file, an array (H, W) or (H, W, C), a PIL image or a tensor (C, H, W),
                 floats from 0 to 1; or a list of these. On an image that is too large to be a line (`has_page_size`) kraken finds
                 the lines.
-            orientation: "any" for lines and pages rotated by any multiple of 90 degrees, or "upright".
+            orientation: "any" for lines and pages rotated by any multiple of 90 degrees, or "upright", which is faster, most of all
+                without rotations by 90 degrees in the group (`read_orientations`).
             beams: above 1, the text comes from a beam search, and characters have no positions.
             batch_size: lines of one size that are read together.
 
@@ -167,7 +163,6 @@ class RecognitionPredictor(Predictor):
         """
         if not isinstance(images, list | tuple):
             return self.predict([images], orientation, beams, batch_size)[0]
-        orientation = orientation or self.orientation
         items = [self._item(image, orientation) for image in images]
         inks = [ink for item in items for ink in item.inks]
         pages = [i if item.is_page else None for i, item in enumerate(items) for _ in item.inks]
@@ -201,7 +196,7 @@ class RecognitionPredictor(Predictor):
     def transcribe(
         self,
         sources: Iterable[Sequence[LineInput]],
-        orientation: str | None = None,
+        orientation: str = "any",
         beams: int = 1,
         batch_size: int = 16,
         advance: Advance = lambda count: None,
@@ -226,7 +221,7 @@ class RecognitionPredictor(Predictor):
         self,
         inks: Sequence[Ink],
         pages: Sequence[Hashable] = (),
-        orientation: str | None = None,
+        orientation: str = "any",
         beams: int = 1,
         batch_size: int = 16,
         advance: Advance = lambda count: None,
@@ -239,7 +234,6 @@ class RecognitionPredictor(Predictor):
             orientation, beams, batch_size: of `predict`.
             advance: called with the number of lines completed.
         """
-        orientation = orientation or self.orientation
         on_page = {i for i, page in enumerate(pages) if page is not None}
         all_lines = {i: _Line(ink, cut=i in on_page) for i, ink in enumerate(inks)}
         found = self._read(all_lines, orientation, beams, batch_size, advance)

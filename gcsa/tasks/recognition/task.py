@@ -40,7 +40,8 @@ class Task:
         options = data_options(cfg)
         if cfg.get("adapter") is not None:
             check_adapter(cfg["adapter"])
-            options["charset"] = options["charset"] or read(cfg["adapter"]["base"]).characters
+            if options["charset"] is None:
+                options["charset"] = read(cfg["adapter"]["base"]).characters
         if isinstance(cfg["model"], dict):  # a network that is trained
             with torch.device("meta"):
                 network_options = _options(cfg)
