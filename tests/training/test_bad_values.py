@@ -70,6 +70,7 @@ ROWS = [
     ("data.limit_train=0", "limit_train=0"),
     ("data.augment.degrees=-5", "augment degrees=-5"),
     ("data.augment.shift=28", "augment shift=28 must be below the images' 28 pixels a side"),
+    ("data.augment.jpeg=101", "augment jpeg=101"),
     ("data.augment.stain=0.1", "augment stain=0.1 needs images of three channels, not 1"),
     ("+data.augment.wobble=1", "wobble"),
     ("ckpt_path=5", "ckpt_path=5"),

@@ -6,20 +6,18 @@ measured: the share of images whose answer, or whose nearest image by features, 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL import Image
 from torch import Tensor
 
 from gcsa.groups import group
 from gcsa.images.resampling import resampled
 from gcsa.tasks.classification.data.augment import gaussian_blur
 from gcsa.tasks.classification.data.colour import stained
+from gcsa.tasks.classification.data.compression import compressed
 from gcsa.testing import act
 
 Change = Callable[[Tensor], Tensor]
@@ -28,14 +26,7 @@ Change = Callable[[Tensor], Tensor]
 
 def jpeg(images: Tensor, quality: int) -> Tensor:
     """Images (B, C, H, W), of one channel or three, as JPEG of this quality gives them back."""
-    out = []
-    for image in images.cpu():
-        file = io.BytesIO()
-        pixels = (255 * image).round().byte().permute(1, 2, 0).squeeze(2).numpy()
-        Image.fromarray(pixels).save(file, "JPEG", quality=quality)
-        read = torch.from_numpy(np.array(Image.open(file), ndmin=3, copy=True))
-        out.append((read if image.shape[0] == 1 else read.permute(2, 0, 1)).float() / 255)
-    return torch.stack(out).to(images)
+    return compressed(images, [quality] * len(images))
 
 
 def restained(images: Tensor, factors: Sequence[float]) -> Tensor:

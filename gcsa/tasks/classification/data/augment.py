@@ -1,4 +1,4 @@
-"""Random rotations, shifts, scales, reflections, smooth deformations, blur and colours of whole batches."""
+"""Random rotations, shifts, scales, reflections, smooth deformations, blur, colours and compression of whole batches."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int, known_options
 from gcsa.tasks.classification.data.colour import RandomColour
+from gcsa.tasks.classification.data.compression import RandomJPEG
 from gcsa.tasks.classification.data.policy import RandomPolicy
 
 PADDING_MODES = {"zeros": "constant", "border": "replicate", "reflection": "reflect"}
@@ -163,27 +164,29 @@ def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A `RandomAffine`, then a `RandomBlur`, a `RandomColour` and a `RandomPolicy`."""
+    """A `RandomAffine`, then a `RandomBlur`, a `RandomColour`, a `RandomJPEG` and a `RandomPolicy`."""
 
     affine: RandomAffine
     blur: RandomBlur
     colour: RandomColour
+    compression: RandomJPEG
     policy: RandomPolicy
 
     def check(self, channels: int, height: int, width: int) -> None:
         """Raises ValueError for images (B, channels, height, width) that it cannot change as it is told to."""
         self.affine.check_size(height, width)
         self.colour.check_channels(channels)
+        self.compression.check_channels(channels)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
         """From a mapping of their arguments by name. Raises UserError, with the known names, for an unknown one."""
-        kinds = (RandomAffine, RandomBlur, RandomColour, RandomPolicy)
+        kinds = (RandomAffine, RandomBlur, RandomColour, RandomJPEG, RandomPolicy)
         return cls(*(kind(**options) for kind, options in zip(kinds, known_options(kinds, config), strict=True)))
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
-        for change in (self.affine, self.blur, self.colour, self.policy):
+        for change in (self.affine, self.blur, self.colour, self.compression, self.policy):
             images = change(images, generator)
         return images
 

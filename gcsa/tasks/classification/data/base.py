@@ -56,7 +56,7 @@ class GCSADataModule(SplitDataModule):
         root: folder of the data sets; default GCSA_DATA, else ./data. Only `download` writes to it.
         batch_size, num_workers, seed, limit_train: as in `SplitDataModule`; a subset is class-balanced.
         download: fetch missing files into `root`.
-        augment: options of `RandomAffine`, `RandomBlur`, `RandomColour` and `RandomPolicy` in this folder, for training batches.
+        augment: options of `RandomAffine`, `RandomBlur`, `RandomColour`, `RandomJPEG` and `RandomPolicy` in this folder, for training batches.
         views: how often each image is in a training batch, each time augmented anew: first all images, then all again
             (Hoffer et al. 2020, arXiv:1901.09335).
         augment_on_device: augment where the network is, instead of in the loader: a GPU has no time to wait for a CPU.

@@ -27,6 +27,7 @@ IMAGES: dict[str, list[Any]] = {
     "augment.elastic": ["1", 1e30, -0.5],
     "augment.blur": [-1, 50, "much"],
     "augment.brightness": [-0.1],
+    "augment.jpeg": [-1, 101, 50.5, "much", None],
     "augment.contrast": [1],
     "augment.stain": ["much"],
     "augment.flip": ["yes"],
