@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import yaml
 from torch import Tensor, nn
 
 from gcsa._utils.atomic import write_json
@@ -55,6 +56,11 @@ def timing() -> Iterator[None]:
     yield
     now, after = clock()
     timed.append((now - began, after - before))
+
+
+def options_of(assignments: Sequence[str]) -> dict[str, Any]:
+    """The options in "key=value" of a command line, their values read as YAML."""
+    return {key: yaml.safe_load(value) for key, _, value in (one.partition("=") for one in assignments)}
 
 
 def milliseconds(run: Callable[[], object]) -> float:

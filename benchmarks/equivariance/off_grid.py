@@ -3,12 +3,15 @@
     python -m benchmarks.equivariance.off_grid gcsa_pooled_small.pcam --data pcam --split val --output NAME
     python -m benchmarks.equivariance.off_grid gcsa_pooled_small.pcam_steady --rotations 8 --output NAME
     python -m benchmarks.equivariance.off_grid gcsa_tiny.rotmnist --data rotmnist --limit 600 --output NAME
+    python -m benchmarks.equivariance.off_grid outputs/my_run/weights --data image_folder \\
+        --set path=data/plankton image_size=64 in_chans=1 pad=white --output NAME
 
 Each image is rotated by every multiple of 7.5 degrees, shifted, blurred, magnified, compressed, stained and lit otherwise; an answer
 changes where the most probable class does. Images go on beyond their border by reflection, and are resampled bilinearly.
 docs/results/off_grid/NAME.json (off_grid_test of the test split) holds, for each family, the share of answers that change in the mean over its members and for the
 worst, and the lowest accuracy; and the same for the exact elements of d4, where an exact network changes none. Beside it stands the
-share of changed images whose nearest neighbour by features, among all upright ones, still is the image itself.
+share of changed images whose nearest neighbour by features, among all upright ones, still is the image itself. A folder of images
+goes by its own name there.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAUROC
 
 import gcsa
-from benchmarks.common import clock
+from benchmarks.common import clock, options_of
 from gcsa._utils.atomic import write_json
 from gcsa.symmetry import RotationAveraged
 from gcsa.tasks.classification.data import create_datamodule
@@ -62,14 +65,15 @@ def measure(
     limit: int | None = None,
     rotations: int | None = None,
     chosen: Sequence[str] | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
     """The content of the JSON file, of `limit` images (None: all), balanced over the classes; as the mean over `rotations`; of the
-    `chosen` families (None: all)."""
+    `chosen` families (None: all). `options` are those of the data."""
     predictor: Any = gcsa.load(source).fold()
     network: nn.Module = Both(predictor.network).to(device)
     if rotations is not None:
         network = RotationAveraged(network, predictor.group, rotations)
-    sample = draw_sample(create_datamodule(data), split, limit)
+    sample = draw_sample(create_datamodule(data, **options), split, limit)
     mean, std = sample.images.mean, sample.images.std
     batches = list(sample)
     images = (torch.cat([batch for batch, _ in batches]) * std + mean).to(device)
@@ -105,7 +109,7 @@ def measure(
     return {
         "model": source,
         "rotations": rotations,
-        "data": data,
+        "data": Path(options["path"]).name if "path" in options else data,
         "split": split,
         "images": len(images),
         "accuracy": accuracy,
@@ -124,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", help="what gcsa.load takes, of a classifier")
     parser.add_argument("--data", default="pcam")
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="options of the data")
     parser.add_argument("--split", default="val", choices=["val", "test"])
     parser.add_argument("--limit", type=int, help="so many images, balanced over the classes; default all")
     parser.add_argument("--rotations", type=int, help="the mean over so many; default one pass")
@@ -135,7 +140,8 @@ def main() -> None:
     torch.set_num_threads(parsed.threads)
     started, _ = clock()
     content = measure(
-        parsed.source, parsed.data, parsed.split, parsed.device, parsed.limit, parsed.rotations, parsed.families
+        *(parsed.source, parsed.data, parsed.split, parsed.device, parsed.limit, parsed.rotations, parsed.families),
+        **options_of(parsed.set),
     )
     content |= {"seconds": round(clock()[0] - started, 1), "commit": git_commit(), "machine": machine()}
     folder = Path(__file__).parents[2] / "docs/results" / ("off_grid" if parsed.split == "val" else "off_grid_test")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
+from benchmarks.common import options_of
 from gcsa._utils.atomic import write_json
 from gcsa.evaluation.metrics import predict, score
 from gcsa.symmetry import Averaged, Canonical
@@ -34,8 +34,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="images of each split, all by default")
     parser.add_argument("--write", type=Path, help="the JSON file")
     args = parser.parse_args()
-    options = {key: yaml.safe_load(value) for key, _, value in (one.partition("=") for one in args.set)}
-    network, data, _ = model_and_data(args.model, {"name": args.data, "seed": 0, **options})
+    network, data, _ = model_and_data(args.model, {"name": args.data, "seed": 0, **options_of(args.set)})
     kinds: dict[str, torch.nn.Module] = {
         "as it is": network,
         "Averaged": Averaged(network, args.group),

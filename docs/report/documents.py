@@ -23,7 +23,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/weights.md": (cards.doubt,),
     "docs/adr/0038-steady-between-the-poses.md": (equivariance.two_views,),
     "docs/adr/0039-lines-that-are-not-flat.md": (text.small_skews,),
-    "docs/measured/learning_systems.md": (training.training, training.learning, training.few_labels, training.trials),
+    "docs/measured/learning_systems.md": (training.training, training.learning, training.few_labels, training.trials, training.ceiling),
     "docs/measured/performers.md": (training.systems, training.shares, training.performers, training.shifts),
     "docs/segment.md": (dense.few_images,),
     "docs/measured/nuclei.md": (dense.nuclei, dense.scales, dense.tissue, dense.networks, dense.mosaic, dense.slide),
@@ -52,6 +52,8 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         equivariance.choosers,
         equivariance.trained_choosers,
         equivariance.off_grid,
+        equivariance.real_context,
+        equivariance.off_grid_plankton,
         equivariance.precision,
     ),
     "docs/measured/speed.md": (

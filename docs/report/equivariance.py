@@ -48,22 +48,49 @@ FAMILIES = {
 
 def off_grid() -> str:
     """The share of the answers that change one step off the grid, on PatchCamelyon: the mean over a family, and its worst member."""
+    return _off_grid("pcam")
+
+
+def off_grid_plankton() -> str:
+    """The same on plankton."""
+    return _off_grid("plankton")
+
+
+def _off_grid(data: str) -> str:
     folder = ROOT / "docs/results/off_grid"
     contents = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-    models = {name: content for name, content in contents.items() if content["data"] == "pcam"}
+    models = {name: content for name, content in contents.items() if content["data"] == data}
     rows = [["accuracy, upright", *(f"{100 * content['accuracy']:.1f} %" for content in models.values())]]
     for family, words in FAMILIES.items():
-        found = [content["families"][family] for content in models.values()]
-        rows.append(
-            [words, *(f"{100 * one['mean_changed']:.1f} / {100 * one['worst_changed']:.1f} %" for one in found)]
-        )
+        found = [content["families"].get(family) for content in models.values()]
+        if any(found):
+            rows.append([words, *map(_mean_and_worst, found)])
     kept = []
     for content in models.values():
         members = content["families"]["angle"]["members"]
         shares = [members[f"{angle} degrees"]["neighbour_kept"] for angle in (15, 45)]
         kept.append(" / ".join(f"{100 * share:.0f}" for share in shares) + " %")
-    rows.append(["patches that stay nearest to themselves at 15 / 45 degrees, by features", *kept])
+    rows.append(["images that stay nearest to themselves at 15 / 45 degrees, by features", *kept])
     return table(["answers that change, mean / worst", *(f"`{name}`" for name in models)], rows)
+
+
+def _mean_and_worst(family: dict[str, Any]) -> str:
+    return f"{100 * family['mean_changed']:.1f} / {100 * family['worst_changed']:.1f} %"
+
+
+def real_context() -> str:
+    """The share of the answers that change where the slide around each patch rotates too."""
+    rows = []
+    for path in sorted((ROOT / "docs/results/real_context").glob("*.json")):
+        content = json.loads(path.read_text())
+        angles = {float(degrees): row for degrees, row in content["angles"].items()}
+        between = [row["changed"] for degrees, row in angles.items() if degrees % 90]
+        exact = max(row["changed"] for degrees, row in angles.items() if not degrees % 90)
+        kept = [angles[degrees]["neighbour_kept"] for degrees in (7.5, 15, 45)]
+        cells = [f"`{path.stem}`", f"{100 * exact:.1f} %", f"{100 * mean(between):.1f} / {100 * max(between):.1f} %"]
+        rows.append([*cells, *(f"{100 * share:.0f} %" for share in kept)])
+    header = ["network", "answers that change at 90, 180, 270 degrees", "at other angles, mean / worst"]
+    return table([*header, *(f"nearest to themselves at {angle} degrees" for angle in ("7.5", "15", "45"))], rows)
 
 
 def two_views() -> str:
