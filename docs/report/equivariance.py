@@ -94,10 +94,10 @@ def real_context() -> str:
 
 
 def two_views() -> str:
-    """Variants of training on two views of each image, one seed each, on the validation patches."""
+    """Variants of training on two views of each image, the shortest first, on the validation patches."""
     found = [json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/two_views").glob("*.json"))]
     rows = []
-    for one in sorted(found, key=lambda one: one["families"]["angle"]["worst_changed"], reverse=True):
+    for one in sorted(found, key=lambda one: (one["epochs"], -one["families"]["angle"]["worst_changed"])):
         families = one["families"]
         worst = [f"{100 * families[name]['worst_changed']:.1f}" for name in ("angle", "shift")]
         blur = 100 * families["blur"]["members"]["sigma 0.7"]["changed"]
