@@ -54,7 +54,8 @@ def picture(data: GCSADataModule) -> Image.Image:
     pixels = (255 * (images * data.std[0] + data.mean[0])).round().clamp(0, 255).byte().numpy()
     rows, side = len(pixels) // COLUMNS, pixels.shape[1]
     tiles = pixels[: rows * COLUMNS].reshape(rows, COLUMNS, side, side).transpose(0, 2, 1, 3)
-    return Image.fromarray(np.ascontiguousarray(tiles.reshape(rows * side, COLUMNS * side)))
+    small = Image.fromarray(np.ascontiguousarray(tiles.reshape(rows * side, COLUMNS * side)))
+    return small.resize((2 * small.width, 2 * small.height), Image.Resampling.NEAREST)
 
 
 def main() -> None:

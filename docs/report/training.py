@@ -242,7 +242,9 @@ def learning_table(folders: Mapping[str, str]) -> str:
 
 def ceiling() -> str:
     """Unlike networks on the 50,000 test images of rotated MNIST, and how many of their mistakes all of them make."""
-    runs = {name: runs[0] for name, runs in load_seeds("learning/rotmnist").items() if name.startswith(("gcsa", "gcnn"))}
+    runs = {
+        name: runs[0] for name, runs in load_seeds("learning/rotmnist").items() if name.startswith(("gcsa", "gcnn"))
+    }
     runs |= {f"{name}, all 12,000": runs[0] for name, runs in load_seeds("learning/rotmnist_all").items()}
     runs |= {f"{name}, all 12,000": run for name, run in load_runs("ceiling").items()}
     runs = {name: run for name, run in runs.items() if "test" in run}
@@ -250,8 +252,11 @@ def ceiling() -> str:
     shared = len(set.intersection(*wrong.values()))
     rows = []
     for name, run in runs.items():
+        images, mistakes = run["test"]["images"], len(wrong[name])
+        bounds = binomtest(images - mistakes, images).proportion_ci(method="wilson")
         cells = [f"`{name}`", thousands(run["parameters"]), str(run["config"]["trainer"]["max_epochs"])]
-        rows.append([*cells, *test_cells([run])[:2], str(len(wrong[name])), f"{shared / len(wrong[name]):.0%}"])
+        cells += [f"{100 - 100 * mistakes / images:.2f}", f"{100 * bounds.low:.2f} to {100 * bounds.high:.2f}"]
+        rows.append([*cells, str(mistakes), f"{shared / mistakes:.0%}"])
     header = ["network, trained on 10,000 images or all 12,000", "parameters", "epochs", "test %", "95 %", "mistakes"]
     return table([*header, "of these, made by every network here"], rows)
 
