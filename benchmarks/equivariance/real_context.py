@@ -23,6 +23,7 @@ from torch import Tensor
 import gcsa
 from benchmarks.equivariance.off_grid import Both, answers
 from gcsa._utils.atomic import write_json
+from gcsa._utils.errors import UserError
 from gcsa.images.resampling import resampled
 from gcsa.images.slides import open_slide
 from gcsa.images.tissue import overview, shares, tissue
@@ -34,11 +35,18 @@ SIZE, STRIDE = 192, 96
 WINDOW = 276
 """Pixels of the slide along a square that holds the patch at any angle, with one to interpolate."""
 LEAST_TISSUE = 0.3
+"""The share of a patch that is coloured."""
+MPP = (0.45, 0.55)
+"""Micrometres a pixel at 20x."""
 
 
 def windows(path: Path) -> Tensor:
-    """The squares (N, 3, WINDOW, WINDOW) around the patches of tissue, in 0..1."""
+    """The squares (N, 3, WINDOW, WINDOW) around the patches of tissue, in 0..1. Raises UserError for a slide that is not of 20x."""
     with open_slide(path, 3) as slide:
+        if slide.mpp is None or not MPP[0] <= slide.mpp <= MPP[1]:
+            raise UserError(
+                f"{path} has {slide.mpp} micrometres a pixel: give a slide of 20x, from {MPP[0]} to {MPP[1]}"
+            )
         corners = np.array(list(product(*(range(0, side - WINDOW + 1, STRIDE) for side in slide.shape))), np.int64)
         tissues = shares(tissue(overview(slide)), corners + (WINDOW - SIZE) // 2, SIZE, slide.shape)
         chosen = corners[tissues >= LEAST_TISSUE]

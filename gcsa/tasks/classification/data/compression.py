@@ -15,7 +15,7 @@ from gcsa._utils.validation import check_int
 
 @dataclass(frozen=True)
 class RandomJPEG:
-    """Each image of a batch as JPEG gives it back. Its blocks of 8 x 8 pixels rotate with no image.
+    """Compresses each image of a batch as JPEG. Unlike colours this depends on how an image lies, by its blocks of 8 x 8 pixels.
 
     Args:
         jpeg: the quality is uniform in [jpeg, 100], of Pillow's scale; 0 compresses nothing.

@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from gcsa.tasks.classification.data.augment import Augmentation
 from gcsa.tasks.classification.data.compression import RandomJPEG, compressed
 from gcsa.tasks.loading import seeded_generator
 
@@ -48,3 +49,14 @@ def test_nothing_asked_changes_nothing() -> None:
 def test_it_needs_grey_or_colour() -> None:
     with pytest.raises(ValueError, match="augment jpeg=50 needs images of one channel or three, not 4: set it to 0"):
         RandomJPEG(50).check_channels(4)
+
+
+def test_an_augmentation_compresses_and_refuses_what_it_cannot() -> None:
+    augmentation = Augmentation.from_config({"jpeg": 30})
+    for before, after in zip(images(3), augmentation(images(3), seeded_generator(3)), strict=True):
+        qualities = range(30, 101)
+        assert any(
+            torch.equal(after, found) for found in compressed(before.expand(len(qualities), -1, -1, -1), qualities)
+        )
+    with pytest.raises(ValueError, match="augment jpeg=30 needs images of one channel or three, not 2"):
+        augmentation.check(2, 16, 24)
