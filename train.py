@@ -1,6 +1,6 @@
-"""Train a model: `python train.py model=gcsa_small data=pcam`; every option is in conf/."""
+"""Train a model: `python train.py model=gcsa_small data=pcam`; every option is in conf/. `gcsa train` is the same."""
 
-from gcsa_commands import train
+from gcsa.cli.train import main
 
 if __name__ == "__main__":
-    train()
+    main()

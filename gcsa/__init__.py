@@ -2,12 +2,15 @@
 
 `gcsa.load(source).predict(images)` uses trained weights of any kind; `gcsa.list_weights()` names those that come along, adapters
 of them included.
+
+The models are imported when timm is, and at once where it was before: `import gcsa` alone loads no torch, so that the commands print
+their help, and refuse wrong arguments, without it. timm itself has no entry point for the models of other packages.
 """
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gcsa._utils.importing import after_import
 from gcsa._utils.published import list_weights
 
 if TYPE_CHECKING:
@@ -28,5 +31,4 @@ def __getattr__(name: str) -> Any:
     return module if name == "models" else getattr(module, name)
 
 
-if "gcsa_commands" not in sys.modules:  # the commands print their help without torch, and import models when they run
-    import_module("gcsa.models")
+after_import("timm", lambda: import_module("gcsa.models"))

@@ -262,7 +262,7 @@ def test_every_machine_is_shown_the_worst_first(copy: Path) -> None:
     for path in (copy / "benchmarks/results").glob("*/startup.json"):
         path.unlink()
     startup = program("speed").startup
-    with pytest.raises(ValueError, match=r"has startup.json: run python benchmark.py"):
+    with pytest.raises(ValueError, match=r"has startup.json: run python -m benchmarks"):
         startup()
     for machine, seconds in (("quick", 0.1), ("slow", 0.9), ("usual", 0.5)):
         save_timings(copy, machine, "startup", {"warm": {"median_seconds": seconds}})

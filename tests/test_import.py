@@ -25,15 +25,15 @@ absent(*{HEAVY})
 import gcsa.training, gcsa.evaluation, gcsa.tasks.recognition.trocr
 absent("peft")
 sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+runpy.run_module("gcsa", run_name="__main__")
 """
 
 
 def test_imports_are_light_and_a_command_says_what_it_must(tmp_path: Path) -> None:
-    """In a process of its own, which ends as `python transcribe.py` in another folder: with no progress where nobody watches,
+    """In a process of its own, which ends as `gcsa transcribe` in another folder: with no progress where nobody watches,
     and no warning of a library."""
     (tmp_path / "bad.png").write_bytes(b"")
-    command = [TESTS.parent / "transcribe.py", "gcsa_ocr_tiny.fr17", "bad.png", TESTS / "stored/fr17_1.png"]
+    command = ["gcsa", "transcribe", "gcsa_ocr_tiny.fr17", "bad.png", TESTS / "stored/fr17_1.png"]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *map(str, command)], capture_output=True, encoding="utf-8", cwd=tmp_path
     )

@@ -1,4 +1,4 @@
-"""A large picture through segment.py's tiles: minutes, peak memory, and the same objects as of its parts.
+"""A large picture through gcsa segment's tiles: minutes, peak memory, and the same objects as of its parts.
 
 `python -m benchmarks.dense.mosaic gcsa_unet_tiny.nuclei --side 8192`. The picture is a mosaic of real nuclei images of 256 x 256,
 turned and mirrored in every way, so that nothing in it repeats with the tiles; it is written as a TIFF file in tiles of 256

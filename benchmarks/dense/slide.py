@@ -1,4 +1,4 @@
-"""A slide through segment.py as a user runs it: CPU-minutes, peak memory, and the same objects as of its parts.
+"""A slide through gcsa segment as a user runs it: CPU-minutes, peak memory, and the same objects as of its parts.
 
 `python -m benchmarks.dense.slide gcsa_unet_tiny.nuclei --width 20000 --height 15000 --write docs/results/slide/nuclei.json`. The slide is
 a pyramid of TIFF with tiles of JPEG (YCbCr, quality 90), as scanners write them, of the mosaic of `benchmarks.dense.mosaic`. Memory is the
@@ -66,12 +66,12 @@ def write_slide(picture: Array, file: Path) -> None:
 
 
 def segment(weights: str, image: Path, output: Path) -> tuple[float, float]:
-    """CPU-seconds and the largest resident megabytes of segment.py (Linux)."""
-    command = [sys.executable, "segment.py", weights, str(image), "--output", str(output), "--threads", "1"]
+    """CPU-seconds and the largest resident megabytes of gcsa segment (Linux)."""
+    command = [sys.executable, "-m", "gcsa", "segment", weights, str(image), "--output", str(output), "--threads", "1"]
     process = subprocess.Popen(command)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
-        raise SystemExit(f"segment.py ended with status {status}")
+        raise SystemExit(f"gcsa segment ended with status {status}")
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 

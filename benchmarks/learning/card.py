@@ -1,6 +1,6 @@
 """What a model card says of published weights, measured: `python -m benchmarks.learning.card gcsa_tiny.rotmnist rotmnist`.
 
-For a classifier it reads the test set as `evaluate.py model=NAME data=DATA copies=8` does. With a recogniser or an adapter of
+For a classifier it reads the test set as `gcsa evaluate model=NAME data=DATA copies=8` does. With a recogniser or an adapter of
 one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it reads the test lines of that script, also turned; with a segmenter
 (`gcsa_unet_tiny.nuclei nuclei`) the test images, also turned and mirrored. What it finds is kept in docs/results/published/, and a
 picture of the worst mistakes beside the weights. `python docs/report` writes the cards.

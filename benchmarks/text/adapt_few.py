@@ -1,7 +1,7 @@
-"""What `adapt.py` gains from few corrected lines: `python -m benchmarks.text.adapt_few --scripts de19_fraktur_print --lines 50 100`.
+"""What `gcsa adapt` gains from few corrected lines: `python -m benchmarks.text.adapt_few --scripts de19_fraktur_print --lines 50 100`.
 
 The lines are the first of the training split in an order that the seed shuffles. Of Gallicorpora they are those of one book, as a user
-has them. adapt.py splits them itself; the rates here are on other lines: of the test split, or of other pages of the book.
+has them. gcsa adapt splits them itself; the rates here are on other lines: of the test split, or of other pages of the book.
 """
 
 from __future__ import annotations

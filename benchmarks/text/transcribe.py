@@ -1,7 +1,7 @@
 """Lines a second from file to text: `python -m benchmarks.text.transcribe --threads 2 [--kraken /other/venv/bin/python]`.
 
 256 training lines of fr17_roman_print, read by `RecognitionPredictor.predict` in batches of 16 with the published weights: images
-decoded, resized, recognised, decoded greedily. The models are folded, as `transcribe.py` folds them, and batches are read
+decoded, resized, recognised, decoded greedily. The models are folded, as `gcsa transcribe` folds them, and batches are read
 side by side, but for the sides that say otherwise. For both precisions, error rates of the validation lines. Beside it, in a
 process of its own on the same files, kraken's default recogniser through kraken's own `predict`, also in batches of 16
 with random weights; it is larger, wants lines 120 pixels high and needs an environment of its own, because kraken pins its

@@ -1,4 +1,4 @@
-"""The side of kraken in `transcribe.py`: reads {"files", "classes", "batch", "threads", "repeats"} from stdin, writes
+"""The side of kraken in `gcsa transcribe`: reads {"files", "classes", "batch", "threads", "repeats"} from stdin, writes
 JSON as the last line of stdout. Needs kraken 7 and nothing of gcsa."""
 
 import json

@@ -143,7 +143,7 @@ CARDS = {
         "30354551): 392 training, 65 validation and 65 test images, split here by kind and size.",
         limits="This is for research, not for diagnosis. Nuclei are 5 to 100 pixels wide there: scale other images to that. "
         "Two of the training images are brightfield, and stained tissue is found less well than fluorescence; for H&E, "
-        "`segment.py --stain haematoxylin` finds it better.",
+        "`gcsa segment --stain haematoxylin` finds it better.",
         fails="In brightfield, small dark nuclei within large cells are missed. In stained tissue, crowded, pale and long nuclei are "
         "missed or cut short. In fluorescence, some borders drawn by hand are wider than those found.",
         adapt="python train.py experiment=nuclei data=mask_folder data.path=my_images  # trains anew, on images/ and masks/",
@@ -268,11 +268,11 @@ def card(name: str) -> str:
     reads_text, segments = "val/cer" in run["results"], "test/ap50" in run["results"]
     plain = name.startswith("crnn.")  # which timm does not have
     if segments:
-        use = f"python segment.py {name} my_images/ --output found/"
+        use = f"gcsa segment {name} my_images/ --output found/"
     elif reads_text:
-        use = f"python transcribe.py {about.base or name} {name + ' ' if about.base else ''}my_lines/"
+        use = f"gcsa transcribe {about.base or name} {name + ' ' if about.base else ''}my_lines/"
     else:
-        use = f"python evaluate.py model={name} data={run['data']}"
+        use = f"gcsa evaluate model={name} data={run['data']}"
     what = "its encoder, after import gcsa" if reads_text else "after import gcsa"
     timm = f'timm.create_model("{name}", pretrained=True)  # {what}'
     if segments:

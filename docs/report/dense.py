@@ -93,7 +93,7 @@ def mosaic() -> str:
 
 
 def slide() -> str:
-    """A pyramid of JPEG tiles through segment.py."""
+    """A pyramid of JPEG tiles through gcsa segment."""
     content = json.loads((ROOT / "docs/results/slide/nuclei.json").read_text())
     pixels, objects = (sum(counts) for counts in zip(*content["differences"], strict=True))
     row = [

@@ -165,7 +165,7 @@ def learned_pose() -> str:
 
 
 def audits() -> str:
-    """Audits of networks by audit.py: the sentence of each, and the features at the exact poses and between them."""
+    """Audits of networks by gcsa audit: the sentence of each, and the features at the exact poses and between them."""
     rows = []
     for path in sorted((ROOT / "docs/results/audit").glob("*.json")):
         content = json.loads(path.read_text())
@@ -239,7 +239,7 @@ def who_is_exact() -> str:
     stardist = json.loads((results / "stardist/nuclei_seed0.json").read_text())
     smp = json.loads((results / "symmetry/smp_unet_resnet18.json").read_text())
     segmenters = {
-        "`gcsa_unet_tiny`, as `segment.py` uses it": json.loads(
+        "`gcsa_unet_tiny`, as `gcsa segment` uses it": json.loads(
             (results / "learning/nuclei/seed0/gcsa_unet_tiny.json").read_text()
         )["results"]["turned"],
         f"StarDist's package {stardist['versions']['stardist']}": stardist["results"]["turned"],

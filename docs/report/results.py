@@ -38,7 +38,7 @@ def load_timings(name: str, badness: Callable[[dict[str, Any]], Any]) -> dict[st
     machine has it, and where one has it twice."""
     contents = [json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results").glob(f"*/{name}.json"))]
     if not contents:
-        raise ValueError(f"no folder of benchmarks/results has {name}.json: run python benchmark.py")
+        raise ValueError(f"no folder of benchmarks/results has {name}.json: run python -m benchmarks")
     machines = {machine_title(content["machine"]): content for content in sorted(contents, key=badness, reverse=True)}
     if len(machines) < len(contents):
         raise ValueError(f"two folders of benchmarks/results have {name}.json of one machine: remove the older")

@@ -86,7 +86,7 @@ def slowest_adapter(results: Run) -> float:
 
 
 def few_lines() -> str:
-    """What adapt.py gains from few corrected lines."""
+    """What gcsa adapt gains from few corrected lines."""
     rows, machines = [], set()
     found = [json.loads(file.read_text()) for file in (ROOT / "docs/results/ocr_few").glob("*.json")]
     for row in sorted(found, key=lambda row: (row["script"], row["corrected"])):

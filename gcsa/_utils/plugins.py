@@ -32,7 +32,7 @@ def import_parts(modules: Sequence[str]) -> None:
     They are looked for in the current folder too. Raises UserError for one that fails.
     """
     load_plugins()
-    if modules and os.getcwd() not in sys.path:  # a console script has its own folder there
+    if modules and os.getcwd() not in sys.path:  # the command `gcsa` has its own folder there
         sys.path.append(os.getcwd())
     for module in modules:
         try:

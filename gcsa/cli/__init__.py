@@ -1,1 +1,1 @@
-"""The commands behind train.py, evaluate.py, segment.py and the others beside them, and the console scripts."""
+"""The commands of `gcsa`, a module each: what is typed is parsed, the rooms do the work, and what came out is printed."""

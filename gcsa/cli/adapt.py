@@ -1,4 +1,4 @@
-"""An adapter for a book: `adapt.py PAGES --base gcsa_ocr_tiny.print --output my_book`.
+"""An adapter for a book: `gcsa adapt PAGES --base gcsa_ocr_tiny.print --output my_book`.
 
 PAGES are corrected lines of the book: PAGE-XML or ALTO, as eScriptorium exports them, or images of lines with their texts. Some of
 them are held out: stdout says how they were read before and after, and the command that reads the book with the adapter.
@@ -17,7 +17,6 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.program import program
 from gcsa.cli.arguments import count
 from gcsa.cli.composition import HYDRA_USERS, conf_folder, explain
 from gcsa.cli.errors import Parser, user_errors
@@ -29,7 +28,7 @@ from gcsa.weights import Weights, read
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(prog=program("adapt"), description="Adapts a recogniser to a book, from corrected lines of it.")
+    parser = Parser(prog="gcsa adapt", description="Adapts a recogniser to a book, from corrected lines of it.")
     parser.add_argument(
         "pages",
         metavar="PAGES",
@@ -73,7 +72,7 @@ def _summary(found: Adaptation, args: argparse.Namespace) -> str:
             f"{found.lines['test']} held-out lines:",
             *rates,
             f"adapter  {args.output}",
-            f"{program('transcribe')} {shlex.join(command)}",
+            f"gcsa transcribe {shlex.join(command)}",
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Measure rotation: `audit.py timm:resnet18 --images patches/ --output audit/`.
+"""Measure rotation: `gcsa audit timm:resnet18 --images patches/ --output audit/`.
 
 The answers of any network are compared when its images rotate and reflect. A table, a figure of the change against the angle, a
 JSON file, and one sentence say what is exact. With --symmetry the same network is measured made exact, beside it.
@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, write_json
 from gcsa._utils.errors import UserError, one_line
-from gcsa._utils.program import program
 from gcsa.cli.arguments import NETWORKS, add_hardware, add_symmetry, count, device, find_images, symmetrized
 from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.running import running
@@ -34,11 +33,12 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.figures import colours, save
 from gcsa.evaluation.poses import Change, Turn, compare, exact_symmetry, outputs, turns, verdict
 from gcsa.images.reader import read_picture
-from gcsa.integrations.networks import KINDS, OUTPUTS, Subject, is_foreign, open_segmenter, open_subject
+from gcsa.integrations.networks import KINDS, Subject, is_foreign, open_segmenter, open_subject
 from gcsa.tasks import load
 from gcsa.tasks.classification.off_grid import families, off_grid
 from gcsa.tasks.recognition.audit import audit as reader_audit
 from gcsa.tasks.segmentation.audit import audit as segmenter_audit
+from gcsa.tasks.segmentation.choices import OUTPUTS
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.training.results import git_commit, machine
 
@@ -61,7 +61,7 @@ WHOLE = {"segmentation": "segmenter", "recognition": "reader"}
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
-        prog=program("audit"),
+        prog="gcsa audit",
         description="Measures how the answers of any network change when its images rotate and reflect.",
         epilog="A file .pt, .pt2 or MODULE:FUNCTION runs the code that it holds: audit those that you trust.",
     )
@@ -146,7 +146,7 @@ def _open_whole(args: argparse.Namespace) -> Any:
     if args.size is not None:
         raise UserError(f"--size is for classifiers and embeddings: a {kind} takes pictures of any size")
     if args.symmetry is not None and (kind == "reader" or args.symmetry == "averaged"):
-        choose = "--symmetry canonical" if kind == "segmenter" else "transcribe.py --orientation any"
+        choose = "--symmetry canonical" if kind == "segmenter" else "gcsa transcribe --orientation any"
         raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}")
     if args.rotations is not None:
         raise UserError(f"--rotations is for classifiers and embeddings: leave it out for a {kind}")

@@ -1,4 +1,4 @@
-"""Classify images: `classify.py gcsa_pooled_small.pcam patches/ --output answers.csv`.
+"""Classify images: `gcsa classify gcsa_pooled_small.pcam patches/ --output answers.csv`.
 
 The table has one row for each image: `file`, `label`, `confidence`, `doubt`, and the probability of each class by its name. A doubt
 above 1 says that the image is unlike those of training; weights that do not tell have no such column. Weights for several labels give
@@ -22,7 +22,6 @@ import torch
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
-from gcsa._utils.program import program
 from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, device, find_images, symmetrized
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, tell_failed
@@ -35,7 +34,7 @@ from gcsa.tasks.classification.targets import Classes, Labels, Numbers
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
-        prog=program("classify"),
+        prog="gcsa classify",
         description="Tells what images show: a table with a row for each.",
         epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are classified.",
     )

@@ -1,11 +1,11 @@
-"""Embed images: `embed.py gcsa_pooled_small.pcam patches/ --output features.h5`.
+"""Embed images: `gcsa embed gcsa_pooled_small.pcam patches/ --output features.h5`.
 
 The output has one row of features for each image, with its name. They stay the same when an image rotates or reflects by an
 element of the model's group that maps the pixel grid onto itself. An .h5 file has the datasets `features` (N, D) and
 `files`, with the weights' name and the normalisation as attributes; a .parquet file has the columns `file` and `features`,
 and the same as metadata.
 
-`embed.py gcsa_pooled_small.pcam slides/ --patches --output features/` embeds the patches of slides: a file for each (`gcsa.cli.patches`).
+`gcsa embed gcsa_pooled_small.pcam slides/ --patches --output features/` embeds the patches of slides: a file for each (`gcsa.cli.patches`).
 
 Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the file (no
 file if there are none); 2, wrong arguments, before anything is read; 130, interrupted, with no file.
@@ -28,14 +28,12 @@ import numpy as np
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
-from gcsa._utils.program import program
 from gcsa.cli import patches
 from gcsa.cli.arguments import NETWORKS, add_hardware, add_images, add_symmetry, device, find_images, symmetrized
 from gcsa.cli.batches import answer_all
 from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.running import running
-from gcsa.images.folders import SUFFIXES, ZARR
-from gcsa.images.slides import SUFFIXES as SLIDES
+from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 from gcsa.integrations.networks import open_subject
 
 FORMATS = (".parquet", ".h5")
@@ -43,7 +41,7 @@ FORMATS = (".parquet", ".h5")
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
-        prog=program("embed"),
+        prog="gcsa embed",
         description="Computes features of images that stay the same when the images rotate.",
         epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are embedded. A file .pt or .pt2 "
         "and a function run the code that they hold.",

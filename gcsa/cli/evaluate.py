@@ -1,5 +1,7 @@
-"""Measure a model: `evaluate.py model=.../best.ckpt data=rotmnist`; every option is in conf/evaluate.yaml."""
+"""Measure a model: `gcsa evaluate model=.../best.ckpt data=rotmnist`; every option is in conf/evaluate.yaml."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +38,12 @@ def run(cfg: DictConfig) -> None:
         print(write_json(output_dir / "evaluation.json", content))
 
 
-def main() -> None:
-    """The command line. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns 0. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
+    if argv is not None:  # Hydra reads no other
+        sys.argv[1:] = argv
     keep_freed_memory()
     with composition_errors():
         offer_configs(conf_folder())
         run()
+    return 0

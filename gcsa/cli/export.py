@@ -1,4 +1,4 @@
-"""A model to a file: `python export.py gcsa_tiny --format onnx --output gcsa_tiny.onnx`; --help lists the options."""
+"""A model to a file: `gcsa export gcsa_tiny --format onnx --output gcsa_tiny.onnx`; --help lists the options."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 from torch import nn
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.program import program
 from gcsa._utils.published import published
 from gcsa.cli.errors import Parser, user_errors
+from gcsa.export import FORMATS
 from gcsa.export.bioimageio import write_bioimageio
-from gcsa.export.formats import FORMATS, check_file, export
+from gcsa.export.formats import check_file, export
 from gcsa.export.hub import write_hub
 from gcsa.export.images import read_images
 from gcsa.models.create import create_model
@@ -58,7 +58,7 @@ def default_size(model: Any) -> tuple[int, int, int]:
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = Parser(prog=program("export"), description="Writes a model in a format that runs elsewhere.")
+    parser = Parser(prog="gcsa export", description="Writes a model in a format that runs elsewhere.")
     what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
     parser.add_argument("model", help=what)
     parser.add_argument("--format", choices=[*FORMATS, HUB, BIOIMAGEIO, KRAKEN], required=True, help="hub: a folder")

@@ -21,7 +21,7 @@ def keep_freed_memory(largest: int = KEPT) -> bool:
     glibc gives large blocks back to the system at once and asks for them anew, whose every page costs a fault when it is
     first written. Networks with large maps take and free such blocks in every layer: for gcsa_pooled_small this was
     nearly a fifth of a training step (docs/adr/0019). The process then stays as large as it ever was, and
-    blocks of many sizes leave gaps: tiles of segment.py took twice the memory with all blocks kept. Other C libraries, and
+    blocks of many sizes leave gaps: tiles of gcsa segment took twice the memory with all blocks kept. Other C libraries, and
     settings of the user's own, are left as they are.
     """
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in OF_THE_USER):

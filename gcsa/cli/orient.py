@@ -1,4 +1,4 @@
-"""Tell how pages lie, and make them upright: `orient.py scans/ --output orientations.csv --fix upright/`.
+"""Tell how pages lie, and make them upright: `gcsa orient scans/ --output orientations.csv --fix upright/`.
 
 The table has one row for each image: `file`, `orientation`, `probability` and `blank`. The orientation is the angle in degrees,
 counter-clockwise, by which the page is rotated; of a blank page there is none. A name in .json gives a list of objects instead.
@@ -23,7 +23,6 @@ from rich.progress import track
 
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import UserError, one_line
-from gcsa._utils.program import program
 from gcsa.cli.arguments import check_stems, count, find_images
 from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.output import SCREEN, written
@@ -48,7 +47,7 @@ SAVED: dict[str, dict[str, Any]] = {
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
-        prog=program("orient"),
+        prog="gcsa orient",
         description="Tells by how many degrees pages are rotated: a table with a row for each.",
         epilog="Exit code 1 if an image could not be read or written: it is listed on stderr, and the others are in the table.",
     )

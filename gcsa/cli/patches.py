@@ -1,4 +1,4 @@
-"""The part of embed.py for slides: `--patches` writes NAME.h5 and NAME_patches.png for each slide into a folder, and with
+"""The part of gcsa embed for slides: `--patches` writes NAME.h5 and NAME_patches.png for each slide into a folder, and with
 `--heatmap CLASS` NAME_heatmap_CLASS.png.
 
 A run that was killed goes on where it stopped: finished slides are not read again, and NAME.h5.part holds the rows of the one that

@@ -1,4 +1,4 @@
-"""Find objects in images: `segment.py gcsa_unet_tiny.nuclei slide.tif images/ --output found/`.
+"""Find objects in images: `gcsa segment gcsa_unet_tiny.nuclei slide.tif images/ --output found/`.
 
 Weights are a .ckpt of train.py, a folder of weights or the name of published ones. Of each image the output folder gets a label
 image, an overlay, a table and GeoJSON (see `gcsa.tasks.segmentation.writers`); a line on stdout names it and what was found.
@@ -28,7 +28,6 @@ from rich.progress import Progress
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError, one_line, visible
-from gcsa._utils.program import program
 from gcsa._utils.validation import check_float
 from gcsa.cli.arguments import (
     GROUPS,
@@ -48,19 +47,19 @@ from gcsa.cli.arguments import (
 from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.output import tell_doubts
 from gcsa.cli.running import running
-from gcsa.images.folders import SUFFIXES, ZARR
+from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 from gcsa.images.pixels import naming
 from gcsa.images.planes import MAX, Plane
 from gcsa.images.reader import stack_header
-from gcsa.images.slides import SUFFIXES as SLIDES, Slide, open_slide
+from gcsa.images.slides import Slide, open_slide
 from gcsa.images.stain import STAINS
 from gcsa.images.tiff import MPP_RANGE
-from gcsa.integrations.networks import OUTPUTS, is_foreign, open_segmenter
+from gcsa.integrations.networks import is_foreign, open_segmenter
 from gcsa.tasks import load
+from gcsa.tasks.segmentation.choices import ENDINGS, KINDS, OUTPUTS, PROPERTIES, TILE
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed
-from gcsa.tasks.segmentation.tiles import TILE
-from gcsa.tasks.segmentation.writers import ENDINGS, KINDS, PROPERTIES, check_properties, write
+from gcsa.tasks.segmentation.writers import check_properties, write
 
 UNREADABLE = (ValueError, OSError)
 KEPT = 2**25
@@ -95,7 +94,7 @@ def _scale(text: str) -> float | str:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
-        prog=program("segment"),
+        prog="gcsa segment",
         description="Finds objects in images.",
         epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is segmented. A file .pt or .pt2 "
         "and a function run the code that they hold.",

@@ -1,5 +1,7 @@
-"""Train a model: `train.py model=gcsa_small data=pcam`; every option is in conf/."""
+"""Train a model: `gcsa train model=gcsa_small data=pcam`; every option is in conf/."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
@@ -26,8 +28,11 @@ def run(cfg: DictConfig) -> float:
         return train(task, cfg, output_dir)
 
 
-def main() -> None:
-    """The command line. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; returns 0. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
+    if argv is not None:  # Hydra reads no other
+        sys.argv[1:] = argv
     keep_freed_memory()
     with composition_errors():
         run()
+    return 0

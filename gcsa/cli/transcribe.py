@@ -1,4 +1,4 @@
-"""Read text: `transcribe.py gcsa_ocr_tiny.fr17 page.jpg lines/ page.xml > text.txt`.
+"""Read text: `gcsa transcribe gcsa_ocr_tiny.fr17 page.jpg lines/ page.xml > text.txt`.
 
 Text is written without file names, as kraken and tesseract write it: a line of output for every line of input, empty where that
 could not be read. JSON is an object a line, with "error" instead of "text" there. PAGE-XML, ALTO and hOCR also hold the positions
@@ -30,7 +30,6 @@ from rich.text import Text
 
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import MissingExtraError, UserError, visible
-from gcsa._utils.program import program
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, count, device
 from gcsa.cli.errors import Parser, tell_failed
@@ -38,7 +37,8 @@ from gcsa.cli.memory import keep_compiled_kernels
 from gcsa.cli.output import SCREEN, written
 from gcsa.cli.running import running
 from gcsa.tasks import load
-from gcsa.tasks.recognition.pages.forms import FORMS, to_form
+from gcsa.tasks.recognition.choices import FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS
+from gcsa.tasks.recognition.pages.forms import to_form
 from gcsa.tasks.recognition.pages.inputs import (
     UNREADABLE,
     LineInput,
@@ -50,7 +50,6 @@ from gcsa.tasks.recognition.pages.inputs import (
 )
 from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken
 from gcsa.tasks.recognition.pages.output import (
-    PAGE_FORMATS,
     check_output,
     check_pages,
     content_of,
@@ -61,7 +60,7 @@ from gcsa.tasks.recognition.pages.output import (
 )
 from gcsa.tasks.recognition.pages.report import Report, check_report, start_report
 from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt, page_confidence, page_doubts
-from gcsa.tasks.recognition.reading import DOUBTFUL, ORIENTATIONS
+from gcsa.tasks.recognition.reading import DOUBTFUL
 
 SPEED_SECONDS = 600
 """Of reading from which its speed is measured."""
@@ -69,7 +68,7 @@ SPEED_SECONDS = 600
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
-        prog=program("transcribe"),
+        prog="gcsa transcribe",
         usage="%(prog)s [options] MODEL [ADAPTER] IMAGES...",
         description="Reads pages and text lines.",
         epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is transcribed.",
@@ -97,7 +96,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--format",
-        choices=("text", "json", *PAGE_FORMATS),
+        choices=FORMATS,
         default="text",
         help="json: an object a line, with words, confidence and orientation; page, alto: XML of pages; such a file comes back with "
         "the text in it; hocr: of pages; pdf: searchable, the picture of a page with invisible text",

@@ -1,4 +1,4 @@
-"""What a network answers when its images rotate and reflect: the measurements of gcsa-audit, for any network.
+"""What a network answers when its images rotate and reflect: the measurements of gcsa audit, for any network.
 
 The eight poses of d4 map the pixel grid onto itself, so a change there is the network's own. At angles between them images are
 resampled (bilinear) within the inscribed disc, and compared with the disc of the upright image: such a change is that of the

@@ -17,6 +17,7 @@ from torch.export import Dim, ExportedProgram
 
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
+from gcsa.export import FORMATS
 from gcsa.export.narrow import narrow_weights, quantize
 from gcsa.layers.attention import GroupAttention
 from gcsa.models.folding import FoldedConv2d, fold
@@ -165,16 +166,15 @@ def write_onnx_int8(model: nn.Module, image: Tensor, any_size: bool, file: Path)
     return _run_onnx(file)
 
 
-# Each writes a file and gives back what runs it, read from the file.
-FORMATS: dict[str, Callable[[nn.Module, Tensor, bool, Path], Run]] = {
-    "onnx": write_onnx,
-    "onnx-bf16": write_onnx_bf16,
-    "onnx-int8": write_onnx_int8,
-    "pt2": write_pt2,
-    "aoti": write_aoti,
-    "folded": write_folded,
-    "torchscript": write_torchscript,
-}
+Writer = Callable[[nn.Module, Tensor, bool, Path], Run]
+"""Writes a file and gives back what runs it, read from the file."""
+WRITERS: dict[str, Writer] = dict(
+    zip(
+        FORMATS,
+        (write_onnx, write_onnx_bf16, write_onnx_int8, write_pt2, write_aoti, write_folded, write_torchscript),
+        strict=True,
+    )
+)
 
 
 def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
@@ -265,7 +265,7 @@ def export(
     tolerance = TOLERANCES.get(format, TOLERANCE)
     with replacing(file) as part:
         try:
-            error = parity_error(model, FORMATS[format](model, traced, any_size, part), others)
+            error = parity_error(model, WRITERS[format](model, traced, any_size, part), others)
             if about and format.startswith("onnx"):
                 _annotate_onnx(part, about)
         except (ImportError, OSError):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".jp2", ".jpx", ".j2k", ".tif", ".tiff", ".webp", ".bmp", ".gif", ".ppm", ".pgm")
 """Of images, in small letters."""
+SLIDES = (".svs", ".ndpi", ".mrxs", ".scn", ".bif", ".svslide", ".vms", ".vmu")
+"""Of slides that OpenSlide reads, in small letters, each a file for itself or beside a folder of its own."""
 ZARR = ".zarr"
 """Of a folder of OME-Zarr, which is one image."""
 SYSTEM_NAMES = frozenset(

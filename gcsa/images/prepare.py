@@ -1,4 +1,4 @@
-"""An image becomes the input of a classifier: in training, in evaluate.py, in embed.py and in `predict`.
+"""An image becomes the input of a classifier: in training, in gcsa evaluate, in gcsa embed and in `predict`.
 
 The input of a rotated or reflected image is the rotated or reflected input, exactly. So margins on opposite sides are
 equal, and values are resized in float64 and rounded once: Pillow rounds to 8 bits between its two passes.

@@ -258,7 +258,7 @@ def opened(
         if file.peek(5).startswith(pdf.START):
             if page is None:
                 raise Refused(
-                    "is a PDF, of which transcribe.py reads the pages, and nothing else does: save them as images"
+                    "is a PDF, of which gcsa transcribe reads the pages, and nothing else does: save them as images"
                 )
             yield pdf.read_page(path, page)
             return

@@ -18,6 +18,7 @@ from PIL import Image
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError
+from gcsa.images.folders import SLIDES
 from gcsa.images.intensity import percentile_values
 from gcsa.images.ome_zarr import OmeZarr
 from gcsa.images.pixels import Pixels, Refused, naming, to_picture
@@ -26,8 +27,6 @@ from gcsa.images.reader import opened, read_picture
 from gcsa.images.tiff import MPP_RANGE, Tiff
 from gcsa.images.windows import ArrayImage, CroppedImage, StoredImage, WindowedImage, counts, resampled
 
-SUFFIXES = (".svs", ".ndpi", ".mrxs", ".scn", ".bif", ".svslide", ".vms", ".vmu")
-"""Of slides that OpenSlide reads, in small letters, each a file for itself or beside a folder of its own."""
 DICOM = (".dcm", ".dicom")
 """Of slides of which each level is a file: OpenSlide finds the others beside the one that is named."""
 IN_MEMORY = 64_000_000
@@ -239,7 +238,7 @@ def has_levels(path: Path) -> bool:
 def _scanned(path: Path) -> Any | None:
     """The open slide of OpenSlide, for a file of a scanner; None for any other. Raises as `open_slide`."""
     suffix = path.suffix.lower()
-    of_scanner = suffix in (*SUFFIXES, *DICOM)
+    of_scanner = suffix in (*SLIDES, *DICOM)
     if not path.is_file() or not (of_scanner or suffix in (".tif", ".tiff")):
         return None
     try:

@@ -1,4 +1,4 @@
-"""docTR (github.com/mindee/doctr) with the orientation of pages by the network of `orient.py`:
+"""docTR (github.com/mindee/doctr) with the orientation of pages by the network of `gcsa orient`:
 
     model = ocr_predictor(pretrained=True, assume_straight_pages=False, straighten_pages=True, disable_page_orientation=True)
     model.page_orientation_predictor = PageOrientation()

@@ -26,9 +26,6 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet, for files and functions, which do not say theirs."""
 KINDS = ("classifier", "embedding", "segmenter", "reader")
 """What a network can be audited as."""
-OUTPUTS = ("classes", "probability", "instances")
-"""What the maps of a segmenter of others are: a logit for each class, class 0 being the background, or one logit of the objects; one
-probability of the objects; or as of StarDist's networks, the probability of an object and the distances to its border in pixels."""
 SUFFIXES = (".onnx", ".pt", ".pth", ".ts", ".pt2")
 
 

@@ -68,7 +68,7 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="WEIGHTS",
         help="name of published weights, a folder of weights, or a .ckpt of train.py (default %(default)s)",
     )
-    group.add_argument("--gcsa-adapter", metavar="FOLDER", help="of adapt.py")
+    group.add_argument("--gcsa-adapter", metavar="FOLDER", help="of gcsa adapt")
 
 
 @hookimpl
@@ -145,7 +145,7 @@ class GCSAEngine(OcrEngine):
 
     @staticmethod
     def generate_hocr(input_file: Path, output_hocr: Path, output_text: Path, options: Any) -> None:
-        raise NotImplementedError("gcsa writes hOCR by transcribe.py --format hocr")
+        raise NotImplementedError("gcsa writes hOCR by gcsa transcribe --format hocr")
 
     @staticmethod
     def generate_pdf(input_file: Path, output_pdf: Path, output_text: Path, options: Any) -> None:

@@ -2,7 +2,7 @@
 
 A room is a package here, or one that `register_task` names. It has two files that are found by name: `predict.py`, with
 `make_predictor(weights)`, which needs nothing of training; and `task.py`, with the class `Task` (`gcsa.training.task`), for
-train.py and evaluate.py. A fourth task is one folder and one YAML file.
+train.py and gcsa evaluate. A fourth task is one folder and one YAML file.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from gcsa._utils.errors import UserError
 from gcsa._utils.plugins import load_plugins
 from gcsa._utils.published import ADAPTER_CONFIG, published
-from gcsa.tasks.base import Predictor
-from gcsa.weights import Weights, read
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the commands import what a room lets them choose, and no torch
+    from gcsa.tasks.base import Predictor
     from gcsa.training.task import Task
+    from gcsa.weights import Weights
 
 _ROOMS: dict[str, str] = {
     room.name: f"{__name__}.{room.name}"
@@ -55,6 +55,8 @@ def load(source: str | Path, adapter: str | Path | None = None, task: str | None
         FileNotFoundError: a missing file.
         ValueError: a damaged file, weights with an entry out of its range or of another task, an adapter of another base.
     """
+    from gcsa.weights import read
+
     folder = published(str(source))
     if adapter is None and folder is not None and (folder / ADAPTER_CONFIG).is_file():
         source, adapter = str(source).rpartition(".")[0], source

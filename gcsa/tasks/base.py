@@ -1,4 +1,4 @@
-"""The `Predictor` that `gcsa.load` returns; `gcsa.training.task` says what train.py and evaluate.py ask of a task."""
+"""The `Predictor` that `gcsa.load` returns; `gcsa.training.task` says what train.py and gcsa evaluate ask of a task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P = TypeVar("P", bound="Predictor")
 class Predictor(ABC):
     """A trained network with its preprocessing and postprocessing.
 
-    Validation, evaluate.py and the commands call the same `predict`.
+    Validation, gcsa evaluate and the commands call the same `predict`.
 
     Attributes:
         kind: the name of the task.

@@ -1,4 +1,4 @@
-"""The parts of evaluate.py that all tasks share: checks of conf/evaluate.yaml, a part of the examples, and the table."""
+"""The parts of gcsa evaluate that all tasks share: checks of conf/evaluate.yaml, a part of the examples, and the table."""
 
 from __future__ import annotations
 

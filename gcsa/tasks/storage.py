@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.paths import expanded
-from gcsa._utils.program import program
+from gcsa._utils.program import train_command
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ def data_root(root: str | os.PathLike[str] | None) -> Path:
 
 def fetch_command(name: str) -> str:
     """What to type to download the data set called `name`."""
-    return f"{program('train')} data={name} data.download=true"
+    return train_command(f"data={name}", "data.download=true")
 
 
 def missing(path: Path, name: str, size: str) -> FileNotFoundError:

@@ -7,7 +7,6 @@ once. Lightning's own handlers save nothing, or save in the middle of a batch, s
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch.multiprocessing import ProcessExitedException, ProcessRaisedException
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.program import train_command
 
 LOCK = ".lock"
 
@@ -129,11 +129,10 @@ def resume_command(output_dir: Path) -> str:
     """What to type to resume the run in `output_dir`, started as this one was."""
     given = list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
     kept = [override for override in given if override.split("=")[0].lstrip("+~") not in ("ckpt_path", "output_dir")]
-    program = ["python", sys.argv[0]] if sys.argv[0].endswith(".py") else [Path(sys.argv[0]).name]
     folder = str(output_dir)
     if not re.fullmatch(r"[\w./+-]+", folder):  # Hydra reads more than a word in it
         folder = "'{}'".format(folder.replace("'", r"\'"))
-    return shlex.join([*program, *kept, "ckpt_path=last", f"output_dir={folder}"])
+    return train_command(*kept, "ckpt_path=last", f"output_dir={folder}")
 
 
 @contextmanager

@@ -72,10 +72,10 @@ class Task(Protocol):
         """The LightningModule of `cfg`, sized for `data`. Raises ValueError for arguments that cannot work."""
 
     def export(self, module: Any, data: Any, folder: Path) -> str:
-        """Writes the weights into `folder`; returns how they are named to evaluate.py, transcribe.py and timm."""
+        """Writes the weights into `folder`; returns how they are named to gcsa evaluate, gcsa transcribe and timm."""
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
-        """What evaluate.py measures: `config` is conf/evaluate.yaml as plain values. Prints a table, writes figures into
+        """What gcsa evaluate measures: `config` is conf/evaluate.yaml as plain values. Prints a table, writes figures into
         `output_dir` where it draws some, and returns JSON-ready values. Raises as `build_data`, and for models."""
 
     def count_flops(self, module: Any, data: Any) -> int:

@@ -1,4 +1,4 @@
-"""What an installation has, and what its user types: in a checkout, and where a wheel was installed."""
+"""What an installation has: in a checkout, and where a wheel was installed; and what its user types to train."""
 
 import subprocess
 import sys
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gcsa._utils import program as program_module, published as published_module
-from gcsa._utils.program import program
+from gcsa._utils import published as published_module
+from gcsa._utils.program import train_command
 from gcsa._utils.published import list_weights, published, shipped
 from gcsa.training import results
 
@@ -19,21 +19,26 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("_shipped/conf", "_shipped/weights/trained", "_shipped/weights/not-weights", "../conf"):
         (package / folder).mkdir(parents=True)
     (package / "_shipped/weights/trained/config.json").touch()
-    for module in (program_module, published_module, results):
+    for module in (published_module, results):
         monkeypatch.setattr(module, "PACKAGE", package)
     return package
 
 
-def test_in_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_checkout() -> None:
     assert shipped("conf") == Path(__file__).parents[2] / "conf"
-    assert program("train") == "python train.py"
-    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/gcsa-evaluate"])
-    assert program("train") == "gcsa-train"
 
 
-def test_in_a_wheel(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["a_script_of_the_users.py"])
-    assert program("train") == "gcsa-train"
+def test_what_is_typed_to_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    for started, expected in (
+        ("bin/gcsa", "gcsa train"),
+        ("notebook.py", "gcsa train"),
+        ("../train.py", "python ../train.py"),
+    ):
+        monkeypatch.setattr(sys, "argv", [started])
+        assert train_command("data=digits", "x=[a b]") == f"{expected} data=digits 'x=[a b]'"
+
+
+def test_in_a_wheel(wheel: Path) -> None:
     assert shipped("conf") == wheel / "_shipped/conf"
     assert list_weights() == ["trained"]
     assert published("trained") == wheel / "_shipped/weights/trained"

@@ -1,4 +1,4 @@
-"""audit.py: table, sentence, figure and JSON of any network, and one sentence for what cannot be opened."""
+"""gcsa audit: table, sentence, figure and JSON of any network, and one sentence for what cannot be opened."""
 
 import json
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_one_step_off_the_grid(run: Run, images: Path, monkeypatch: pytest.Monke
             ["gcsa_unet_tiny.nuclei", "--symmetry", "averaged"],
             "--symmetry averaged is not for a segmenter: use --symmetry",
         ),
-        (["gcsa_ocr_tiny.print", "--symmetry", "canonical"], "use transcribe.py --orientation any"),
+        (["gcsa_ocr_tiny.print", "--symmetry", "canonical"], "use gcsa transcribe --orientation any"),
         (["net.onnx", "--kind", "reader"], "net.onnx cannot be audited as a reader"),
         (["net.onnx", "--kind", "segmenter", "--group", "c4"], "--group c4 is of --symmetry"),
         (["net.onnx", "--kind", "segmenter", "--symmetry", "averaged"], "--symmetry averaged is not for a segmenter"),

@@ -1,4 +1,4 @@
-"""classify.py: a row for every image, the same for every pose, one sentence for every bad image, a whole file or none."""
+"""gcsa classify: a row for every image, the same for every pose, one sentence for every bad image, a whole file or none."""
 
 import csv
 from pathlib import Path

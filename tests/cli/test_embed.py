@@ -1,4 +1,4 @@
-"""embed.py: a row of features for every image, one sentence for every bad one, a whole file or none."""
+"""gcsa embed: a row of features for every image, one sentence for every bad one, a whole file or none."""
 
 import builtins
 import json

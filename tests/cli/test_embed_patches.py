@@ -1,4 +1,4 @@
-"""embed.py --patches: the patches of slides, in files that CLAM and TRIDENT read, by runs that may be killed."""
+"""gcsa embed --patches: the patches of slides, in files that CLAM and TRIDENT read, by runs that may be killed."""
 
 from collections.abc import Callable
 from importlib.util import find_spec

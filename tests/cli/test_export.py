@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import gcsa
 from gcsa.cli.export import main
-from gcsa.export import FORMATS
+from gcsa.export.formats import WRITERS
 from gcsa.tasks.recognition.predict import empty_recognizer
 from gcsa.weights import check_weights, fill, save_classifier
 
@@ -64,7 +64,7 @@ def test_an_onnx_file_says_what_a_program_needs(tmp_path: Path, monkeypatch: pyt
         onnx.save(onnx.helper.make_model(onnx.helper.make_graph([], "empty", [], [])), file)
         return model
 
-    monkeypatch.setitem(FORMATS, "onnx", write)
+    monkeypatch.setitem(WRITERS, "onnx", write)
     lines = recognizer().save_pretrained(tmp_path / "lines")
     small = timm.create_model("gcsa_tiny", in_chans=1, num_classes=2, group="c4", fields=4, depth=1)
     about = {"input_size": (1, 28, 28), "mean": (0.5,), "std": (0.2,), "label_names": ["ä", "b"]}

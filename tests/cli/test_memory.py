@@ -13,7 +13,6 @@ from .conftest import ROOT
 
 PROGRAM = """
 import resource, sys
-import gcsa_commands  # so that gcsa.cli loads no torch
 import numpy
 from gcsa.cli.memory import keep_freed_memory
 

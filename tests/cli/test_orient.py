@@ -1,4 +1,4 @@
-"""orient.py: a row for every image, upright copies that lose nothing, one sentence for every bad image."""
+"""gcsa orient: a row for every image, upright copies that lose nothing, one sentence for every bad image."""
 
 import csv
 import json

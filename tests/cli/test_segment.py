@@ -1,4 +1,4 @@
-"""segment.py: files of every image, one sentence for every bad one."""
+"""gcsa segment: files of every image, one sentence for every bad one."""
 
 import csv
 import json

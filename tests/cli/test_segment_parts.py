@@ -1,4 +1,4 @@
-"""segment.py on levels, rectangles and OME-Zarr: coordinates are those of the whole image at level 0."""
+"""gcsa segment on levels, rectangles and OME-Zarr: coordinates are those of the whole image at level 0."""
 
 import csv
 import json

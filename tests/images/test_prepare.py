@@ -22,7 +22,7 @@ PREPARE = Prepare(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 @pytest.mark.parametrize("pad", PADS)
 @pytest.mark.parametrize("shape", [(32, 32), (67, 50), (33, 32), (31, 50), (20, 21), (96, 95)])
 def test_a_rotated_file_is_a_rotated_input(shape: tuple[int, int], pad: str | None, tmp_path: Any) -> None:
-    """Bit for bit, as training, evaluate.py and embed.py read it."""
+    """Bit for bit, as training, gcsa evaluate and gcsa embed read it."""
     prepare = Prepare(32, PREPARE.mean, PREPARE.std, pad)
     files = [tmp_path / f"{number}.png" for number in range(8)]
     for file, pose in zip(files, poses(patches(1)[0, : shape[0], : shape[1]]), strict=True):

@@ -23,8 +23,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
-from gcsa.cli import adapt, audit, classify, embed, export, orient, segment, transcribe
-from gcsa.cli.demo import command as demo
+from gcsa.cli import adapt, audit, classify, demo, embed, export, orient, segment, transcribe
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.weights import save_classifier
 from tests.export.small import recognizer
@@ -53,13 +52,13 @@ PAGE_XML = """<PcGts xmlns="http://schema.primaresearch.org/PAGE/gts/pagecontent
 
 Main = Callable[[list[str]], int]
 COMMANDS: dict[str, Main] = {
-    "segment.py": segment.main,
-    "transcribe.py": transcribe.main,
-    "classify.py": classify.main,
-    "orient.py": orient.main,
-    "embed.py": embed.main,
-    "audit.py": lambda arguments: audit.main([*arguments, "--angles", "8"]),  # of 16
-    "export.py": export.main,
+    "segment": segment.main,
+    "transcribe": transcribe.main,
+    "classify": classify.main,
+    "orient": orient.main,
+    "embed": embed.main,
+    "audit": lambda arguments: audit.main([*arguments, "--angles", "8"]),  # of 16
+    "export": export.main,
 }
 SEEN: set[tuple[str, ...]] = set()
 """What ran without an error: a command that stands on several pages is run once."""
@@ -70,6 +69,14 @@ def blocks(page: str, *languages: str) -> list[str]:
     for name, stand_in in STAND_INS.items():
         text = text.replace(name, stand_in)
     return [code for language, code in BLOCK.findall(text) if language in languages]
+
+
+def started(words: list[str]) -> tuple[str, list[str]]:
+    """The command of gcsa in the words of a line, and its arguments; an empty one for other programs."""
+    if "gcsa" in words:
+        _, command, *arguments = words[words.index("gcsa") :]
+        return command, arguments
+    return ("train", words[words.index("train.py") + 1 :]) if "train.py" in words else ("", [])
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +104,7 @@ def furniture(tmp_path_factory: pytest.TempPathFactory) -> Path:
             image.save(desk / folder / f"{i:05}.png")
     (desk / "my_net.py").write_text("def network(images):\n    return images[..., 0, 0]\n")
     (desk / "my_map.py").write_text("def see(images):\n    return images[:, :2] - images.cumsum(3)[:, :2] / 50\n")
-    torch.manual_seed(0)  # of some weights, int8 differs by more than export.py allows
+    torch.manual_seed(0)  # of some weights, int8 differs by more than gcsa export allows
     model = timm.create_model("gcsa_tiny", in_chans=1, group="c4", fields=4, depth=1)
     save_classifier(model, desk / "small_model", input_size=(1, 28, 28))
     recognizer().save_pretrained(desk / "small_reader")
@@ -149,29 +156,28 @@ def test_commands_are_what_they_were(page: str, capfd: pytest.CaptureFixture[str
     for block in blocks(page, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line.partition(" > ")[0], comments=True)
-            script = next((word for word in words if word.endswith(".py")), "")
-            arguments = words[words.index(script) + 1 :] if script else []
+            script, arguments = started(words)
             if script in COMMANDS:
                 missing = "page.jpg" in arguments  # which kraken reads: tests/tasks/recognition/test_kraken.py
                 missing |= "pdf" in arguments and not find_spec("ocrmypdf")  # tests/tasks/recognition/test_pdf.py
                 if not missing and (script, *arguments) not in SEEN:
                     assert COMMANDS[script](arguments) == 0, capfd.readouterr().err
                     SEEN.add((script, *arguments))
-            elif script in ("train.py", "evaluate.py"):
+            elif script in ("train", "evaluate"):
                 options = [word for word in arguments if not word.startswith(("-", "hydra.")) and "sweep=" not in word]
-                if script == "evaluate.py":  # of which these are values, not choices in conf/
+                if script == "evaluate":  # of which these are values, not choices in conf/
                     options = [word for word in options if not word.startswith(("model=", "adapter="))]
                 if "-m" in arguments:
                     options = [word.partition(",")[0] for word in options]
                 with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-                    compose(script.removesuffix(".py"), options)
+                    compose(script, options)
             elif words[:1] in (["kraken"], ["ketos"]):
                 assert {"ocr", "train", "test"} & set(words), "tests/tasks/recognition/test_kraken.py runs it"
             elif words[:1] == ["ocrmypdf"]:
                 assert "gcsa.integrations.ocrmypdf" in words, "tests/integrations/test_ocrmypdf.py runs it"
-            elif script in ("demo.py", "adapt.py"):
+            elif script in ("demo", "adapt"):
                 with pytest.raises(SystemExit, match="0"):
-                    {"demo.py": demo.main, "adapt.py": adapt.main}[script]([*arguments, "--help"])
+                    {"demo": demo.main, "adapt": adapt.main}[script]([*arguments, "--help"])
             elif "pytest" in words:
                 assert "uv run pytest" in ours
             elif words[:2] == ["pip", "install"]:

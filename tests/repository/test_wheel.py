@@ -68,7 +68,7 @@ def start(command: list[str | Path], cwd: Path, **environment: str) -> subproces
 def test_what_is_in_the_wheel(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     (info,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
-    assert {name.split("/")[0] for name in names} == {"gcsa", "gcsa_commands.py", info}
+    assert {name.split("/")[0] for name in names} == {"gcsa", info}
     for folder in ("conf", "weights"):
         files = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*") if path.is_file()}
         assert {
@@ -92,9 +92,9 @@ def test_train_runs_the_main_job_without_a_home(installed: Path, tmp_path: Path)
 
 
 def test_train_says_what_the_user_types(installed: Path, tmp_path: Path) -> None:
-    done = start([installed / "gcsa-train", "data=mnist"], tmp_path)
+    done = start([installed / "gcsa", "train", "data=mnist"], tmp_path)
     assert done.returncode == 2
-    assert "run `gcsa-train data=mnist data.download=true`" in done.stderr
+    assert "run `gcsa train data=mnist data.download=true`" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -104,14 +104,14 @@ def test_transcribe_reads_by_published_weights(installed: Path, tmp_path: Path) 
         (["gcsa_ocr_tiny.fr17"], "fr17_1.png"),
         (["gcsa_ocr_tiny.print", "gcsa_ocr_tiny.print.la09"], "la09.png"),
     ):
-        done = start([installed / "gcsa-transcribe", *names, IMAGES / file], tmp_path)
+        done = start([installed / "gcsa", "transcribe", *names, IMAGES / file], tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout == expected[names[-1]][file]["text"] + "\n"
 
 
 def test_segment_names_the_extra_that_it_needs(installed: Path, tmp_path: Path) -> None:
     done = start(
-        [installed / "gcsa-segment", "gcsa_unet_tiny.nuclei", IMAGES / "tissue.png", "--output", "out"], tmp_path
+        [installed / "gcsa", "segment", "gcsa_unet_tiny.nuclei", IMAGES / "tissue.png", "--output", "out"], tmp_path
     )
     assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (2, "", [])
     assert done.stderr.endswith("(No module named 'stardist'): pip install gcsa-vit[dense]\n")
@@ -119,11 +119,11 @@ def test_segment_names_the_extra_that_it_needs(installed: Path, tmp_path: Path) 
 
 def test_evaluate_and_export_published_weights(installed: Path, tmp_path: Path) -> None:
     done = start(
-        [installed / "gcsa-evaluate", "model=gcsa_tiny.rotmnist", "limit=20", "curve_images=2", "output_dir=out"],
+        [installed / "gcsa", "evaluate", "model=gcsa_tiny.rotmnist", "limit=20", "curve_images=2", "output_dir=out"],
         tmp_path,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "evaluation.json").read_text())["trained"]
-    done = start([installed / "gcsa-export", "gcsa_tiny.rotmnist", "--format", "pt2", "--output", "m.pt2"], tmp_path)
+    done = start([installed / "gcsa", "export", "gcsa_tiny.rotmnist", "--format", "pt2", "--output", "m.pt2"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.pt2", "out"]

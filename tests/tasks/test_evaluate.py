@@ -1,4 +1,4 @@
-"""evaluate.py of recognisers and segmenters: on the texts and labels that the model itself finds, everything is right."""
+"""gcsa evaluate of recognisers and segmenters: on the texts and labels that the model itself finds, everything is right."""
 
 import json
 import shutil

@@ -219,14 +219,14 @@ def test_a_signal_after_training_says_what_is_safe(
 
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(Classification, "measure", killed)
-    monkeypatch.setattr(sys, "argv", ["/bin/gcsa-train"])
+    monkeypatch.setattr(sys, "argv", ["/bin/gcsa"])
     small = [*TINY, "trainer.max_epochs=1", "data.limit_train=32", "test=true"]
     with pytest.raises(Interrupted) as stopped:
         train(composed(tmp_path, *small), tmp_path)
     assert stopped.value.code == 128 + signal.SIGTERM
     printed = capsys.readouterr().err
     assert re.fullmatch(
-        r"interrupted by SIGTERM: checkpoints and weights are saved, go on with: gcsa-train .* ckpt_path=last .*\n",
+        r"interrupted by SIGTERM: checkpoints and weights are saved, go on with: gcsa train .* ckpt_path=last .*\n",
         printed,
     )
     assert signal.getsignal(signal.SIGTERM) is before

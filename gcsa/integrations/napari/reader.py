@@ -1,4 +1,4 @@
-"""Opens the results of segment.py in napari: label images with their tables, and outlines.
+"""Opens the results of gcsa segment in napari: label images with their tables, and outlines.
 
 A layer is the tuple that napari asks readers for: data, settings of the layer, and its kind.
 """
@@ -20,11 +20,11 @@ from gcsa.images.reader import read_labels
 
 Layer = tuple[Any, dict[str, Any], str]
 LABELS = "_labels"
-"""The stem of a label image of segment.py ends so."""
+"""The stem of a label image of gcsa segment ends so."""
 
 
 def get_reader(path: str | PathLike[str] | list[str]) -> Callable[[Any], list[Layer]] | None:
-    """What opens the file `path`; None for a stack of files, and for a file that segment.py does not write."""
+    """What opens the file `path`; None for a stack of files, and for a file that gcsa segment does not write."""
     if isinstance(path, list):
         return None
     file = Path(path)
@@ -57,7 +57,7 @@ def _columns(table: Path, objects: int) -> dict[str, Array]:
         columns = {name: values[:, i] for i, name in enumerate(header)}
         columns = {"index": columns.pop("label").astype(int)} | columns
     except (KeyError, ValueError) as error:
-        raise UserError(f"{table} is no table of segment.py: move it away from the label image") from error
+        raise UserError(f"{table} is no table of gcsa segment: move it away from the label image") from error
     if columns["index"].tolist() != list(range(1, objects + 1)):
         raise UserError(f"{table} is not of the {objects} objects of the label image beside it: move it away")
     return columns
@@ -66,7 +66,7 @@ def _columns(table: Path, objects: int) -> dict[str, Array]:
 def read_outlines(path: str | PathLike[str]) -> list[Layer]:
     """The polygons of a GeoJSON file as a layer of shapes, row and column of each corner, with the scores of the objects.
 
-    Whole numbers are corners of pixels in GeoJSON, and centres in napari. Raises UserError, naming the file, for what segment.py
+    Whole numbers are corners of pixels in GeoJSON, and centres in napari. Raises UserError, naming the file, for what gcsa segment
     does not write: other geometries and polygons with holes.
     """
     try:
@@ -74,7 +74,7 @@ def read_outlines(path: str | PathLike[str]) -> list[Layer]:
         polygons = [_corners(feature["geometry"]) for feature in features]
         scores = [float(feature["properties"]["measurements"]["score"]) for feature in features]
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} does not hold outlines of segment.py: open the label image instead") from error
+        raise UserError(f"{path} does not hold outlines of gcsa segment: open the label image instead") from error
     settings = {"name": Path(path).stem, "shape_type": "polygon", "features": {"score": scores}}
     colours = {"face_color": "transparent", "edge_color": "yellow"}
     return [(polygons, {**settings, **colours}, "shapes")]

@@ -1,6 +1,6 @@
 """One image, rotated by one angle: what a segmenter or a classifier answers, and what of it changes.
 
-The measures are those of audit.py (`gcsa.tasks.segmentation.audit`, `gcsa.evaluation.poses`): in the poses that map the pixel grid onto
+The measures are those of gcsa audit (`gcsa.tasks.segmentation.audit`, `gcsa.evaluation.poses`): in the poses that map the pixel grid onto
 itself every change is the network's own, and between them the discs of the square in the middle are compared.
 """
 

@@ -121,7 +121,7 @@ def segmented(
 
 
 def table(result: Segmentation, image: ArrayImage, size: tuple[float, float] | None) -> dict[str, Array]:
-    """The columns of the table of segment.py, by their names; napari finds the row of a label by "index"."""
+    """The columns of the table of gcsa segment, by their names; napari finds the row of a label by "index"."""
     rows = class_rows(result) if result.objects is None else object_rows(result, image, (), size)
     (_, *names), *values = rows
     columns = np.array(values, np.float64).reshape(-1, len(names) + 1).T
@@ -171,7 +171,7 @@ class Work(Container):
 
 
 class SegmentWidget(Work):
-    """Finds the objects of an image, as segment.py does, and adds them as labels with their table."""
+    """Finds the objects of an image, as gcsa segment does, and adds them as labels with their table."""
 
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__(napari_viewer)

@@ -1,4 +1,4 @@
-"""What train.py and evaluate.py do with the task of this room; see `gcsa.training.task`."""
+"""What train.py and gcsa evaluate do with the task of this room; see `gcsa.training.task`."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What train.py and evaluate.py do with lines of text; see `gcsa.training.task`."""
+"""What train.py and gcsa evaluate do with lines of text; see `gcsa.training.task`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Task:
         )
 
     def export(self, recognizer: Recognizer, data: LinesDataModule, folder: Path) -> str:
-        """Writes the weights into `folder`, for transcribe.py; returns it."""
+        """Writes the weights into `folder`, for gcsa transcribe; returns it."""
         return str(recognizer.model.save_pretrained(folder, {"data": data.script or data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:

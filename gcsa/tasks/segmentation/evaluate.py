@@ -1,4 +1,4 @@
-"""evaluate.py for segmenters."""
+"""gcsa evaluate for segmenters."""
 
 from __future__ import annotations
 

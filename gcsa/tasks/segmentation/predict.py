@@ -1,4 +1,4 @@
-"""From images to label maps: the one path that validation, the choice of thresholds, evaluate.py and segment.py take."""
+"""From images to label maps: the one path that validation, the choice of thresholds, gcsa evaluate and gcsa segment take."""
 
 from __future__ import annotations
 

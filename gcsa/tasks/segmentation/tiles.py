@@ -20,10 +20,9 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa.images.intensity import normalize
 from gcsa.images.windows import WindowedImage
+from gcsa.tasks.segmentation.choices import TILE
 from gcsa.tasks.segmentation.network import Segmenter
 
-TILE = 640
-"""Default side of a tile in pixels, without its margin: gcsa_unet_tiny took 1.0 to 1.5 GB for 4 to 12 of these."""
 MAX_WHOLE = 1400**2
 """Pixels up to which an image is one tile by default."""
 MAX_GLOBAL = 4096**2

@@ -1,4 +1,4 @@
-"""The files of segment.py: label image, overlay, table, and polygons for QuPath. A file appears whole or not at all."""
+"""The files of gcsa segment: label image, overlay, table, and polygons for QuPath. A file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,17 +20,10 @@ from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError
 from gcsa.images.planes import COLOURS
 from gcsa.images.windows import ROWS, Windowed, WindowedImage, row_windows, strips
+from gcsa.tasks.segmentation.choices import ENDINGS, KINDS, PROPERTIES
 from gcsa.tasks.segmentation.predict import Segmentation
 from gcsa.tasks.segmentation.stars import Labels, pixel_counts
 
-ENDINGS = {
-    "labels": ("_labels.png", "_labels.tif"),
-    "overlay": ("_overlay.png",),
-    "csv": ("_objects.csv", "_classes.csv"),
-    "geojson": (".geojson",),
-}
-"""The endings of file names, by kind."""
-KINDS = tuple(ENDINGS)
 MAX_16_BITS = 65_535
 MAX_PNG = 64_000_000
 """Pixels up to which a label map is a PNG file, which is made in memory."""
@@ -41,26 +34,6 @@ AT_ONCE = 4096
 MAX_OVERLAY_SIDE = 4096
 """Longest side of an overlay in pixels; of a larger image it shows every k-th pixel."""
 BORDER = (255, 230, 0)
-PROPERTIES = {
-    "area_convex": 2,
-    "area_filled": 2,
-    "axis_major_length": 1,
-    "axis_minor_length": 1,
-    "eccentricity": 0,
-    "equivalent_diameter_area": 1,
-    "euler_number": 0,
-    "extent": 0,
-    "feret_diameter_max": 1,
-    "intensity_max": 0,
-    "intensity_mean": 0,
-    "intensity_min": 0,
-    "intensity_std": 0,
-    "orientation": 0,
-    "perimeter": 1,
-    "perimeter_crofton": 1,
-    "solidity": 0,
-}
-"""Of objects, by the names of `skimage.measure.regionprops`: the power of a length that each is."""
 MEASURED = ("label", "row", "column", "area", "top", "left", "bottom", "right")
 """Of every object, in pixels."""
 UNITS = ("", "_um", "_um2")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gcsa.cli.demo.command import main
+from gcsa.cli.demo import main
 from gcsa.cli.demo.page import make_page, theme
 
 pytestmark = pytest.mark.filterwarnings("default")  # of Gradio and what it brings along

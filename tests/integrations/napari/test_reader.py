@@ -1,4 +1,4 @@
-"""napari opens what segment.py writes."""
+"""napari opens what gcsa segment writes."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from gcsa.tasks.segmentation.writers import write
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """What segment.py writes for an image of 40 x 50 pixels with two objects, one of them at the border."""
+    """What gcsa segment writes for an image of 40 x 50 pixels with two objects, one of them at the border."""
     points, scores = np.array([[10.0, 12.0], [38.0, 40.0]]), np.array([0.9, 0.7])
     objects = Objects(points, np.full((2, 16), 6, np.float32), scores)
     result = Segmentation(DrawnObjects(objects, (40, 50)), objects)

@@ -1,4 +1,4 @@
-"""evaluate.py of classifiers: on the command line, in its parts, and with values that cannot work."""
+"""gcsa evaluate of classifiers: on the command line, in its parts, and with values that cannot work."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""adapt.py: corrected lines to an adapter that transcribe.py reads, and its figure."""
+"""gcsa adapt: corrected lines to an adapter that gcsa transcribe reads, and its figure."""
 
 import json
 from pathlib import Path

@@ -65,7 +65,7 @@ def found_once() -> Iterator[None]:
 
 
 def read(folder: Path, turn: int, kind: str) -> Path:
-    """What transcribe.py writes of the page scanned at `turn` degrees."""
+    """What gcsa transcribe writes of the page scanned at `turn` degrees."""
     scan, out = folder / f"{turn}.png", folder / f"{turn}.{kind}"
     if not out.exists():
         Image.fromarray(np.rot90(np.asarray(Image.open(PAGE).convert("RGB")), turn // 90)).save(scan)

@@ -309,7 +309,7 @@ def test_images_that_no_page_names_are_told(
     assert set(input_files(pages)) < set(input_files(pages.parent))
     main([str(weights), str(pages), "--output", f"{tmp_path}/new/out/"])
     assert str(pages / "cover.jpg") in capsys.readouterr().err
-    assert (tmp_path / "new" / "out" / "1.txt").is_file(), "folders are made, as by segment.py"
+    assert (tmp_path / "new" / "out" / "1.txt").is_file(), "folders are made, as by gcsa segment"
 
 
 def test_every_page_of_a_tiff_is_read(weights: Path, folder: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""transcribe.py: every line that can be read is, in order; the rest is listed."""
+"""gcsa transcribe: every line that can be read is, in order; the rest is listed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What segment.py writes: read back, it says what was found."""
+"""What gcsa segment writes: read back, it says what was found."""
 
 import csv
 import json

@@ -83,7 +83,7 @@ class GCSADataModule(SplitDataModule):
     pad: str | None = None
     """Colour of the border that makes an image a square; None: it is cropped, or is one."""
     mpp: float | None = None
-    """Micrometres a pixel, which weights pass on to embed.py; None: it has no meaning, or is not known."""
+    """Micrometres a pixel, which weights pass on to gcsa embed; None: it has no meaning, or is not known."""
     download_size = ""
 
     def __init__(

@@ -41,7 +41,7 @@ class ImageFolder(GCSADataModule):
 
     Split folders have any of the names in `SPLIT_FOLDERS`, in small or capital letters. Without a folder for `val`, a
     tenth of the training images validates; splits are class-balanced and the same in every run. Hidden and system folders
-    (`gcsa.images.folders`) are no classes. `gcsa.images.prepare.Prepare` makes images squares, here as in embed.py. A
+    (`gcsa.images.folders`) are no classes. `gcsa.images.prepare.Prepare` makes images squares, here as in gcsa embed. A
     split larger than `max_memory_gb` is not held in memory but decoded a batch at a time: use `num_workers`.
 
     Args:
@@ -49,7 +49,7 @@ class ImageFolder(GCSADataModule):
         image_size: pixels a side the images are resized to.
         in_chans: 3 for colour, 1 for grey.
         pad: None crops an image that is not square; "white" or "black" keeps the whole of it and fills up the rest.
-        mpp: micrometres a pixel of the images; weights say it to embed.py, which reads slides at this scale.
+        mpp: micrometres a pixel of the images; weights say it to gcsa embed, which reads slides at this scale.
         kwargs: as for `GCSADataModule`.
 
     Raises:

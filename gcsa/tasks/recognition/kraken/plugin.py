@@ -1,7 +1,7 @@
 """kraken's plug-in: `kraken -i page.jpg page.txt segment -bl ocr -m gcsa_ocr_tiny.fr17.safetensors`.
 
 Registered under the entry point "kraken.models", so that kraken finds it wherever both are installed. A file is written by
-`python export.py gcsa_ocr_tiny.fr17 --format kraken --output gcsa_ocr_tiny.fr17.safetensors`.
+`gcsa export gcsa_ocr_tiny.fr17 --format kraken --output gcsa_ocr_tiny.fr17.safetensors`.
 """
 
 from __future__ import annotations

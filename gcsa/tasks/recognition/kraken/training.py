@@ -1,7 +1,7 @@
 """`ketos train --arch gcsa` and `ketos test`: kraken's own commands, with their options, train, continue and measure our recognisers.
 
 Registered under the entry points "kraken.archs.recognition", "kraken.lightning_modules" and "kraken.configs". A new recogniser is
-a `gcsa_ocr_tiny`; one in a file of `export.py --format kraken` goes on with `--load`. kraken refuses its options of other networks
+a `gcsa_ocr_tiny`; one in a file of `gcsa export --format kraken` goes on with `--load`. kraken refuses its options of other networks
 (`--spec`, `--variant`); binary data sets are refused here.
 """
 

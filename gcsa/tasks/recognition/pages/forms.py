@@ -13,7 +13,6 @@ from dataclasses import replace
 from gcsa.tasks.recognition.pages.inputs import Transcript
 from gcsa.tasks.recognition.reading import Character, Reading
 
-FORMS = ("NFC", "NFD", "modern")
 LIGATURES = {code: unicodedata.normalize("NFKC", chr(code)) for code in range(0xFB00, 0xFB07)}
 """Latin ones of Unicode: U+FB05 is long s and t."""
 MODERN = str.maketrans(LIGATURES | {0x017F: "s"})

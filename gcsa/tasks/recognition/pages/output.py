@@ -11,6 +11,7 @@ from typing import Any
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa.images.reader import image_size, is_pdf
+from gcsa.tasks.recognition.choices import ENDINGS
 from gcsa.tasks.recognition.pages.hocr import hocr
 from gcsa.tasks.recognition.pages.inputs import UNREADABLE, Source, Transcript, is_page, is_readable, is_xml
 from gcsa.tasks.recognition.pages.layout import FORMATS, has_kraken, write
@@ -18,11 +19,6 @@ from gcsa.tasks.recognition.pages.page_xml import format_of
 from gcsa.tasks.recognition.pages.pdf import has_ocrmypdf, searchable_pdf
 from gcsa.tasks.recognition.pages.placed import placed_page
 from gcsa.tasks.recognition.pages.text import write_text
-
-ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr", "pdf": ".pdf"}
-"""Of the files in a folder, by format."""
-PAGE_FORMATS = (*FORMATS, "hocr", "pdf")
-"""Those that say where the lines of a page are."""
 
 BEAMS = "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
 

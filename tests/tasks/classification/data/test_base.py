@@ -43,7 +43,7 @@ def test_normalisation_of_trained_weights() -> None:
 @pytest.mark.parametrize("name", DOWNLOADS)
 def test_missing_data_say_what_to_run(name: str, tmp_path: Path) -> None:
     data = create_datamodule(name, root=tmp_path / "nowhere")
-    command = rf"python train.py data={name} data.download=true.*[0-9] [MG]B"
+    command = rf"gcsa train data={name} data.download=true.*[0-9] [MG]B"
     for step in (data.prepare_data, lambda: data.setup("fit")):
         with pytest.raises(FileNotFoundError, match=command):
             step()

@@ -1,4 +1,4 @@
-"""Measure speed and memory: `python benchmark.py peers`; each choice runs modules of benchmarks/, one after the other.
+"""Measure speed and memory: `python -m benchmarks peers`; each choice runs modules of benchmarks/, one after the other.
 
 Results are written to benchmarks/results/, a folder for each machine, with the commit; `python docs/report` makes the README's tables of them.
 """
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 CHOICES = {
     "layers": ("speed.layers",),
     "models": ("speed.models", "speed.bfloat16", "speed.operators"),
@@ -26,7 +26,9 @@ CHOICES = {
 
 def main() -> int:
     """The command line; returns the first exit code that is not 0."""
-    parser = argparse.ArgumentParser(prog="benchmark.py", description="Measures speed and memory, side by side.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Measures speed and memory, side by side."
+    )
     parser.add_argument(
         "what", choices=list(CHOICES), help="; ".join(f"{k}: {', '.join(v)}" for k, v in CHOICES.items())
     )

@@ -1,0 +1,10 @@
+"""What users of recognisers choose by name. It imports no torch: the command says what is there without it."""
+
+ORIENTATIONS = ("upright", "any")
+FORMS = ("NFC", "NFD", "modern")
+"""Of the text that is written."""
+ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr", "pdf": ".pdf"}
+"""Of the files in a folder, by format."""
+FORMATS = tuple(ENDINGS)
+PAGE_FORMATS = FORMATS[2:]
+"""Those that say where the lines of a page are."""
