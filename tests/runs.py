@@ -97,4 +97,4 @@ def train(cfg: DictConfig, output_dir: Path) -> float:
     """What `train.py` does with `cfg`, but for the rotation curve, which is of 64 images."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("gcsa.tasks.classification.task.summarize", partial(summarize, seconds=0))
-        return run.train(get_task(cfg.data.task), cfg, output_dir)
+        return run.train(get_task(cfg.task.name), cfg, output_dir)

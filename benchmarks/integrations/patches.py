@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from gcsa._utils.arrays import Array
+from gcsa.data.storage import data_root
 from gcsa.evaluation.audit import element_name
 from gcsa.groups import group as make_group
-from gcsa.tasks.storage import data_root
 
 RESULTS = Path(__file__).parents[2] / "docs/results/integrations"
 PATCHES = 400

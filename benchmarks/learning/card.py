@@ -25,6 +25,7 @@ import gcsa
 from benchmarks.learning.queue import ROOT
 from gcsa._utils.atomic import write_json
 from gcsa._utils.published import list_models, list_weights, published
+from gcsa.data.storage import data_root
 from gcsa.evaluation.figures import save
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.classification.evaluate import evaluate
@@ -33,7 +34,6 @@ from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import measure, text_scores
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_transformed
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 from gcsa.weights import read
 

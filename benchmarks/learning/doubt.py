@@ -28,13 +28,13 @@ from benchmarks.learning.queue import ROOT
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
 from gcsa._utils.published import published
+from gcsa.data.storage import data_root
 from gcsa.images.reader import as_picture, read_picture
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.classification.evaluate import draw_sample
 from gcsa.tasks.classification.task import Task as Classification, measure_doubt as doubt_of_classifier
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.task import measure_doubt as doubt_of_segmenter, views
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 from gcsa.weights import annotate
 

@@ -2,7 +2,7 @@
 
     python train.py imports=[benchmarks.learning.e2cnn] model=timm model.name=e2cnn data=rotmnist data.train_on_val=true \\
         data.batch_size=64 data.augment.degrees=180 optimizer.opt=adam optimizer.lr=0.015 optimizer.weight_decay=0 \\
-        optimizer/schedule=exponential label_smoothing=0 callbacks=no_ema trainer.max_epochs=40
+        optimizer/schedule=exponential task.label_smoothing=0 callbacks=no_ema trainer.max_epochs=40
 
 Six group convolutions with batch norm and ELU, max-pooling behind the second and fourth, the maximum over the group, then over
 positions, and three linear layers with dropout. It shows how far the images of rotated MNIST can be told apart at all. With

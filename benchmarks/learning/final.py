@@ -20,11 +20,11 @@ from torch import Tensor
 import gcsa
 from benchmarks.learning.queue import ROOT
 from gcsa._utils.atomic import write_json
+from gcsa.data.storage import data_root
 from gcsa.evaluation.metrics import predict, reliability, score
 from gcsa.evaluation.rotations import rotate, rotation_curve
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import draw_sample
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit
 
 RESULTS = ROOT / "docs/results"

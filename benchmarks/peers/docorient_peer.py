@@ -18,8 +18,8 @@ import numpy as np
 from PIL import Image
 
 from gcsa._utils.atomic import write_json
+from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 
 FILE = Path(__file__).parents[2] / "docs/results/symmetry/docorient.json"

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import gcsa
 from benchmarks.common import CPU, alternate, arguments, save
+from gcsa.data.storage import data_root
 from gcsa.export import export
 from gcsa.models.backbone import Backbone
 from gcsa.models.create import create_model
@@ -28,7 +29,6 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
-from gcsa.tasks.storage import data_root
 from gcsa.testing import act, randomize, relative_error
 
 WEIGHTS = Path(__file__).parents[2] / "weights"

@@ -17,9 +17,9 @@ import gcsa
 from benchmarks.learning.queue import ROOT
 from gcsa._utils.atomic import write_json
 from gcsa.cli.adapt import main as adapt
+from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.adapt import read_scores
 from gcsa.tasks.recognition.data.lines import Line, list_lines
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 
 BASE = "gcsa_ocr_tiny.print"

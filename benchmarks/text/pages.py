@@ -20,12 +20,12 @@ from PIL import Image
 
 import gcsa
 from gcsa._utils.atomic import write_json
+from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.tasks.recognition.reading import Reading
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 
 ROOT = Path(__file__).parents[2]

@@ -32,13 +32,13 @@ from benchmarks.text.french import SAME
 from benchmarks.text.rotated_lines import DEGREES, ROOT, Side, sides
 from gcsa._utils.atomic import write_json
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.pages.forms import MODERN
 from gcsa.tasks.recognition.reading import Reading, most_confident
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 
 RESULT = ROOT / "docs/results/ocr/rivals.json"

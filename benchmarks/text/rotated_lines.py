@@ -23,6 +23,7 @@ import gcsa
 from benchmarks.common import CPU, alternate, save
 from gcsa._utils.atomic import write_json
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa.data.storage import data_root
 from gcsa.groups import group
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import read_line
@@ -30,7 +31,6 @@ from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.tasks.recognition.reading import Reading, orientations
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 
 ROOT = Path(__file__).parents[2]

@@ -24,6 +24,7 @@ from scipy.ndimage import map_coordinates
 import gcsa
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
+from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data import cutting
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
@@ -32,7 +33,6 @@ from gcsa.tasks.recognition.pages.inputs import Source
 from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.tasks.recognition.reading import Reading
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ from typing import Any
 import gcsa
 from benchmarks.learning.queue import ROOT
 from gcsa._utils.atomic import write_json
+from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import measure
-from gcsa.tasks.storage import data_root
 from gcsa.training.results import git_commit, machine
 
 RESULT = ROOT / "docs/results/ocr/test_lines.json"

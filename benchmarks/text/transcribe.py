@@ -27,12 +27,12 @@ from PIL import Image
 import gcsa
 from benchmarks.common import CPU, alternate, save
 from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa.data.storage import data_root
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.predict import MOST_WORKERS, RecognitionPredictor
-from gcsa.tasks.storage import data_root
 
 SCRIPT, LINES, BATCH = "fr17_roman_print", 256, 16
 WEIGHTS = Path(__file__).parents[2] / "weights/gcsa_ocr_tiny.fr17"

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import arguments, save
+from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data.charset import Charset
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.trocr import TrOCRRecognizer, create_trocr
-from gcsa.tasks.storage import data_root
 
 SCRIPT, LINES, WIDEST, HEIGHT = "fr17_roman_print", 64, 256, 40
 EPOCHS, BATCH, RATE, SEED = 100, 8, 1e-3, 0

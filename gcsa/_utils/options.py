@@ -81,7 +81,7 @@ def words(kind: Any) -> str:
         return f"a list of {len(args)}, each {words(args[0])}"
     if origin is not None and issubclass(origin, Sequence):
         return f"a list of up to {MOST_ENTRIES}, each {words(args[0])}"
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}[kind]
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list"}[kind]
 
 
 class Explained(NamedTuple):

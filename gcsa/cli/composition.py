@@ -7,7 +7,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import shipped
-from gcsa._utils.validation import listed, shown
+from gcsa._utils.validation import listed
 from gcsa.cli.cleanup import remove_leftovers
 from gcsa.cli.errors import FULL_ERROR, USERS, Parser, one_sentence, user_errors
 
@@ -64,16 +64,6 @@ def check_keys(cfg: DictConfig, name: str) -> None:
                 raise UserError(
                     f"{group}.{choice} is not in use, and its options have no effect: choose it with {group}="
                 )
-
-
-def check_reads(cfg: DictConfig, unread: Collection[str]) -> None:
-    """Raises UserError for a value that differs from that of conf/train.yaml, of a key that the task does not read."""
-    usual: Any = OmegaConf.load(conf_folder() / "train.yaml")
-    for key in sorted(unread):
-        if cfg[key] != usual[key]:
-            raise UserError(
-                f"{key}={shown(cfg[key])} is for classifiers, and {cfg.data.task} does not read it: leave {shown(usual[key])}"
-            )
 
 
 def _suggest(key: str, cfg: DictConfig) -> str:

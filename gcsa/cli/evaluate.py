@@ -15,7 +15,9 @@ from gcsa.cli.memory import keep_freed_memory
 
 
 def offer_configs(folder: Path) -> None:
-    """Shows Hydra evaluate.yaml and data/ of `folder` only: where it sees conf/model, `model=` cannot be a path."""
+    """Shows Hydra evaluate.yaml, data/ and the names of task/ of `folder` only: where it sees conf/model, `model=` cannot be a path."""
+    for file in folder.glob("task/*.yaml"):
+        ConfigStore.instance().store(name=file.stem, node={"name": file.stem}, group="task")
     for file in (folder / "evaluate.yaml", *folder.glob("data/**/*.yaml")):
         group = file.parent.relative_to(folder).as_posix()
         ConfigStore.instance().store(name=file.stem, node=OmegaConf.load(file), group=None if group == "." else group)
@@ -33,7 +35,7 @@ def run(cfg: DictConfig) -> None:
 
         config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
         import_parts(cfg.imports)
-        content = get_task(config["data"]["task"]).evaluate(config, output_dir)
+        content = get_task(config["task"]["name"]).evaluate(config, output_dir)
         content |= {"commit": git_commit(), "machine": machine(), "config": config}
         print(write_json(output_dir / "evaluation.json", content))
 

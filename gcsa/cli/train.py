@@ -8,7 +8,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from gcsa.cli.composition import check_keys, check_reads, composition_errors, conf_folder, task_errors
+from gcsa.cli.composition import check_keys, composition_errors, conf_folder, task_errors
 from gcsa.cli.memory import keep_freed_memory
 
 
@@ -20,12 +20,9 @@ def run(cfg: DictConfig) -> float:
         from gcsa._utils.plugins import import_parts
         from gcsa.tasks import get_task
         from gcsa.training.run import train
-        from gcsa.training.task import CLASSIFIER_KEYS
 
         import_parts(cfg.imports)
-        task = get_task(cfg.data.task)
-        check_reads(cfg, set(CLASSIFIER_KEYS) - set(task.reads))
-        return train(task, cfg, output_dir)
+        return train(get_task(cfg.task.name), cfg, output_dir)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

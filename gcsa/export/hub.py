@@ -59,7 +59,7 @@ def write_hub(source: str, folder: str | Path) -> Path:
             # What the model's class says there is the licence of the code, not of what somebody trained.
             cfg = {**network.pretrained_cfg, "license": terms_of_use if isinstance(terms_of_use, str) else None}
             vars(network)["pretrained_cfg"] = cfg
-            save_classifier(network, fresh, weights.about, weights.doubt, **weights.preprocessing)
+            save_classifier(network, fresh, weights.about, **weights.preprocessing, **weights.entries)
         else:
             write(weights, fresh)
         (fresh / CARD).write_text(_card(weights, folder.name, card, terms_of_use), encoding="utf-8")

@@ -18,8 +18,10 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import is_number, shown
 from gcsa.images.pixels import from_pillow, naming, to_8_bits
 from gcsa.images.reader import read_image
+from gcsa.images.tiff import MPP_RANGE
 
 PADS = (None, "white", "black")
 """Colours of the border that makes an image a square; None: it is cropped at its centre."""
@@ -46,7 +48,7 @@ class Prepare:
 
     @classmethod
     def from_weights(cls, source: str, preprocessing: Mapping[str, Any]) -> Prepare:
-        """From `Weights.preprocessing`. Raises UserError, naming `source`, where that is incomplete or contradicts itself."""
+        """From what weights say of their images. Raises UserError, naming `source`, where that is incomplete or cannot be."""
         if missing := [key for key in ("input_size", "mean", "std") if key not in preprocessing]:
             raise UserError(
                 f"{source} does not say how images are made ready (no {', '.join(missing)}): name the folder of weights "
@@ -59,7 +61,15 @@ class Prepare:
             raise UserError(
                 f"{source} has {channels} channels, but {len(mean)} means and {len(std)} standard deviations"
             )
-        return cls(height, tuple(mean), tuple(std), preprocessing.get("pad"), preprocessing.get("mpp"))
+        pad, mpp = preprocessing.get("pad"), preprocessing.get("mpp")
+        if pad not in PADS:
+            raise UserError(f"{source} cannot be read: its pad is {shown(pad)}, not one of {', '.join(map(str, PADS))}")
+        if mpp is not None and not is_number(mpp, *MPP_RANGE):
+            least, most = MPP_RANGE
+            raise UserError(
+                f"{source} cannot be read: its mpp is {shown(mpp)}, not micrometres from {least} to {most:g}"
+            )
+        return cls(height, tuple(mean), tuple(std), pad, None if mpp is None else float(mpp))
 
     def __call__(self, image: Any) -> Tensor:
         """An image, as `to_image` takes it, to float32 (C, size, size)."""

@@ -1,8 +1,8 @@
-"""The kinds of work, a room each: `data: task:` names the room in conf/data, and a weights file says it too.
+"""The kinds of work, a package each: `task.name` of a configuration names it, and a weights file says it too.
 
-A room is a package here, or one that `register_task` names. It has two files that are found by name: `predict.py`, with
+A task is a package here, or one that `register_task` names. It has two files that are found by name: `predict.py`, with
 `make_predictor(weights)`, which needs nothing of training; and `task.py`, with the class `Task` (`gcsa.training.task`), for
-train.py and gcsa evaluate. A fourth task is one folder and one YAML file.
+training and evaluation. A fourth task is one folder, one file of conf/task and one of conf/data.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ validation images do not exceed. Features that do not change when an image rotat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import get_ident
@@ -24,6 +24,8 @@ from torch import Tensor, nn
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import is_number
+from gcsa.weights import Weights
 
 QUANTILE = 0.99
 """The share of the validation images whose doubt is at most 1."""
@@ -37,6 +39,8 @@ MOST_IMAGES = 500
 """Of each split that are looked at."""
 LEAST_VARIANCE = 1e-3
 """Of a direction, relative to the mean over all: rounding in a direction in which training images do not differ is no doubt."""
+KEYS = ("axes", "limit", "mean", "rest", "variances")
+"""Of the entry in a weights file."""
 DIGITS = 7
 """Significant digits in a weights file."""
 
@@ -80,8 +84,9 @@ class Doubt:
         return cls(found.mean, found.axes, found.variances, found.rest, limit) if limit > 0 else None
 
     @classmethod
-    def from_entry(cls, entry: Mapping[str, Any] | None) -> Doubt | None:
-        """That of `Weights.doubt`."""
+    def of(cls, weights: Weights) -> Doubt | None:
+        """What `weights` say, None where they say nothing. Raises UserError for a damaged entry."""
+        entry = weights.entry("doubt", _is_entry, f"an object of {', '.join(KEYS)} that fit together")
         if entry is None:
             return None
         mean, axes, variances = (_as_tensor(entry[key]) for key in ("mean", "axes", "variances"))
@@ -126,6 +131,27 @@ def reduced_outputs(modules: Iterable[nn.Module], reduce: Callable[[Any], Tensor
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _is_entry(values: Any) -> bool:
+    """Whether these plain values, from a file, are those of `Doubt.entry`."""
+    if not isinstance(values, dict) or values.keys() != set(KEYS):
+        return False
+    mean, axes, variances = (values[key] for key in ("mean", "axes", "variances"))
+    return (
+        _are_numbers(mean, -1e30, 1e30)
+        and _are_numbers(variances, 1e-30, 1e30)
+        and isinstance(axes, list)
+        and len(axes) == len(variances)
+        and all(_are_numbers(axis, -1.001, 1.001) and len(axis) == len(mean) for axis in axes)
+        and all(is_number(values[key], 1e-30, 1e30) for key in ("rest", "limit"))
+    )
+
+
+def _are_numbers(values: Any, low: float, high: float) -> bool:
+    return (
+        isinstance(values, list) and 1 <= len(values) <= MOST_NUMBERS and all(is_number(v, low, high) for v in values)
+    )
 
 
 def _as_tensor(values: Array | list[Any]) -> Tensor:

@@ -137,17 +137,17 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     """Loads the weights of `source` into `model`, made with `options`. Returns whether the classifier did not fit and
     was left fresh; that of a recogniser keeps what it knows (`CTCRecognizer.grown`)."""
     base = read(source)
-    weights, characters = base.tensors, base.characters
+    weights = base.tensors
     made_with = {"name": base.architecture, **base.options}
     wanted = model.state_dict()
     head = tuple(f"{name}." for name in classifier_names(model))
     of_head = {name for name in weights.keys() | wanted.keys() if name.startswith(head)}
-    if characters is not None:
+    if hasattr(model, "grown"):  # a recogniser
         weights = model.untrained_branch(weights) | weights
         check_tensors(
             source, *({n: t for n, t in tensors.items() if n not in of_head} for tensors in (weights, wanted))
         )
-        weights = model.grown(weights, characters)
+        weights = model.grown(weights, base)
         made_with = {**model.defaults, "encoder": base.architecture, **base.options}
         options = model.options
     elif hasattr(model, "options"):  # a segmenter, whose weights hold every option

@@ -22,7 +22,7 @@ CONFIG = "gcsa_config"
 """Where a checkpoint keeps conf/train.yaml as plain values."""
 MAY_CHANGE = (
     *("ckpt_path", "output_dir", "checkpoint_every_n_steps", "test", "threads", "logger*"),
-    *("compile", "checkpoint_activations", "matmul_precision"),
+    *("task.compile", "checkpoint_activations", "matmul_precision"),
     *("data.root", "data.path", "data.num_workers", "data.download", "data.max_memory_gb"),
     *("trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy*"),
     *("trainer.max_epochs", "trainer.max_steps", "trainer.max_time", "trainer.log_every_n_steps", "trainer.enable_*"),

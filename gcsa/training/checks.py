@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import check_options
 from gcsa._utils.validation import MAX_SEED, check_bool, check_choice, check_float, check_int, is_number, shown
+from gcsa.training.task import Task, task_options
 from gcsa.weights import check_tensors, read_checkpoint
 
 
@@ -68,8 +70,10 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
         )
 
 
-def check_config(cfg: dict[str, Any], monitored: Mapping[str, str]) -> None:
-    """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work; `monitored` as in `Task`."""
+def check_config(cfg: dict[str, Any], task: Task) -> None:
+    """Raises ValueError, naming the key, for a value of conf/train.yaml that cannot work for `task`."""
+    check_options(task_options(cfg), task.options, owner=f"task={cfg['task']['name']}")
+    monitored = task.monitored
     check_trainer(cfg["trainer"])
     check_average(cfg["trainer"], cfg["callbacks"])
     check_int("data.batch_size", cfg["data"]["batch_size"])
@@ -77,7 +81,7 @@ def check_config(cfg: dict[str, Any], monitored: Mapping[str, str]) -> None:
         if cfg[key] is not None:
             check_int(key, cfg[key])
     check_int("seed", cfg["seed"], 0, MAX_SEED)
-    for key in ("test", "compile", "checkpoint_activations"):
+    for key in ("test", "checkpoint_activations"):
         check_bool(key, cfg[key])
     check_choice("matmul_precision", cfg["matmul_precision"], ("highest", "high", "medium"))
     if not isinstance(cfg["ckpt_path"], str | None):

@@ -1,6 +1,6 @@
 """What several processes that train one model need beyond Lightning: shards, and an end.
 
-Batches are shared out by `gcsa.tasks.loading.EpochSampler`. Fully sharded data parallelism (Rajbhandari et al. 2020, ZeRO
+Batches are shared out by `gcsa.data.loaders.EpochSampler`. Fully sharded data parallelism (Rajbhandari et al. 2020, ZeRO
 stage 3) is PyTorch's `fully_shard`: every process keeps its share of the weights, gradients and optimizer state, and
 gathers the weights of one block at a time.
 """

@@ -127,7 +127,7 @@ def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
     cfg = cfg.copy()
     cfg.output_dir = str(output_dir)  # of this run, also in a sweep
     quiet_lightning()
-    check_config(plain(cfg, cfg.output_dir), task.monitored)
+    check_config(plain(cfg, cfg.output_dir), task)
     if no_validation(cfg):  # a split that is trained on chooses nothing: what is validated last is the best
         cfg.monitor = {"metric": "step", "mode": "max"}
     config = plain(cfg, cfg.output_dir)

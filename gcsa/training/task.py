@@ -1,44 +1,39 @@
 """What a run asks of a kind of work; each room of `gcsa.tasks` has a `Task` in its task.py."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pytorch_lightning as pl
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import Options
 
 Data = TypeVar("Data")
-CLASSIFIER_KEYS = (
-    "label_smoothing",
-    "loss",
-    "class_weights",
-    "mixup",
-    "cutmix",
-    "consistency",
-    "instance_loss",
-    "compile",
-)
-"""The keys of conf/train.yaml that not every task reads."""
 
 
 def data_options(cfg: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a data module in `cfg`: those of `cfg["data"]` and the seed, without the name of the task.
+    """The arguments of a data module in `cfg`: those of `cfg["data"]` and the seed.
 
     Raises UserError for a model that is of another task; one that names none is of any.
     """
-    model, data = cfg["model"], cfg["data"]
-    if isinstance(model, dict) and model.get("task", data["task"]) != data["task"]:
+    model, data, task = cfg["model"], cfg["data"], cfg["task"]["name"]
+    if isinstance(model, dict) and model.get("task", task) != task:
         raise UserError(
-            f"model={model['name']} is for {model['task']}, and data={data['name']} for {data['task']}: choose data for "
+            f"model={model['name']} is for {model['task']}, and data={data['name']} for {task}: choose data for "
             f"{model['task']}, or another model"
         )
-    return {"seed": cfg["seed"]} | {key: value for key, value in data.items() if key != "task"}
+    return {"seed": cfg["seed"], **data}
 
 
 def model_options(cfg: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a network in `cfg["model"]`, without the name of the task."""
     return {key: value for key, value in cfg["model"].items() if key != "task"}
+
+
+def task_options(cfg: dict[str, Any]) -> dict[str, Any]:
+    """The options of the task in `cfg["task"]`, without its name."""
+    return {key: value for key, value in cfg["task"].items() if key != "name"}
 
 
 def make_data(kind: Callable[..., Data], options: dict[str, Any]) -> Data:
@@ -58,8 +53,8 @@ class Task(Protocol):
         """The class that trains; the network of an instance is its `model`."""
 
     @property
-    def reads(self) -> Collection[str]:
-        """Which of `CLASSIFIER_KEYS` the task reads; another value than that of conf/train.yaml is refused for the others."""
+    def options(self) -> type[Options]:
+        """What conf/task/<task>.yaml holds besides the task's `name`; another key, and an impossible value, is refused."""
 
     @property
     def monitored(self) -> Mapping[str, str]:

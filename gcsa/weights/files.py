@@ -20,8 +20,6 @@ from gcsa._utils.published import CONFIG, TENSORS
 CHARSET = "charset.txt"
 MOST_JSON = 1 << 20
 """Bytes of a config.json, which holds names and some thousand characters or classes."""
-BORDER = {"crop_mode": "border", "crop_pct": 1.0}
-"""timm's way to make a whole image a square, with a border in the mean colour: the nearest to one in white or black."""
 MOST_NAMES = 100_000
 """Characters of a charset, and classes."""
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.published import ADAPTER_CONFIG, list_models, list_weights, published
 from gcsa._utils.validation import MAX_SIDE, is_int, is_number
-from gcsa.images.prepare import PADS
-from gcsa.images.tiff import MPP_RANGE
 from gcsa.models.create import NAME
 from gcsa.weights.files import (
     CONFIG,
@@ -31,12 +29,13 @@ from gcsa.weights.tensors import check_finite
 
 CLASSIFICATION = "classification"
 """The task of a folder that does not name one: timm writes such folders."""
-BESIDE = ("label_names", "pad", "target", "mpp")
-"""Entries of `Weights.preprocessing` that stand beside timm's own in config.json: timm knows none of these names."""
-DOUBT = {"mean", "axes", "variances", "rest", "limit"}
-"""The entries of `Weights.doubt`."""
+PREPROCESSING = ("input_size", "mean", "std", "label_names")
+"""Entries of `Weights.preprocessing`, in timm's terms."""
 ABOUT = ("data", "license", "results")
 """What a folder may say for people to read; nothing depends on it."""
+CORE = {"task", "architecture", "model_args", "pretrained_cfg", *PREPROCESSING, *ABOUT}
+OF_TIMM = {"num_classes", "num_features", "global_pool", "label_descriptions"}
+"""What else timm's `save_for_hf` writes."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,10 @@ class Weights:
         architecture: the name of the network, or of the encoder of a recogniser.
         options: keyword arguments of that network, which checks them when it is made.
         tensors: the state dict, on the CPU, finite.
-        preprocessing: in timm's terms: `input_size` (C, H, W), `mean` and `std` of each channel on the 0..1 scale,
-            `label_names`, `pad`, the colour of the border that makes an image a square, `target`, what the outputs of a
-            classifier are, and `mpp`, the micrometres a pixel, as far as the file has them.
+        preprocessing: in timm's terms: `input_size` (C, H, W), `mean` and `std` of each channel on the 0..1 scale, and
+            `label_names`, as far as the file has them.
         about: entries for people, `ABOUT`, as far as the file has them.
-        characters: the charset of a recogniser of text lines, else None.
-        doubt: what the features of training images are like, the entry of `gcsa.tasks.doubt.Doubt`, else None.
+        entries: what the task stores beside, as the file has it. The task reads it by `entry`, which checks it.
     """
 
     source: str
@@ -64,8 +61,15 @@ class Weights:
     tensors: dict[str, Tensor]
     preprocessing: dict[str, Any] = field(default_factory=dict)
     about: dict[str, Any] = field(default_factory=dict)
-    characters: str | None = None
-    doubt: dict[str, Any] | None = None
+    entries: dict[str, Any] = field(default_factory=dict)
+
+    def entry(self, key: str, check: Callable[[Any], bool], expected: str) -> Any:
+        """The entry `key` of the task, None where the file has none. Raises UserError, naming the file and what was `expected`, for one
+        that does not pass `check`."""
+        value = self.entries.get(key)
+        if value is not None and not check(value):
+            raise UserError(f"{self.source} cannot be read: its {key} is {_shown(value)}, not {expected}")
+        return value
 
 
 def read(source: str | Path) -> Weights:
@@ -93,9 +97,7 @@ def _read_checkpoint(path: Path) -> Weights:
         options = dict(hyper["model"])
         content = {"task": hyper["task"], "architecture": options.pop("name"), "characters": hyper.get("characters")}
         options |= {key: hyper[key] for key in ("num_classes", "in_chans") if key in hyper}
-        preprocessing = dict(hyper.get("preprocessing") or {})
-        content |= {key: preprocessing.pop(key, None) for key in BESIDE}
-        content |= {"model_args": options, "pretrained_cfg": preprocessing}
+        content |= {"model_args": options, **(hyper.get("preprocessing") or {})}
         tensors = {
             name.removeprefix("model."): tensor
             for name, tensor in stored["state_dict"].items()
@@ -129,11 +131,7 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
     Without "task" they are those of a classifier, as timm's `save_for_hf` writes them. Raises ValueError as `read`.
     """
     options, cfg = config.get("model_args", {}), config.get("pretrained_cfg", {})
-    task, architecture, characters = (
-        config.get("task", CLASSIFICATION),
-        config.get("architecture"),
-        config.get("characters"),
-    )
+    task, architecture = config.get("task", CLASSIFICATION), config.get("architecture")
     try:
         for key, value in (("model_args", options), ("pretrained_cfg", cfg)):
             if not isinstance(value, dict):
@@ -143,12 +141,9 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
         for key, value in (("task", task), ("architecture", architecture)):
             if not isinstance(value, str) or not NAME.fullmatch(value):
                 raise UserError(f"its {key} must be a name, not {_shown(value)}")
-        if characters is not None and not (isinstance(characters, str) and len(characters) <= MOST_NAMES):
-            raise UserError(f"its characters must be a text of at most {MOST_NAMES} characters")
         options = {"num_classes": config.get("num_classes"), **options}
         options = {key: value for key, value in options.items() if value is not None}
-        doubt = _check_doubt(config.get("doubt"))
-        preprocessing = _check_preprocessing({**cfg, **{key: config[key] for key in BESIDE if key in config}})
+        preprocessing = _check_preprocessing({**cfg, **{key: config[key] for key in PREPROCESSING if key in config}})
     except ValueError as error:
         raise UserError(f"{source} cannot be read: {error}") from error
     for name, tensor in tensors.items():
@@ -159,7 +154,8 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
             raise UserError(f"{source} holds fewer numbers than its {name[:100]} needs: it is damaged")
     check_finite(source, tensors)
     about = {key: config[key] for key in ABOUT if key in config}
-    return Weights(source, task, architecture, options, tensors, preprocessing, about, characters, doubt)  # type: ignore[arg-type]
+    entries = {key: value for key, value in config.items() if key not in CORE | OF_TIMM and value is not None}
+    return Weights(source, task, architecture, options, tensors, preprocessing, about, entries)  # type: ignore[arg-type]
 
 
 def are_label_names(names: Any) -> TypeGuard[Sequence[str]]:
@@ -187,55 +183,7 @@ def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
         raise UserError(
             f"its input_size of {height} x {width} pixels is too large: at most {MAX_SIDE} x {MAX_SIDE}, 16 megapixels"
         )
-    if (pad := values.get("pad")) is not None:
-        if pad not in PADS:
-            raise UserError(f"its pad is {_shown(pad)}: it must be one of {', '.join(map(str, PADS))}")
-        checked["pad"] = pad
-    if (mpp := values.get("mpp")) is not None:
-        if not is_number(mpp, *MPP_RANGE):
-            raise UserError(
-                f"its mpp is {_shown(mpp)}: it must be micrometres a pixel, from {MPP_RANGE[0]} to {MPP_RANGE[1]:g}"
-            )
-        checked["mpp"] = float(mpp)
-    if (target := values.get("target")) is not None:
-        if not isinstance(target, dict) or not all(_is_target_entry(value) for value in target.values()):
-            raise UserError(f"its target is {_shown(target)}: it must be an object of a kind and numbers")
-        checked["target"] = target
     return checked
-
-
-def _check_doubt(values: Any) -> dict[str, Any] | None:
-    """The entry `doubt`. Raises UserError for one that is damaged."""
-    if values is None:
-        return None
-    if not isinstance(values, dict) or values.keys() != DOUBT:
-        raise UserError(f"its doubt is {_shown(values)}: it must be an object of {', '.join(sorted(DOUBT))}")
-    mean, axes, variances = (values[key] for key in ("mean", "axes", "variances"))
-    for key in ("mean", "variances"):
-        if not _are_numbers(values[key], -1e30 if key == "mean" else 1e-30):
-            raise UserError(f"the {key} of its doubt is {_shown(values[key])}")
-    if (
-        not isinstance(axes, list)
-        or len(axes) != len(variances)
-        or not all(_are_numbers(axis, -1.001, 1.001) and len(axis) == len(mean) for axis in axes)
-    ):
-        raise UserError(
-            f"the axes of its doubt are {_shown(axes)}: it must be a row of {len(mean)} numbers for each variance"
-        )
-    for key in ("rest", "limit"):
-        if not is_number(values[key], 1e-30, 1e30):
-            raise UserError(f"the {key} of its doubt is {_shown(values[key])}: it must be a positive number")
-    return values
-
-
-def _are_numbers(values: Any, low: float, high: float = 1e30) -> bool:
-    return isinstance(values, list) and 1 <= len(values) <= MOST_NAMES and all(is_number(v, low, high) for v in values)
-
-
-def _is_target_entry(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return len(value) <= MOST_NAMES and all(is_number(number, -1e30, 1e30) for number in value)
-    return isinstance(value, str) and len(value) <= 100
 
 
 def _shown(value: Any) -> str:

@@ -16,10 +16,12 @@ from torch import nn
 
 from gcsa._utils.atomic import replacing, replacing_folder
 from gcsa.models.create import check_options
-from gcsa.weights.files import BORDER, CONFIG, TENSORS
-from gcsa.weights.schema import BESIDE, CLASSIFICATION, Weights
+from gcsa.weights.files import CONFIG, TENSORS
+from gcsa.weights.schema import CLASSIFICATION, PREPROCESSING, Weights
 from gcsa.weights.tensors import check_finite
 
+BORDER = {"crop_mode": "border", "crop_pct": 1.0}
+"""timm's way to make a whole image a square, with a border in the mean colour: the nearest to one in white or black."""
 NUMBERS = re.compile(r"\[\n[-+.,\deE\s]+\]")
 """A list of numbers as json.dumps lays it out, a line for each."""
 
@@ -31,13 +33,9 @@ def to_config(weights: Weights) -> dict[str, Any]:
         "architecture": weights.architecture,
         "model_args": weights.options,
     }
-    if weights.characters is not None:
-        content["characters"] = weights.characters
     if weights.preprocessing:
         content["pretrained_cfg"] = weights.preprocessing
-    if weights.doubt is not None:
-        content["doubt"] = weights.doubt
-    return {**content, **weights.about}
+    return {**content, **weights.entries, **weights.about}
 
 
 def write(weights: Weights, folder: str | Path) -> Path:
@@ -59,29 +57,22 @@ def save_classifier(
     model: nn.Module,
     folder: str | Path,
     about: Mapping[str, Any] | None = None,
-    doubt: Mapping[str, Any] | None = None,
-    **preprocessing: Any,
+    **further: Any,
 ) -> Path:
     """Writes `model`, made by timm, into a folder that `gcsa.load` and timm's `local-dir:` open. Returns it.
 
-    It holds the keyword arguments of the model, `preprocessing`, `about` and `doubt` of `Weights`. Raises as `write`, and ValueError
-    for keyword arguments that could not be read back.
+    It holds the keyword arguments of the model, and `about`, `preprocessing` and the `entries` of `Weights`, the last two as `further`
+    arguments; None leaves one out. Raises as `write`, and ValueError for keyword arguments that could not be read back.
     """
     folder = Path(folder)
     check_finite(f"{folder} was not written", model.state_dict())
-    names, pad, target, mpp = (preprocessing.pop(key, None) for key in BESIDE)
-    beside: dict[str, Any] = {"task": CLASSIFICATION, **(about or {})}
-    if names is not None:
+    preprocessing = {key: further.pop(key) for key in PREPROCESSING if further.get(key) is not None}
+    entries = {key: value for key, value in further.items() if value is not None}
+    beside: dict[str, Any] = {"task": CLASSIFICATION, **(about or {}), **entries}
+    if (names := preprocessing.pop("label_names", None)) is not None:
         beside["label_names"] = list(names)
-    if target is not None:
-        beside["target"] = target
-    if pad is not None:
-        beside |= {"pad": pad}
+    if "pad" in entries:
         preprocessing |= BORDER
-    if mpp is not None:
-        beside["mpp"] = mpp
-    if doubt is not None:
-        beside["doubt"] = dict(doubt)
     # safetensors takes no other memory, such as that of channels_last.
     if not all(tensor.is_contiguous() for tensor in model.state_dict().values()):
         model = copy.deepcopy(model).to(memory_format=torch.contiguous_format)

@@ -33,5 +33,5 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
     yield run_command
     # What gcsa evaluate registers with Hydra would hide conf/ from the tests of train.py.
-    for name in ("evaluate.yaml", "data"):
+    for name in ("evaluate.yaml", "data", "task"):
         ConfigStore.instance().repo.pop(name, None)

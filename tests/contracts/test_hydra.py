@@ -22,6 +22,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from gcsa._utils.options import explain as declared_options
 from gcsa.models.create import create_model
 from gcsa.models.registry import MODEL_OPTIONS
+from gcsa.tasks import get_task, list_tasks
 from gcsa.tasks.classification.data import list_datamodules
 from gcsa.tasks.classification.task import Task as Classification
 from gcsa.tasks.recognition.ctc import CTCRecognizer
@@ -122,6 +123,18 @@ def test_model_options_are_commented_as_they_are_declared(file: str) -> None:
     assert options
 
 
+@pytest.mark.parametrize("task", list_tasks())
+def test_options_of_a_task_are_those_it_declares(task: str) -> None:
+    """The keys of conf/task, their values and their comments."""
+    text = (CONF / f"task/{task}.yaml").read_text()
+    declared = declared_options(get_task(task).options)
+    comments = dict(re.findall(r"^(\w+): \S+  # (.*)$", text, re.MULTILINE))
+    values = yaml.safe_load(text)
+    assert (values.pop("name"), comments.pop("name")) == (task, "the package in gcsa/tasks")
+    assert values == {key: option.default for key, option in declared.items()}
+    assert comments == {key: option.meaning for key, option in declared.items()}
+
+
 def test_there_is_a_choice_for_every_data_module() -> None:
     assert choices("data") == sorted([*list_datamodules(), "lines", "own", *MODULES])
 
@@ -134,7 +147,7 @@ def test_there_is_a_choice_for_every_segmenter() -> None:
 def test_data_modules_take_their_options(name: str) -> None:
     cfg = composed(f"data={name}")
     data = Classification().build_data(
-        {"seed": 0, "model": {}, "data": OmegaConf.to_container(cfg.data), "monitor": dict(cfg.monitor)}
+        {"seed": 0, "model": {}, **{key: OmegaConf.to_container(cfg[key]) for key in ("task", "data", "monitor")}}
     )
     assert data.num_classes > 1
 

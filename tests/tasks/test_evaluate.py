@@ -23,7 +23,7 @@ def evaluated(folder: Path, model: str, *overrides: str, **changes: Any) -> dict
         composed = compose("evaluate", ["threads=1", *overrides, f"data.path={folder}"])
         config: Any = OmegaConf.to_container(composed)
     config |= {"model": model, **changes}
-    content = get_task(config["data"]["task"]).evaluate(config, folder)
+    content = get_task(config["task"]["name"]).evaluate(config, folder)
     return json.loads(json.dumps(content))
 
 

@@ -68,8 +68,8 @@ def test_views_augmented_on_the_device_resume_in_mid_epoch(tmp_path: Path) -> No
     options = (
         "data.views=2",
         "data.augment_on_device=true",
-        "consistency=1",
-        "instance_loss=0.2",
+        "task.consistency=1",
+        "task.instance_loss=0.2",
         "trainer.max_epochs=2",
     )
     options += (f"checkpoint_every_n_steps={EVERY}",)

@@ -104,8 +104,8 @@ def as_checkpoint(folder: Path, change: dict[str, Any]) -> Path:
     hyper: dict[str, Any] = {"task": weights.task, "model": {"name": weights.architecture, **options, **change}}
     if weights.task == "classification":
         hyper |= {"num_classes": 3, "in_chans": 1, "preprocessing": weights.preprocessing}
-    if weights.characters is not None:
-        hyper["characters"] = weights.characters
+    if "characters" in weights.entries:
+        hyper["characters"] = weights.entries["characters"]
     path = folder.parent / "evil.ckpt"
     tensors = {f"model.{name}": tensor for name, tensor in weights.tensors.items()}
     torch.save({"state_dict": tensors, "hyper_parameters": hyper}, path)
@@ -225,7 +225,7 @@ DOUBT: dict[str, Any] = {"mean": [0.5, 1.0], "axes": [[1.0, 0.0]], "variances": 
 
 def test_what_is_known_of_training_images(classifier: Path) -> None:
     folder = changed(classifier, lambda config: config.update(doubt=DOUBT))
-    assert checkpoints.read(folder).doubt == DOUBT
+    assert checkpoints.read(folder).entries["doubt"] == DOUBT
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import published
 from gcsa._utils.validation import check_bool, check_choice, check_int
+from gcsa.data.loaders import BatchIndices, ImageSet
+from gcsa.data.splits import strata, stratified_order
 from gcsa.evaluation.audit import (
     StageError,
     group_of,
@@ -46,8 +48,6 @@ from gcsa.tasks.classification.columns import measure_columns, table as column_t
 from gcsa.tasks.classification.data import GCSADataModule, create_datamodule
 from gcsa.tasks.classification.targets import Classes
 from gcsa.tasks.evaluating import check_config, chosen_device
-from gcsa.tasks.loading import BatchIndices, ImageSet
-from gcsa.tasks.splits import strata, stratified_order
 from gcsa.training.task import data_options
 
 SPLITS = {"test": "test", "val": "validate", "train": "fit"}

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_choice, is_number, shown
+from gcsa.data.splits import balancing_weights
 from gcsa.tasks.classification.targets import Classes, Target
-from gcsa.tasks.splits import balancing_weights
 
 Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """Scores (B, K), targets (B, K) as `Target.wanted` gives them, and a weight for each column (K,) or None, to a mean of shape ()."""

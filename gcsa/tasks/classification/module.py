@@ -1,6 +1,6 @@
 """Classification of images: the Lightning module around any timm model, `gcsa_*` or not."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,8 @@ from torchmetrics.regression import MeanAbsoluteError, R2Score
 from torchvision.transforms import v2
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_choice, check_float, check_rate
+from gcsa._utils.options import check_options
+from gcsa._utils.validation import check_choice
 from gcsa.evaluation.metrics import BINS, bin_sums, calibration_error
 from gcsa.models.create import create_model
 from gcsa.symmetry import Canonical
@@ -31,6 +32,7 @@ from gcsa.tasks.classification.losses import (
     info_nce,
     view_divergence,
 )
+from gcsa.tasks.classification.options import ClassificationOptions
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, target_of
 from gcsa.training.module import TaskModule
 
@@ -93,13 +95,11 @@ class Classifier(TaskModule):
 
     Args:
         model: `name` and keyword arguments for `create_model`.
-        label_smoothing: the share of each target that is spread over all classes; numbers have none.
-        loss: of `losses.LOSSES`; None takes the usual one of the target, which is the validation loss in any case.
-        class_weights: of the training loss, a number for each class or column; "auto" counts every class as much.
-        mixup, cutmix: alpha of each (arXiv:1710.09412, arXiv:1905.04899); 0 leaves it out. Given both, a batch has one of them.
-        consistency, instance_loss: weights of `view_divergence` and `info_nce`, for batches of two views of each image:
-            first all images, then all again.
         optimizer, schedule, adapter: of `TaskModule`.
+        options: of `ClassificationOptions`. `loss` is one of `losses.LOSSES`, that of validation always the usual one of the target;
+            `mixup` and `cutmix` (arXiv:1710.09412, arXiv:1905.04899) share the batches where both are given; `consistency` and
+            `instance_loss` weigh `view_divergence` and `info_nce`, for batches of two views of each image: first all images, then
+            all again.
         preprocessing: that of the data module, with the `target`; a checkpoint takes it along for `gcsa.load`.
 
     Raises:
@@ -115,29 +115,19 @@ class Classifier(TaskModule):
         schedule: dict[str, Any],
         num_classes: int,
         in_chans: int,
-        label_smoothing: float = 0.0,
-        loss: str | None = None,
-        class_weights: Sequence[float] | str | None = None,
-        mixup: float = 0.0,
-        cutmix: float = 0.0,
-        consistency: float = 0.0,
-        instance_loss: float = 0.0,
-        compile: bool = False,
+        options: dict[str, Any] | None = None,
         adapter: dict[str, Any] | None = None,
         preprocessing: dict[str, Any] | None = None,
     ) -> None:
-        check_rate("label_smoothing", label_smoothing)
+        known = ClassificationOptions(
+            **check_options(options or {}, ClassificationOptions, owner="task=classification")
+        )
         target = target_of(preprocessing)
-        self.loss_name = check_loss(loss, target)
-        check_class_weights(class_weights, num_classes, target)
-        check_float("mixup", mixup, 0)
-        check_float("cutmix", cutmix, 0)
-        check_float("consistency", consistency, 0)
-        check_float("instance_loss", instance_loss, 0)
-        self.compares_views = bool(consistency or instance_loss)
-        if self.compares_views and (mixup or cutmix):
+        self.loss_name = check_loss(known.loss, target)
+        check_class_weights(known.class_weights, num_classes, target)
+        if known.compares_views and (known.mixup or known.cutmix):
             raise UserError("consistency and instance_loss compare two views of one image: leave out mixup and cutmix")
-        if self.compares_views and compile:
+        if known.compares_views and known.compile:
             raise UserError(
                 "compile=true compiles a network as a whole, which consistency and instance_loss take apart: leave it out"
             )
@@ -151,19 +141,19 @@ class Classifier(TaskModule):
                 raise UserError(
                     f"model {model['name']} has no attribute {name}, which timm needs to write its weights: add it"
                 )
-        if self.compares_views and not hasattr(network, "forward_head"):
+        if known.compares_views and not hasattr(network, "forward_head"):
             raise UserError(
                 f"model {model['name']} has no forward_features and forward_head, as timm's models have, whose features "
                 "consistency and instance_loss compare: add them"
             )
         super().__init__(network, partial(build_metrics, num_classes, target.kind), optimizer, schedule, adapter)
-        self.target = target
-        mixes = ((v2.MixUp, mixup), (v2.CutMix, cutmix))
+        self.target, self.options = target, known
+        mixes = ((v2.MixUp, known.mixup), (v2.CutMix, known.cutmix))
         self.mixes = [kind(alpha=alpha, num_classes=num_classes) for kind, alpha in mixes if alpha]
         self.weights: Tensor | None = None  # no buffer: callbacks.ema copies those before they are made
 
     def setup(self, stage: str) -> None:
-        given = self.hparams["class_weights"]
+        given = self.options.class_weights
         if stage == "fit" and given is not None:
             labels = None
             if given == "auto":
@@ -172,21 +162,21 @@ class Classifier(TaskModule):
                     raise UserError("class_weights='auto' counts the labels of a data module of gcsa: list the weights")
                 labels = images("train").labels
             self.weights = class_weights(given, labels, self.hparams["num_classes"])
-        if self.hparams["compile"] and self.model._compiled_call_impl is None:
+        if self.options.compile and self.model._compiled_call_impl is None:
             self.model.compile()
 
     def training_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         images, labels = batch
-        wanted = self.target.wanted(labels, self.hparams["num_classes"], self.hparams["label_smoothing"])
+        wanted = self.target.wanted(labels, self.hparams["num_classes"], self.options.label_smoothing)
         if self.mixes:
             images, wanted = self.mixes[int(torch.randint(len(self.mixes), ()))](images, wanted)
         weights = None if self.weights is None else self.weights.to(wanted)
-        if self.compares_views:
+        if self.options.compares_views:
             maps = self.model.forward_features(images)
             scores = self.model.forward_head(maps)
             loss = LOSSES[self.loss_name](scores, wanted, weights)
-            loss = loss + self.hparams["consistency"] * view_divergence(scores)
-            loss = loss + self.hparams["instance_loss"] * info_nce(self.model.forward_head(maps, pre_logits=True))
+            loss = loss + self.options.consistency * view_divergence(scores)
+            loss = loss + self.options.instance_loss * info_nce(self.model.forward_head(maps, pre_logits=True))
         else:
             loss = LOSSES[self.loss_name](self(images), wanted, weights)
         if isinstance(self.model, Canonical) and isinstance(self.model.chooser, nn.Module):

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gcsa.data.augment import gaussian_blur
+from gcsa.data.colour import stained
+from gcsa.data.compression import compressed
 from gcsa.groups import group
 from gcsa.images.resampling import resampled
-from gcsa.tasks.classification.data.augment import gaussian_blur
-from gcsa.tasks.classification.data.colour import stained
-from gcsa.tasks.classification.data.compression import compressed
 from gcsa.testing import act
 
 Change = Callable[[Tensor], Tensor]

@@ -23,8 +23,8 @@ from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target, target_of
 from gcsa.tasks.doubt import Doubt, reduced_outputs
 from gcsa.weights import Weights, fill, read_adapter
-from gcsa.weights.files import BORDER
 from gcsa.weights.fingerprint import is_within
+from gcsa.weights.writer import BORDER
 
 
 @dataclass(frozen=True)
@@ -245,13 +245,13 @@ def _within(network: nn.Module, change: Callable[[Any], nn.Module]) -> nn.Module
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> ClassificationPredictor:
     """The classifier of `weights`, with `adapter` merged. Raises UserError for weights that do not say how images are
     prepared, and for an adapter of another model."""
-    prepare = Prepare.from_weights(weights.source, weights.preprocessing)
+    prepare = Prepare.from_weights(weights.source, {**weights.entries, **weights.preprocessing})
+    target, doubt = target_of(weights.entries), Doubt.of(weights)
     network: Any = fill(lambda: create_model(weights.architecture, **weights.options), weights)
     # timm's nearest way to a whole image in a square has a border in the mean colour.
     border = BORDER if prepare.pad else {}
-    about = {key: value for key, value in weights.preprocessing.items() if key not in ("pad", "target", "mpp")}
-    vars(network)["pretrained_cfg"] = {**vars(network).get("pretrained_cfg", {}), **about, **border}
-    names, target = weights.preprocessing.get("label_names"), target_of(weights.preprocessing)
+    vars(network)["pretrained_cfg"] = {**vars(network).get("pretrained_cfg", {}), **weights.preprocessing, **border}
+    names = weights.preprocessing.get("label_names")
     if isinstance(target, Numbers) and len(target.mean) != network.num_classes:
         raise UserError(
             f"{weights.source} has {network.num_classes} outputs, but the scale of {len(target.mean)}: it is damaged"
@@ -264,7 +264,7 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
         network, names = _adapted(network, adapter, names)
     predictor = ClassificationPredictor(network, prepare, names, target)
     if adapter is None and with_features(network) is not None:  # with an adapter, training images have other features
-        predictor.doubt = Doubt.from_entry(weights.doubt)
+        predictor.doubt = doubt
     return predictor
 
 

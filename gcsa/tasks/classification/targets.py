@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import check_choice, is_number
+from gcsa._utils.validation import check_choice, is_number, shown
+from gcsa.weights.files import MOST_NAMES
 
 
 class Target(ABC):
@@ -102,15 +103,24 @@ class Numbers(Target):
 TARGETS: dict[str, type[Target]] = {kind.kind: kind for kind in (Classes, Labels, Numbers)}
 
 
-def target_of(preprocessing: Mapping[str, Any] | None) -> Target:
-    """The target of `Weights.preprocessing`. Raises UserError for an entry `target` that is damaged."""
-    entry = (preprocessing or {}).get("target") or Classes().entry()
+def target_of(entries: Mapping[str, Any] | None) -> Target:
+    """The target that the `entries` of weights, or the preprocessing of a data module, say; classes where they say none.
+
+    Raises UserError for an entry `target` that is damaged.
+    """
+    entry = (entries or {}).get("target") or Classes().entry()
+    if not isinstance(entry, dict):
+        raise UserError(f"target={shown(entry)} must be an object of a kind and numbers")
     check_choice("target", entry.get("kind"), TARGETS)
     if entry["kind"] != Numbers.kind:
         return TARGETS[entry["kind"]]()
     scale: list[Any] = [entry.get(key) for key in ("mean", "std")]
     for values in scale:
-        if not isinstance(values, list | tuple) or not all(is_number(value, -1e30, 1e30) for value in values):
+        if (
+            not isinstance(values, list | tuple)
+            or len(values) > MOST_NAMES
+            or not all(is_number(value, -1e30, 1e30) for value in values)
+        ):
             raise UserError("the target regression needs mean and std, a number for each column")
     mean, std = (tuple(values) for values in scale)
     if len(mean) != len(std) or min(std, default=0) <= 0:

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -14,11 +14,12 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import AUDIT_IMAGES, draw_sample, evaluate, summarize
 from gcsa.tasks.classification.module import METRICS, Classifier, build_metrics
+from gcsa.tasks.classification.options import ClassificationOptions
 from gcsa.tasks.classification.predict import with_features
 from gcsa.tasks.classification.pretrained import load_pretrained, normalisation_of
 from gcsa.tasks.classification.targets import Classes
 from gcsa.tasks.doubt import MOST_IMAGES, Doubt
-from gcsa.training.task import CLASSIFIER_KEYS, data_options, make_data, model_options
+from gcsa.training.task import data_options, make_data, model_options, task_options
 from gcsa.weights import read, save_classifier
 
 TOGETHER = 32
@@ -29,7 +30,7 @@ class Task:
     """The task of data sets whose images have a class, several labels or numbers; see `Task`."""
 
     module = Classifier
-    reads: ClassVar = CLASSIFIER_KEYS
+    options = ClassificationOptions
 
     @property
     def monitored(self) -> dict[str, str]:
@@ -65,9 +66,10 @@ class Task:
 
         Raises ValueError for arguments the model refuses and for an image size that would break its equivariance.
         """
+        options = task_options(cfg)
         for key in ("consistency", "instance_loss"):
-            if cfg[key] and cfg["data"].get("views") != 2:
-                raise UserError(f"{key}={cfg[key]} compares two views of each image: set data.views=2")
+            if options.get(key) and cfg["data"].get("views") != 2:
+                raise UserError(f"task.{key}={options[key]} compares two views of each image: set data.views=2")
         model = model_options(cfg)
         pretrained = model.pop("pretrained", False)
         if model.get("img_size") == "auto":
@@ -79,7 +81,7 @@ class Task:
             optimizer=optimizer,
             num_classes=data.num_classes,
             in_chans=data.in_chans,
-            **{key: cfg[key] for key in self.reads},
+            options=options,
             preprocessing=data.preprocessing,
         )
         if pretrained:
@@ -96,7 +98,7 @@ class Task:
         about = {"data": data.name, "group": str(getattr(classifier.model, "group", "c1"))}
         doubt = measure_doubt(classifier.model, data)
         entry = None if doubt is None else doubt.entry()
-        written = save_classifier(classifier.model, folder, about, entry, **data.preprocessing)
+        written = save_classifier(classifier.model, folder, about, doubt=entry, **data.preprocessing)
         return f"local-dir:{written}"
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:

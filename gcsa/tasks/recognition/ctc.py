@@ -27,7 +27,7 @@ from gcsa.layers.pooling import NoHead
 from gcsa.models.backbone import Backbone
 from gcsa.models.baselines.crnn import CRNN, CRNNOptions
 from gcsa.models.create import create_model
-from gcsa.tasks.recognition.data.charset import Charset, display_order, normalize
+from gcsa.tasks.recognition.data.charset import Charset, display_order, normalize, stored_characters
 from gcsa.tasks.recognition.reading import Character, Reading, most_confident, normalized, orientations, to_upright
 from gcsa.weights import Weights, write
 from gcsa.weights.files import CHARSET
@@ -273,9 +273,9 @@ class CTCRecognizer(nn.Module):
         known = any(key.startswith(name) for key in weights)
         return {} if known else {key: value for key, value in self.state_dict().items() if key.startswith(name)}
 
-    def grown(self, weights: dict[str, Tensor], characters: str) -> dict[str, Tensor]:
-        """The `weights` of a recogniser of these options and fewer `characters`, extended to this one's charset."""
-        smaller = CTCRecognizer(characters, **self.options)
+    def grown(self, weights: dict[str, Tensor], base: Weights) -> dict[str, Tensor]:
+        """The `weights` of `base`, a recogniser of these options and fewer characters, extended to this one's charset."""
+        smaller = CTCRecognizer(stored_characters(base), **self.options)
         smaller.load_state_dict(weights)
         smaller.extend(self.charset.characters)
         return smaller.state_dict()
@@ -289,7 +289,15 @@ class CTCRecognizer(nn.Module):
         options = dict(self.options)
         encoder, characters = options.pop("encoder"), self.charset.characters
         source, tensors = type(self).__name__, self.state_dict()
-        return Weights(source, "recognition", encoder, options, tensors, about=dict(about or {}), characters=characters)
+        return Weights(
+            source,
+            "recognition",
+            encoder,
+            options,
+            tensors,
+            about=dict(about or {}),
+            entries={"characters": characters},
+        )
 
     def save_pretrained(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
         """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`."""

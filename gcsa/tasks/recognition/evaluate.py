@@ -17,7 +17,7 @@ from torch import Tensor
 from torchmetrics.functional.text import char_error_rate
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.loading import seeded_generator
+from gcsa.data.loaders import seeded_generator
 from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.predict import RecognitionPredictor

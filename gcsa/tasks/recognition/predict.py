@@ -30,6 +30,7 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.reader import levels
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.charset import stored_characters
 from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line, without_margins
 from gcsa.tasks.recognition.pages.inputs import (
     UNREADABLE,
@@ -76,9 +77,7 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Recog
 
 def empty_recognizer(weights: Weights) -> CTCRecognizer:
     """The recogniser that `weights` describe, with random numbers. Raises ValueError for weights without characters."""
-    if weights.characters is None:
-        raise UserError(f"{weights.source} has no characters: name weights of a recogniser")
-    return CTCRecognizer(weights.characters, weights.architecture, **weights.options)
+    return CTCRecognizer(stored_characters(weights), weights.architecture, **weights.options)
 
 
 def _adapted(network: CTCRecognizer, adapter: str | Path) -> CTCRecognizer:

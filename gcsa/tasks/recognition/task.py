@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 import torch
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import Options
 from gcsa.evaluation.cost import count_flops
 from gcsa.tasks import load
 from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.recognition.ctc import CTCRecognizer
+from gcsa.tasks.recognition.data.charset import stored_characters
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
 from gcsa.tasks.recognition.data.lines import SPLITS
 from gcsa.tasks.recognition.evaluate import NAMES, measure
@@ -29,7 +31,7 @@ class Task:
     """The task of data sets whose images are lines of text."""
 
     module = Recognizer
-    reads: ClassVar = ()
+    options = Options
     monitored: ClassVar = dict.fromkeys(("val/cer", "val/wer", "val/loss"), "min")
 
     def build_data(self, cfg: dict[str, Any]) -> LinesDataModule:
@@ -41,7 +43,7 @@ class Task:
         if cfg.get("adapter") is not None:
             check_adapter(cfg["adapter"])
             if options["charset"] is None:
-                options["charset"] = read(cfg["adapter"]["base"]).characters
+                options["charset"] = stored_characters(read(cfg["adapter"]["base"]))
         if isinstance(cfg["model"], dict):  # a network that is trained
             with torch.device("meta"):
                 network_options = _options(cfg)

@@ -223,8 +223,10 @@ class SegmentationPredictor(Predictor):
         """
         network, source = self.network, type(self).__name__
         tensors, notes = network.state_dict(), dict(about or {})
-        doubt = None if self.doubt is None else self.doubt.entry()
-        return write(Weights(source, self.kind, network.name, self.options, tensors, about=notes, doubt=doubt), folder)
+        entries = {} if self.doubt is None else {"doubt": self.doubt.entry()}
+        return write(
+            Weights(source, self.kind, network.name, self.options, tensors, about=notes, entries=entries), folder
+        )
 
     def describe(self) -> dict[str, Any]:
         settings = {key: getattr(self, key) for key in ("pmin", "pmax", "prob_thresh", "nms_thresh", "diameter")}
@@ -441,7 +443,7 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Segme
         raise UserError(f"{weights.source} is a segmenter, which takes no adapter: leave out {adapter}")
     options, settings = split_options(weights.options)
     predictor = SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **options), weights), **settings)
-    predictor.doubt, unet = Doubt.from_entry(weights.doubt), unet_of(predictor.network)
+    predictor.doubt, unet = Doubt.of(weights), unet_of(predictor.network)
     if predictor.doubt is not None and unet is not None:  # before a slide is read
         predictor.doubt.check(sum(level.fields for level in unet.encoder.levels))
     return predictor

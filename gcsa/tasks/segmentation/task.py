@@ -7,6 +7,7 @@ import torch
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import Options
 from gcsa.evaluation.cost import count_flops
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.doubt import MOST_IMAGES, Doubt
@@ -34,7 +35,7 @@ class Task:
     """The task of images with label maps; see `gcsa.training.task.Task`."""
 
     module = SegmentationModule
-    reads: ClassVar = ()
+    options = Options
     monitored: ClassVar = dict.fromkeys(("val/ap50", "val/pq", "val/dice", "val/iou"), "max")
 
     def build_data(self, cfg: dict[str, Any]) -> MasksDataModule:

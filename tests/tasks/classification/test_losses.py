@@ -11,11 +11,11 @@ from pytorch_lightning import Trainer
 from torch.utils.data import DataLoader, TensorDataset
 from torchvision.ops import sigmoid_focal_loss
 
+from gcsa.data.loaders import EpochSampler
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.losses import balancing_weights, bce, cross_entropy, focal, info_nce, view_divergence
 from gcsa.tasks.classification.module import Classifier
 from gcsa.tasks.classification.targets import Classes
-from gcsa.tasks.loading import EpochSampler
 from tests.runs import TINY, composed, train
 
 LOGITS = 3 * torch.randn(6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -80,10 +80,10 @@ def test_a_run_with_all_of_them(tmp_path: Path) -> None:
     """Also that a resumed run mixes the same images: the last epoch is repeated bit for bit."""
     options = (
         *TINY,
-        "loss=focal",
-        "class_weights=auto",
-        "mixup=0.2",
-        "cutmix=1.0",
+        "task.loss=focal",
+        "task.class_weights=auto",
+        "task.mixup=0.2",
+        "task.cutmix=1.0",
         "data.balance=true",
         "trainer.max_epochs=2",
         "optimizer/schedule=constant",
@@ -95,7 +95,7 @@ def test_a_run_with_all_of_them(tmp_path: Path) -> None:
         )
     train(composed(tmp_path / "resumed", *options, "ckpt_path=last"), tmp_path / "resumed")
     states = [torch.load(tmp_path / name / "checkpoints/last.ckpt", weights_only=True) for name in ("whole", "resumed")]
-    assert states[0]["hyper_parameters"]["loss"] == "focal"
+    assert states[0]["hyper_parameters"]["options"]["loss"] == "focal"
     assert all(torch.equal(tensor, states[1]["state_dict"][name]) for name, tensor in states[0]["state_dict"].items())
 
 
@@ -115,7 +115,7 @@ def test_a_run_with_all_of_them(tmp_path: Path) -> None:
 )
 def test_wrong_values(option: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Classifier({"name": "test_efficientnet"}, {"opt": "adamw", "lr": 0.1}, {"name": "constant"}, 10, 1, **option)  # type: ignore[arg-type]
+        Classifier({"name": "test_efficientnet"}, {"opt": "adamw", "lr": 0.1}, {"name": "constant"}, 10, 1, option)  # type: ignore[arg-type]
 
 
 def test_the_losses_of_views_join_that_of_the_classes() -> None:
@@ -124,7 +124,7 @@ def test_the_losses_of_views_join_that_of_the_classes() -> None:
     for consistency, instance in ((0, 0), (1, 0), (0, 1), (2, 3)):
         torch.manual_seed(0)
         options = dict(consistency=consistency, instance_loss=instance)
-        module = Classifier({"name": "gcsa_tiny"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, **options).eval()
+        module = Classifier({"name": "gcsa_tiny"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, options).eval()
         found[consistency, instance] = module.training_loss(batch)
     maps = module.model.forward_features(batch[0])
     unlike, apart = view_divergence(module.model.forward_head(maps)), info_nce(module.model.forward_head(maps, True))
@@ -138,7 +138,7 @@ def test_a_network_that_cannot_be_taken_apart(monkeypatch: pytest.MonkeyPatch) -
     network.in_chans = network.num_features = network.num_classes = 2  # type: ignore[assignment]
     monkeypatch.setattr("gcsa.tasks.classification.module.create_model", lambda **_: network)
     with pytest.raises(ValueError, match="has no forward_features and forward_head"):
-        Classifier({"name": "own"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, consistency=1)
+        Classifier({"name": "own"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, {"consistency": 1})
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -146,7 +146,7 @@ def test_weights_are_counted_in_data_modules_of_gcsa() -> None:
     loader = DataLoader(TensorDataset(torch.rand(8, 1, 32, 32), torch.arange(8) % 2), batch_size=4)
     for weights in ("auto", [1, 2]):
         module = Classifier(
-            {"name": "test_efficientnet"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, class_weights=weights
+            {"name": "test_efficientnet"}, {"opt": "adamw", "lr": 0.1}, CONSTANT, 2, 1, {"class_weights": weights}
         )
         trainer = Trainer(fast_dev_run=1, accelerator="cpu", logger=False, enable_progress_bar=False)
         with pytest.raises(ValueError, match="list the weights") if weights == "auto" else nullcontext():

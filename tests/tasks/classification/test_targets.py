@@ -146,9 +146,9 @@ def test_what_a_table_refuses(table: Path, options: dict[str, Any], words: str) 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("loss=focal",), "loss=focal must be one of mse"),
+        (("task.loss=focal",), "loss=focal must be one of mse"),
         (("monitor.metric=val/accuracy", "monitor.mode=max"), "is not measured for data.target=regression"),
-        (("class_weights=auto",), "class_weights=auto must be"),
+        (("task.class_weights=auto",), "class_weights=auto must be"),
         (("adapter=lora", "adapter.base=gcsa_tiny.rotmnist"), "an adapter is for classes"),
     ],
 )
@@ -179,7 +179,7 @@ def test_mixed_images_mix_their_numbers() -> None:
     preprocessing = {"target": {"kind": "regression", "mean": [0.0], "std": [1.0]}}
     optimizer, schedule = {"opt": "adamw", "lr": 0.1}, {"name": "constant", "warmup": 0.0, "final": 0.0}
     module = Classifier(
-        {"name": "test_efficientnet"}, optimizer, schedule, 1, 1, mixup=1.0, preprocessing=preprocessing
+        {"name": "test_efficientnet"}, optimizer, schedule, 1, 1, {"mixup": 1.0}, preprocessing=preprocessing
     )
     assert module.training_loss((torch.rand(4, 1, 32, 32), torch.rand(4, 1))).isfinite()
 

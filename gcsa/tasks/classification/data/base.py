@@ -11,12 +11,12 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_bool, check_int
-from gcsa.tasks.classification.data.augment import Augmentation
+from gcsa.data.augment import Augmentation
+from gcsa.data.datamodule import SplitDataModule
+from gcsa.data.loaders import BatchLoader, ConcatSource, ImageSet, ImageSource, seeded_generator
+from gcsa.data.splits import balancing_weights, check_split, limited, strata
+from gcsa.data.storage import check_readable, data_root, download_into, missing
 from gcsa.tasks.classification.targets import Classes, Target
-from gcsa.tasks.datamodule import SplitDataModule
-from gcsa.tasks.loading import BatchLoader, ConcatSource, ImageSet, ImageSource, seeded_generator
-from gcsa.tasks.splits import balancing_weights, check_split, limited, strata
-from gcsa.tasks.storage import check_readable, data_root, download_into, missing
 
 
 class Split(NamedTuple):
@@ -56,7 +56,7 @@ class GCSADataModule(SplitDataModule):
         root: folder of the data sets; default GCSA_DATA, else ./data. Only `download` writes to it.
         batch_size, num_workers, seed, limit_train: as in `SplitDataModule`; a subset is class-balanced.
         download: fetch missing files into `root`.
-        augment: options of `RandomAffine`, `RandomBlur`, `RandomColour`, `RandomJPEG` and `RandomPolicy` in this folder, for training batches.
+        augment: options of `Augmentation`, for training batches.
         views: how often each image is in a training batch, each time augmented anew: first all images, then all again
             (Hoffer et al. 2020, arXiv:1901.09335).
         augment_on_device: augment where the network is, instead of in the loader: a GPU has no time to wait for a CPU.

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import torch
 
+from gcsa.data.splits import hold_out
+from gcsa.data.storage import damaged, log
 from gcsa.images.prepare import Prepare
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 from gcsa.tasks.classification.data.image_folder import ImageFiles, class_files
-from gcsa.tasks.splits import hold_out
-from gcsa.tasks.storage import damaged, log
 
 BATCHES = "cifar-10-batches-py"
 

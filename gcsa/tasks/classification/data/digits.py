@@ -3,10 +3,10 @@
 import torch
 from torch.nn import functional as F
 
-from gcsa.tasks.classification.data.augment import RandomAffine
+from gcsa.data.augment import RandomAffine
+from gcsa.data.loaders import seeded_generator
+from gcsa.data.splits import SPLIT_SEED, stratified_order
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
-from gcsa.tasks.loading import seeded_generator
-from gcsa.tasks.splits import SPLIT_SEED, stratified_order
 
 DIGIT_SIZE = 20
 """Pixels a side of the scan on its 28 x 28 canvas: its diagonal still fits when it rotates."""

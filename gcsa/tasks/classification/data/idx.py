@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gcsa.tasks.storage import damaged
+from gcsa.data.storage import damaged
 
 
 def find_idx(folder: Path, stem: str) -> Path:

@@ -11,25 +11,15 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_float, check_int
+from gcsa.data.splits import SPLIT_FOLDERS, hold_out, strata
 from gcsa.images.folders import SUFFIXES, is_visible, list_images
 from gcsa.images.prepare import PADS, Prepare
 from gcsa.images.reader import image_size
 from gcsa.images.tiff import MPP_RANGE
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
-from gcsa.tasks.splits import hold_out, strata
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GREY_MEAN, GREY_STD = (0.449,), (0.226,)
-SPLIT_FOLDERS = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "test": "test",
-    "testing": "test",
-}
-"""Which split a folder is, by its name in small letters."""
 
 Files = tuple[list[Path], Tensor]
 """Files of a split, and their labels (N,), or (N, K) of several columns."""

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from gcsa.data.splits import hold_out
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 from gcsa.tasks.classification.data.idx import check_idx, find_idx, read_idx_pair
-from gcsa.tasks.splits import hold_out
 
 
 class MNIST(GCSADataModule):

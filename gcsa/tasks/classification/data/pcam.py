@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.validation import check_float
+from gcsa.data.storage import damaged
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
-from gcsa.tasks.storage import damaged
 
 ADDRESS = "https://zenodo.org/records/2546921/files/"
 FILE = "camelyonpatch_level_2_split_{}_{}.h5"

@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from gcsa._utils.errors import UserError
+from gcsa.data.storage import damaged, log
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 from gcsa.tasks.classification.data.idx import check_idx, find_idx, read_idx_pair
-from gcsa.tasks.storage import damaged, log
 
 ADDRESS = "http://www.iro.umontreal.ca/~lisa/icml2007data/mnist_rotation_new.zip"
 MD5 = "0f9a947ff3d30e95cd685462cbf3b847"

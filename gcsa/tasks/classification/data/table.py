@@ -12,8 +12,9 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_choice, listed, shown
+from gcsa.data.splits import SPLIT_FOLDERS
 from gcsa.tasks.classification.data.base import Split
-from gcsa.tasks.classification.data.image_folder import SPLIT_FOLDERS, Files, ImageFolder, divided
+from gcsa.tasks.classification.data.image_folder import Files, ImageFolder, divided
 from gcsa.tasks.classification.targets import TARGETS, Classes, Labels, Numbers
 
 

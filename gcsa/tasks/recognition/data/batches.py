@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from gcsa.tasks.loading import BatchIndices, EpochSampler, seeded_generator
+from gcsa.data.loaders import BatchIndices, EpochSampler, seeded_generator
 from gcsa.tasks.recognition.data.charset import Charset, display_order, normalize
 from gcsa.tasks.recognition.data.line_image import Line
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa.weights import Weights
+from gcsa.weights.files import MOST_NAMES
 
 INVISIBLE = dict.fromkeys([0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF])
 """Marks that direct the display of bidirectional text, and the byte-order mark: no ink, so nothing to read."""
@@ -104,3 +106,15 @@ class Charset:
         """This charset with the new characters of `texts` behind the old ones, which keep their classes, sorted by
         code point."""
         return Charset(self.characters + "".join(sorted(self.unknown(texts))))
+
+
+def stored_characters(weights: Weights) -> str:
+    """The charset of a recogniser in `weights`. Raises UserError for weights without one, and for a damaged entry."""
+    characters = weights.entry(
+        "characters",
+        lambda value: isinstance(value, str) and len(value) <= MOST_NAMES,
+        f"a text of at most {MOST_NAMES} characters",
+    )
+    if characters is None:
+        raise UserError(f"{weights.source} has no characters: name weights of a recogniser")
+    return str(characters)

@@ -14,17 +14,17 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import check_bool, check_int
+from gcsa.data.datamodule import SplitDataModule
+from gcsa.data.loaders import BatchLoader
+from gcsa.data.splits import limited
+from gcsa.data.storage import data_root
 from gcsa.images.reader import image_size
-from gcsa.tasks.datamodule import SplitDataModule
-from gcsa.tasks.loading import BatchLoader
 from gcsa.tasks.recognition.data.augment import LineAugment
 from gcsa.tasks.recognition.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
 from gcsa.tasks.recognition.data.charset import Charset, describe, display_order
 from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.data.typeset import list_fonts, set_lines
-from gcsa.tasks.splits import limited
-from gcsa.tasks.storage import data_root
 
 MAX_HEIGHT = 512
 

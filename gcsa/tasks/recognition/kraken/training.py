@@ -24,7 +24,7 @@ from torch import Tensor
 from torchmetrics.text import CharErrorRate, WordErrorRate
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.loading import BatchLoader
+from gcsa.data.loaders import BatchLoader
 from gcsa.tasks.recognition.ctc import CTCRecognizer, ctc_loss
 from gcsa.tasks.recognition.data.augment import LineAugment
 from gcsa.tasks.recognition.data.batches import LineBatch, LineSet, WidthSampler

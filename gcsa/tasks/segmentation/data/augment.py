@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_float, known_options
-from gcsa.tasks.classification.data.augment import RandomAffine, gaussian_blur
-from gcsa.tasks.classification.data.colour import stained
+from gcsa.data.augment import RandomAffine, gaussian_blur
+from gcsa.data.colour import stained
 
 MAX_FACTOR = 1000.0
 SPECK = 10

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from gcsa._utils.arrays import Array
+from gcsa.data.loaders import BatchIndices, seeded_generator
 from gcsa.images.intensity import normalize
 from gcsa.images.windows import ArrayImage
-from gcsa.tasks.loading import BatchIndices, seeded_generator
 from gcsa.tasks.segmentation.data.augment import DenseAugment, resized
 
 Targets = Callable[[Array], Tensor]

@@ -13,18 +13,18 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int
+from gcsa.data.datamodule import SplitDataModule
+from gcsa.data.loaders import BatchLoader
+from gcsa.data.splits import limited
+from gcsa.data.storage import data_root
 from gcsa.images.folders import list_images
 from gcsa.images.intensity import percentiles as percentiles_of
 from gcsa.images.pixels import is_grey
 from gcsa.images.reader import read_picture
-from gcsa.tasks.datamodule import SplitDataModule
-from gcsa.tasks.loading import BatchLoader
 from gcsa.tasks.segmentation.data.annotations import check_mask, is_outlines, read_mask
 from gcsa.tasks.segmentation.data.augment import DenseAugment
 from gcsa.tasks.segmentation.data.crops import Crops, Example, Targets, Whole
 from gcsa.tasks.segmentation.data.pairs import SPLITS, Pair, list_pairs
-from gcsa.tasks.splits import limited
-from gcsa.tasks.storage import data_root
 
 MAX_CROPS = 100_000
 

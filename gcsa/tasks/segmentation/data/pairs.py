@@ -7,10 +7,9 @@ from typing import NamedTuple
 import torch
 
 from gcsa._utils.errors import UserError
+from gcsa.data.splits import SPLIT_FOLDERS, hold_out
 from gcsa.images.folders import SUFFIXES, list_files, list_images
-from gcsa.tasks.classification.data.image_folder import SPLIT_FOLDERS
 from gcsa.tasks.segmentation.data.annotations import COCO, OUTLINES, coco_names
-from gcsa.tasks.splits import hold_out
 
 SPLITS = ("train", "val", "test")
 LAYOUTS = "images/NAME.tif and masks/NAME.tif, or NAME.tif and NAME_masks.tif"

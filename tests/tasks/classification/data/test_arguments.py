@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from gcsa.data.storage import data_root
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
-from gcsa.tasks.storage import data_root
 
 NAN, INF = float("nan"), float("inf")
 ALL: dict[str, list[Any]] = {

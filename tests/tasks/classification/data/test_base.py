@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from gcsa.data.loaders import BatchIndices
+from gcsa.data.storage import data_root, download_into
 from gcsa.tasks.classification.data import GCSADataModule, base, create_datamodule, list_datamodules
 from gcsa.tasks.classification.data.digits import Digits
-from gcsa.tasks.loading import BatchIndices
-from gcsa.tasks.storage import data_root, download_into
 
 DOWNLOADS = ["rotmnist", "mnist", "fashion_mnist", "cifar10", "pcam"]
 

@@ -44,7 +44,7 @@ def test_without_splits_it_is_the_same_as_folders(folder: Path) -> None:
 
 
 def rows(data, split: str):  # type: ignore[no-untyped-def]
-    from gcsa.tasks.loading import BatchIndices
+    from gcsa.data.loaders import BatchIndices
 
     return BatchIndices(list(range(len(data.images(split)))), ())
 

@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from gcsa.tasks.loading import BatchIndices
+from gcsa.data.loaders import BatchIndices
 from gcsa.tasks.segmentation.data.crops import filled
 from gcsa.tasks.segmentation.data.datamodule import SPLITS, MasksDataModule, Nuclei
 from gcsa.tasks.segmentation.stars import check_numbers

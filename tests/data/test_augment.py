@@ -3,9 +3,8 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch.nn import functional
 
-from gcsa.tasks.classification.data.augment import PADDING_MODES, Augmentation, RandomAffine, RandomBlur, gaussian_blur
-from gcsa.tasks.classification.data.policy import RandomPolicy
-from gcsa.tasks.loading import seeded_generator
+from gcsa.data.augment import PADDING_MODES, Augmentation, RandomAffine, RandomBlur, gaussian_blur
+from gcsa.data.loaders import seeded_generator
 
 
 def images(batch: int = 16, size: int = 12) -> torch.Tensor:
@@ -139,20 +138,3 @@ def test_blur_of_zero_is_the_identity() -> None:
 def test_an_unknown_option_is_named_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'rotate'.*degrees.*blur.*brightness"):
         Augmentation.from_config({"rotate": 3})
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_policy_of_torchvision(channels: int) -> None:
-    x = torch.rand(6, channels, 16, 16, generator=seeded_generator(1))
-    before = torch.random.get_rng_state()
-    changed = RandomPolicy(rand_augment=2, erase=1.0)(x, seeded_generator(0))
-    assert torch.equal(torch.random.get_rng_state(), before)
-    assert torch.equal(changed, RandomPolicy(rand_augment=2, erase=1.0)(x, seeded_generator(0)))
-    assert not torch.equal(changed, RandomPolicy(rand_augment=2, erase=1.0)(x, seeded_generator(2)))
-    assert (changed.shape, changed.min() >= 0, changed.max() <= 1) == (x.shape, True, True)
-    erased = RandomPolicy(erase=1.0)(x, seeded_generator(0))
-    assert ((erased == x) | (erased == 0)).all()
-    assert (erased != x).flatten(1).any(1).all()
-    assert RandomPolicy()(x, seeded_generator(0)) is x
-    with pytest.raises(ValueError, match=r"augment erase=1\.5"):
-        Augmentation.from_config({"erase": 1.5})

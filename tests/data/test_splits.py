@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gcsa.tasks.splits import check_split, hold_out, limited, stratified_order
+from gcsa.data.splits import check_split, hold_out, limited, stratified_order
 
 LABELS = torch.tensor([0] * 60 + [1] * 30 + [2] * 10)[torch.randperm(100, generator=torch.manual_seed(0))]
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gcsa.tasks.classification.data.colour import STAINS, RandomColour, stained
-from gcsa.tasks.loading import seeded_generator
+from gcsa.data.colour import STAINS, RandomColour, stained
+from gcsa.data.loaders import seeded_generator
 
 ALL = dict(brightness=0.2, contrast=0.3, saturation=0.4, stain=0.05)
 

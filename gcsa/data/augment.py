@@ -11,9 +11,8 @@ from torch.nn import functional as F
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int, known_options
-from gcsa.tasks.classification.data.colour import RandomColour
-from gcsa.tasks.classification.data.compression import RandomJPEG
-from gcsa.tasks.classification.data.policy import RandomPolicy
+from gcsa.data.colour import RandomColour
+from gcsa.data.compression import RandomJPEG
 
 PADDING_MODES = {"zeros": "constant", "border": "replicate", "reflection": "reflect"}
 """What `grid_sample` calls them, and `pad`."""
@@ -164,13 +163,12 @@ def gaussian_blur(images: Tensor, sigma: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """A `RandomAffine`, then a `RandomBlur`, a `RandomColour`, a `RandomJPEG` and a `RandomPolicy`."""
+    """A `RandomAffine`, then a `RandomBlur`, a `RandomColour` and a `RandomJPEG`."""
 
     affine: RandomAffine
     blur: RandomBlur
     colour: RandomColour
     compression: RandomJPEG
-    policy: RandomPolicy
 
     def check(self, channels: int, height: int, width: int) -> None:
         """Raises ValueError for images (B, channels, height, width) that it cannot change as it is told to."""
@@ -181,12 +179,12 @@ class Augmentation:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
         """From a mapping of their arguments by name. Raises UserError, with the known names, for an unknown one."""
-        kinds = (RandomAffine, RandomBlur, RandomColour, RandomJPEG, RandomPolicy)
+        kinds = (RandomAffine, RandomBlur, RandomColour, RandomJPEG)
         return cls(*(kind(**options) for kind, options in zip(kinds, known_options(kinds, config), strict=True)))
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
-        for change in (self.affine, self.blur, self.colour, self.compression, self.policy):
+        for change in (self.affine, self.blur, self.colour, self.compression):
             images = change(images, generator)
         return images
 

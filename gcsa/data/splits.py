@@ -4,10 +4,20 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.loading import ImageSource, seeded_generator
+from gcsa.data.loaders import ImageSource, seeded_generator
 
 SPLIT_SEED = 0
 """Seeds what must not change between runs: the validation images, and the rotations of the digits."""
+SPLIT_FOLDERS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+"""Which split a folder is, by its name in small letters."""
 
 
 def strata(labels: Tensor) -> Tensor:

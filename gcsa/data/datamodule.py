@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_loading
-from gcsa.tasks.loading import BatchLoader, EpochSampler
+from gcsa.data.loaders import BatchLoader, EpochSampler
 
 
 class SplitDataModule(pl.LightningDataModule, ABC):

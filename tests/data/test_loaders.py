@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from gcsa._utils.errors import UserError
+from gcsa.data.loaders import BatchLoader, EpochSampler, ImageSet, seeded_generator
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.loading import BatchLoader, EpochSampler, ImageSet, seeded_generator
 
 AUGMENT = {"degrees": 180, "translate": 2, "elastic": 1}
 

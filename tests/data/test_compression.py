@@ -6,9 +6,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from gcsa.tasks.classification.data.augment import Augmentation
-from gcsa.tasks.classification.data.compression import RandomJPEG, compressed
-from gcsa.tasks.loading import seeded_generator
+from gcsa.data.augment import Augmentation
+from gcsa.data.compression import RandomJPEG, compressed
+from gcsa.data.loaders import seeded_generator
 
 
 def images(count: int = 6, channels: int = 3) -> Tensor:
