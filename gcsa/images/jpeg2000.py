@@ -1,7 +1,8 @@
 """JPEG 2000 (ISO/IEC 15444-1) of more than 8 bits. All else is read by Pillow, whose decoder is OpenJPEG.
 
 Pillow widens grey of 9 to 15 bits to 16, which is undone, since the header (annexes A.5.1 and I) says how many there are. Colours it
-cuts to 8 bits, and white becomes black: these are read by imagecodecs (extra `jpeg2000`).
+cuts to 8 bits, and white becomes black: these are read by imagecodecs. It does not state the size before it decodes, so the header is
+read here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import imagecodecs
 import numpy as np
 from PIL import Image
 
@@ -31,7 +33,7 @@ class Header(NamedTuple):
 def read_deep(path: Path, image: Image.Image) -> Pixels | None:
     """The pixels of a file of more than 8 bits, which Pillow has opened as `image`; None for any other.
 
-    Raises ValueError where it is damaged, holds several pictures, too many pixels, or colours without imagecodecs.
+    Raises ValueError where it is damaged, holds several pictures, too many pixels, or colours with a sign.
     """
     with path.open("rb") as file:
         header = read_header(file)
@@ -45,13 +47,7 @@ def read_deep(path: Path, image: Image.Image) -> Pixels | None:
     if image.mode == "I;16":
         return Pixels(np.asarray(image) >> max(0, 16 - bits), 2 ** min(16, bits) - 1)
     check_pixels(image.height, image.width, deep=True)
-    try:
-        from imagecodecs import jpeg2k_decode
-    except ImportError as error:
-        raise Refused(
-            f"has {bits} bits a colour, which needs imagecodecs: pip install 'gcsa-vit[jpeg2000]', or save it as TIFF or PNG"
-        ) from error
-    values = jpeg2k_decode(path.read_bytes())
+    values = imagecodecs.jpeg2k_decode(path.read_bytes())
     if values.dtype.kind != "u":
         raise Refused("holds colours with a sign, whose black and white it does not state: save it as TIFF or PNG")
     return with_alpha(values, 2**bits - 1) if values.shape[2] in (2, 4) else Pixels(values, 2**bits - 1)

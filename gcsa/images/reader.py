@@ -3,8 +3,8 @@
 A picture is the only one of a PNG, JPEG, JPEG 2000, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in. Other formats of
 Pillow are refused, since some run programs (EPS), and so are files of several pages, planes or frames. Where a `page` is asked for, a number
 from 1 to `count_pages`, the picture is that page of a TIFF or PDF file. The size in the header is bounded before anything is decoded.
-`gcsa.images.tiff` reads TIFF, `gcsa.images.ome_zarr` the folders of OME-Zarr, `gcsa.images.pdf` PDF, torchvision PNG in colour of 16
-bits, and Pillow all else.
+`gcsa.images.tiff` reads TIFF, `gcsa.images.ome_zarr` the folders of OME-Zarr, `gcsa.images.pdf` PDF, imagecodecs PNG and JPEG 2000 of more
+than 8 bits, and Pillow all else.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
+import imagecodecs
 import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
-from torchvision.io import ImageReadMode, decode_png
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
@@ -225,8 +226,7 @@ def _decode(
         if source.format == "JPEG2000":
             pixels = jpeg2000.read_deep(path, source)
         elif source.format == "PNG":
-            source.load()
-            pixels = _deep_png(path)
+            pixels = _deep_png(path, source)
         if pixels is None:
             pixels = from_pillow(source, labels=labels)
         if plane is not None:
@@ -275,15 +275,14 @@ def opened(
             yield image
 
 
-def _deep_png(path: Path) -> Pixels | None:
-    """PNG of 16 bits and more than one channel, which Pillow would cut to 8 bits."""
-    with path.open("rb") as file:
-        header = file.read(26)
-        if header[24] != 16 or header[25] not in (2, 4, 6):
-            return None
-        data = header + file.read()
-    values = decode_png(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.UNCHANGED).movedim(0, -1)
-    return with_alpha(values.numpy(), 65535) if values.shape[-1] in (2, 4) else Pixels(values.numpy(), 65535)
+def _deep_png(path: Path, source: Any) -> Pixels | None:
+    """PNG of 16 bits in colour or with transparency, which Pillow would cut to 8 bits or leave out; None for any other, which is loaded."""
+    is_deep = ";16" in str(source.tile[0][3]) and (not source.mode.startswith("I") or "transparency" in source.info)
+    source.load()
+    if not is_deep:
+        return None
+    values = imagecodecs.png_decode(path.read_bytes())
+    return with_alpha(values, 65535) if values.shape[2] in (2, 4) else Pixels(values, 65535)
 
 
 class BoundedFile(BufferedReader):

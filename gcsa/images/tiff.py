@@ -1,15 +1,14 @@
 """The one picture of a TIFF file, with its smaller levels where it is a pyramid: a window at a time, or whole.
 
-tifffile reads the structure (pages, series, tags, BigTIFF, byte order). Strips and tiles are decoded here, as tifffile itself would
-need the package imagecodecs for LZW, PackBits, JPEG, fax and packed bits, and does not bound what a damaged strip expands to.
-zlib decodes Deflate; libtiff, within Pillow, and Pillow's own decoders of JPEG 2000 and WebP decode the rest, a strip or tile at a time.
+tifffile reads the structure (pages, series, tags, BigTIFF, byte order) and decodes strips and tiles by imagecodecs, one at a time, into
+no more memory than the strip or tile has pixels. A strip or tile that is an image by itself states its own size, which is compared with
+the size of the tile before it is decoded. Fax is decoded by libtiff, within Pillow, as the imagecodecs of Python 3.10 has no fax.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import zlib
 from contextlib import suppress
 from io import BytesIO
 from typing import Any, BinaryIO
@@ -20,7 +19,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from gcsa._utils.arrays import Array
-from gcsa.images import planes
+from gcsa.images import jpeg2000, planes
 from gcsa.images.pixels import Pixels, Refused, check_pixels, cmyk_to_rgb, from_pillow, with_alpha
 
 STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
@@ -28,20 +27,18 @@ ORIENTATION = 274
 """Number of the tag, in EXIF as in TIFF."""
 MAX_SEGMENT = 16_000_000
 """Pixels of the largest compressed strip or tile that is decoded for a window."""
-DEFLATE, JPEG, FAX = (8, 32946), 7, (2, 3, 4)
-OF_BYTES = (5, 32773, 34925, 50000)
-"""Compressions of bytes that libtiff decodes: LZW, PackBits, LZMA, Zstandard."""
-CODESTREAMS = {33005: "JPEG2000", 34712: "JPEG2000", 50001: "WEBP"}
-"""Compressions of images that Pillow decodes by itself, and what it calls them. The colours of 33005 and 34712 are RGB."""
-CODEC_TAGS = (292, 293, 347, 530)
-"""What JPEG and fax need beside the size: options of fax, tables and subsampling of JPEG."""
+JPEG, FAX = 7, (2, 3, 4)
+OF_BYTES = (1, 5, 8, 32773, 32946, 34925, 50000)
+"""Compressions of bytes: none, LZW, Deflate, PackBits, Deflate, LZMA, Zstandard."""
+OF_IMAGES = {JPEG: "JPEG", 33005: "JPEG2000", 34712: "JPEG2000", 50001: "WEBP"}
+"""Compressions of images, and what Pillow calls them. The colours of 33005 and 34712 are RGB."""
 MPP_RANGE = (0.01, 100.0)
 """Micrometres a pixel of microscopes; beyond it, a resolution is that of a print or a screen."""
 DOCUMENTS = ("YX", "YXS", "IYX", "IYXS")
 """Axes of pages, grey or in colour."""
-REVERSED_BITS = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
-logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what it logs of damaged files is not for stderr
+for _library in ("tifffile", "imagecodecs"):  # what they log of damaged files is not for stderr
+    logging.getLogger(_library).addHandler(logging.NullHandler())
 
 
 class Tiff:
@@ -147,13 +144,7 @@ class Tiff:
     def _check_coding(self) -> None:
         page = self.page
         compression = tifffile.COMPRESSION(page.compression)
-        known = (
-            1,
-            *DEFLATE,
-            *OF_BYTES,
-            *(() if self.bits != 8 else (JPEG, *CODESTREAMS)),
-            *(() if self.bits != 1 else FAX),
-        )
+        known = (*OF_BYTES, *(OF_IMAGES if self.bits == 8 else ()), *(FAX if self.bits == 1 else ()))
         if compression not in known:
             raise Refused(
                 f"is compressed by {compression.name}, which is not read here: save it by LZW, Deflate or not at all"
@@ -174,7 +165,7 @@ class Tiff:
         self.white = (1 << self.bits) - 1 if self.dtype.kind in "ub" and self.bits <= 16 else None
         self.alpha = samples in (2, 4) and tuple(page.extrasamples)[-1:] in ((1,), (2,))
         if self.kind == "YCBCR" and page.compression == JPEG:
-            self.kind = "RGB"  # which libtiff returns
+            self.kind = "RGB"  # which tifffile returns
         counts = {
             "MINISBLACK": (1, 3, 4),
             "MINISWHITE": (1,),
@@ -271,56 +262,51 @@ class Tiff:
                 out[high - top : low - top, near - left : far - left] = segment[high - y : low - y, near - x : far - x]
 
     def _segment(self, page: Any, index: int, height: int) -> Array:
-        """The strip or tile of this number, (height, columns, samples)."""
-        shape = (height, self.size[1], self.in_part)
-        count = page.databytecounts[index]
-        if not count:  # which the file leaves out
+        """The strip or tile of this number, (height, columns, samples), which may end with the picture."""
+        count, data, tables = page.databytecounts[index], None, page.jpegtables
+        if count:  # else the file leaves it out
+            self.file.seek(page.dataoffsets[index])
+            data = self.file.read(count)
+            if page.keyframe.compression in OF_IMAGES:
+                self._check_header(data if tables is None else tables[:-2] + data[2:])
+            if page.keyframe.compression in FAX:
+                return self._fax(data, height)
+        values, _, (_, *shape) = self.page.decode(data, index, jpegtables=tables)
+        if values is None:
             return np.zeros(shape, self.dtype)
-        self.file.seek(page.dataoffsets[index])
-        data, compression = self.file.read(count), self.page.compression
-        if self.page.fillorder == 2:
-            data = data.translate(REVERSED_BITS)
-        if compression == JPEG or compression in FAX:
-            return self._by_codec(data, shape)
-        if compression in CODESTREAMS:
-            return _by_pillow(data, shape, CODESTREAMS[compression])
-        length = height * -(-shape[1] * shape[2] * self.bits // 8)
-        if compression in DEFLATE:
-            data = zlib.decompressobj().decompress(data, length)
-        elif compression in OF_BYTES:
-            data = np.asarray(_by_libtiff(data, length, 1, compression)).tobytes()
-        return self._numbers(data[:length], shape)
+        if values.dtype != self.dtype:
+            raise ValueError(f"a tile of {values.dtype}, in a picture of {self.dtype}")
+        return np.asarray(values[0])
 
-    def _by_codec(self, data: bytes, shape: tuple[int, int, int]) -> Array:
-        """A strip or tile that is compressed as an image. Grey is what it holds, whatever the numbers mean."""
-        kind = int(self.page.photometric) if shape[2] > 1 else 1
-        tags = {code: self.page.tags[code].value for code in CODEC_TAGS if code in self.page.tags}
-        image = _by_libtiff(data, shape[1], shape[0], self.page.compression, self.bits, shape[2], kind, tags)
-        return np.asarray(image).reshape(shape)
+    def _fax(self, data: bytes, rows: int) -> Array:
+        """A strip of so many rows as the only one of a file in memory."""
+        directory, page = ImageFileDirectory_v2(), self.page
+        stated = {code: page.tags[code].value for code in (292, 293) if code in page.tags}  # options of fax
+        fixed = {
+            256: self.size[1],
+            257: rows,
+            258: 1,
+            259: page.compression,
+            262: 1,
+            266: page.fillorder,
+            273: 0,
+            278: rows,
+        }
+        for code, value in {**fixed, 279: len(data), **stated}.items():
+            directory[code] = value
+        file = BytesIO(b"II*\0\x08\0\0\0" + directory.tobytes(8) + data)
+        with Image.open(file, formats=("TIFF",)) as image:
+            return np.asarray(image)[..., None]
 
-    def _numbers(self, data: bytes, shape: tuple[int, int, int]) -> Array:
-        """Decompressed bytes as numbers, without the predictor."""
-        rows, columns, samples = shape
-        if self.bits % 8:
-            row = np.frombuffer(data, np.uint8).reshape(rows, -1)
-            bits = np.unpackbits(row, axis=1, count=columns * samples * self.bits)
-            if self.bits == 1:
-                return bits.reshape(shape).astype(self.dtype)
-            return bits.reshape(*shape, self.bits) @ (1 << np.arange(self.bits)[::-1]).astype(self.dtype)
-        if self.page.predictor == 3:  # bytes of each row by significance, and the differences of neighbours
-            steps = np.frombuffer(data, np.uint8).reshape(rows, -1, samples).cumsum(1, np.uint8)
-            planes = steps.reshape(rows, self.dtype.itemsize, -1).transpose(0, 2, 1)
-            return np.ascontiguousarray(planes).view(self.dtype.newbyteorder(">")).reshape(shape)
-        values = np.frombuffer(data, self.dtype.newbyteorder(self.byteorder)).reshape(shape)
-        return values.cumsum(1, self.dtype) if self.page.predictor == 2 else values
-
-
-def _by_pillow(data: bytes, shape: tuple[int, int, int], kind: str) -> Array:
-    """A strip or tile that is a picture by itself, of `shape`. Raises ValueError for one of another size, before it is decoded."""
-    with Image.open(BytesIO(data), formats=(kind,)) as image:
-        if (image.height, image.width, len(image.getbands())) != shape:
-            raise ValueError(f"a tile of {image.height} x {image.width} pixels of {image.mode}")
-        return np.asarray(image).reshape(shape)
+    def _check_header(self, data: bytes) -> None:
+        """Raises ValueError for a strip or tile that states more pixels, or other channels, than it has place for."""
+        kind = OF_IMAGES[self.page.compression]
+        with Image.open(BytesIO(data), formats=(kind,)) as image:
+            (width, height), bands = image.size, len(image.getbands())
+        if kind == "JPEG2000":  # whose boxes need not state the size of what is in them
+            width, height = jpeg2000.read_header(BytesIO(data)).size
+        if height > self.size[0] or width > self.size[1] or bands != self.in_part:
+            raise ValueError(f"a tile of {height} x {width} pixels of {bands} channels")
 
 
 def open_tiff(file: BinaryIO) -> tifffile.TiffFile:
@@ -349,26 +335,6 @@ def is_cut_off(content: tifffile.TiffFile) -> bool:
     content.filehandle.seek(place)
     none = bytes(8 if content.is_bigtiff else 4)
     return bool(content.filehandle.read(len(none)) != none)
-
-
-def _by_libtiff(
-    data: bytes,
-    width: int,
-    height: int,
-    compression: int,
-    bits: int = 8,
-    samples: int = 1,
-    photometric: int = 1,
-    tags: dict[int, Any] | None = None,
-) -> Image.Image:
-    """Compressed data as the only strip of a file in memory, decoded by the libtiff of Pillow."""
-    directory = ImageFileDirectory_v2()
-    fixed = {256: width, 257: height, 258: (bits,) * samples, 259: compression, 262: photometric, 273: 0, 277: samples}
-    for code, value in {**fixed, 278: height, 279: len(data), **(tags or {})}.items():
-        directory[code] = value
-    with Image.open(BytesIO(b"II*\0\x08\0\0\0" + directory.tobytes(8) + data), formats=("TIFF",)) as image:
-        image.load()
-        return image
 
 
 def _series(file: BinaryIO, number: int | None) -> tifffile.TiffPageSeries:

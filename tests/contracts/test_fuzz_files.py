@@ -109,6 +109,8 @@ def good(kind: str) -> bytes:
         "tiff16": lambda: encoded(deep, "TIFF", compression="tiff_lzw"),
         "tiff float": lambda: encoded(Image.fromarray(picture().astype(np.float32) / 255), "TIFF"),
         "tiff packed": lambda: encoded(colour, "TIFF", compression="tiff_deflate"),
+        "tiff jpeg": lambda: encoded(grey.convert("RGB"), "TIFF", compression="jpeg"),
+        "jpeg2000": lambda: encoded(grey.convert("RGB"), "JPEG2000"),
         "tiff fax": lambda: encoded(grey.convert("1"), "TIFF", compression="group4"),
         "jpeg": lambda: encoded(grey.convert("RGB"), "JPEG", exif=exif),
         "webp": lambda: encoded(colour, "WEBP"),
@@ -128,7 +130,7 @@ def good(kind: str) -> bytes:
 SUFFIX = {"page": ".xml", "alto": ".xml", "amat": ".amat", "npy": ".npy", "idx gz": ".gz", "manifest": ".tsv"}
 XML = ("page", "alto")
 IMAGES = ("png", "png16", "png palette", "png alpha", "tiff", "tiff16", "tiff float", "tiff packed", "tiff fax")
-MORE_IMAGES = ("jpeg", "webp", "gif", "bmp", "ppm")
+MORE_IMAGES = ("tiff jpeg", "jpeg2000", "jpeg", "webp", "gif", "bmp", "ppm")
 TABLES = ("idx", "idx gz", "amat", "npy")
 H5 = ("h5 images", "h5 plain images", "h5 labels")
 

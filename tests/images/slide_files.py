@@ -1,4 +1,4 @@
-"""Small slides: pyramids of TIFF with tiles of JPEG, as scanners write them. Pillow packs the tiles, so that no codec is asked for."""
+"""Small slides: pyramids of TIFF with tiles of JPEG, as scanners write them."""
 
 from collections.abc import Iterator, Sequence
 from io import BytesIO
@@ -13,15 +13,6 @@ from gcsa._utils.arrays import Array
 
 APERIO = "Aperio Image Library v11.2.1 \r\n{width}x{height} |AppMag = 20|MPP = {mpp}"
 TILE = 64
-
-
-def _packed_by_others(*_: Any, **__: Any) -> bytes:
-    raise AssertionError("the tiles are packed already")
-
-
-for _name in ("jpeg_encode", "jpeg2k_encode", "webp_encode"):  # tifffile asks for them, and calls none for packed tiles
-    if not hasattr(tifffile.tifffile.imagecodecs, _name):
-        setattr(tifffile.tifffile.imagecodecs, _name, _packed_by_others)
 
 
 def tissue_picture(height: int, width: int) -> Array:

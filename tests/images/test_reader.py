@@ -213,6 +213,22 @@ def test_deep_png(tmp_path: Path) -> None:
     assert np.array_equal(read_picture(tmp_path / "1.png", 3), colour), "alpha is dropped"
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_transparent_colour_of_16_bits_is_white_paper(channels: int, tmp_path: Path) -> None:
+    """The colour that a chunk tRNS names is transparent, as it is in 8 bits."""
+    values = np.full((4, 5, channels), 257 * 40, np.uint16)
+    values[1, 2] = 0
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    header = struct.pack(">IIBBBBB", 5, 4, 16, 0 if channels == 1 else 2, 0, 0, 0)
+    parts = ((b"IHDR", header), (b"tRNS", bytes(2 * channels)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    (tmp_path / "1.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts))
+    expected = np.full((4, 5), 40)
+    expected[1, 2] = 255
+    assert np.array_equal(np.asarray(read_image(tmp_path / "1.png", 3)), expected[..., None].repeat(3, 2))
+    assert np.abs(read_levels(tmp_path / "1.png") - expected).max() < 1e-3
+    assert read_picture(tmp_path / "1.png", 3)[1, 2].tolist() == [0, 0, 0], "alpha is dropped"
+
+
 def test_pictures_keep_their_values(tmp_path: Path) -> None:
     colour = np.random.default_rng(0).integers(0, 256, (7, 9, 3), np.uint8)
     alpha = Image.fromarray(colour)

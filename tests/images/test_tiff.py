@@ -1,10 +1,14 @@
 """Every kind of TIFF is read as tifffile reads it, whole and by windows, in 8 bits and in its own depth."""
 
 import itertools
+import lzma
 import zlib
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import imagecodecs
 import numpy as np
 import pytest
 import tifffile
@@ -22,9 +26,10 @@ from gcsa.images.reader import (
     read_levels,
     read_picture,
 )
-from gcsa.images.slides import open_window_source
+from gcsa.images.slides import open_slide, open_window_source
 from gcsa.images.windows import ArrayImage, StoredImage
 from tests.fuzzing import sealed
+from tests.images.slide_files import halved, tissue_picture
 
 HEIGHT, WIDTH = 21, 37
 COMPRESSIONS = {"none": 1, "deflate": 8, "lzw": 5, "packbits": 32773}
@@ -53,36 +58,6 @@ def brightness(path: Path) -> Image.Image:
     return read_image(path, 3)
 
 
-def lzw(data: bytes) -> bytes:
-    """LZW without a single string: a clear code after every 250 bytes keeps all codes at 9 bits."""
-    codes = [code for i in range(0, len(data), 250) for code in (256, *data[i : i + 250])] + [257]
-    bits = "".join(f"{code:09b}" for code in codes)
-    return int(bits.ljust(-(-len(bits) // 8) * 8, "0"), 2).to_bytes(-(-len(bits) // 8), "big")
-
-
-def packbits(data: bytes) -> bytes:
-    parts = [data[i : i + 128] for i in range(0, len(data), 128)]
-    return b"".join(bytes([len(part) - 1]) + part for part in parts)
-
-
-def compress(path: Path, compression: str) -> None:
-    """Replaces each strip of an uncompressed file, as tifffile writes neither LZW nor PackBits by itself. The strips stand last."""
-    code = {"lzw": lzw, "packbits": packbits}[compression]
-    with tifffile.TiffFile(path, mode="r+") as file:
-        page = file.pages.first
-        strips = []
-        for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
-            file.filehandle.seek(offset)
-            strips.append(code(file.filehandle.read(count)))
-        offsets = [file.filehandle.size + sum(map(len, strips[:i])) for i in range(len(strips))]
-        page.tags[259].overwrite(COMPRESSIONS[compression])
-        page.tags[273].overwrite(offsets)
-        page.tags[279].overwrite([len(strip) for strip in strips])
-        file.filehandle.seek(0, 2)
-        for strip in strips:
-            file.filehandle.write(strip)
-
-
 def write(path: Path, depth: str, colour: str, **options: Any) -> tuple[Array, Array | None]:
     """Writes a TIFF and returns what tifffile reads from it, (H, W, samples), and its colour map."""
     photometric, samples, planar, extra = COLOURS[colour]
@@ -98,13 +73,11 @@ def write(path: Path, depth: str, colour: str, **options: Any) -> tuple[Array, A
     compression = options.pop("compression", "none")
     tifffile.imwrite(
         path, stored, photometric=photometric, planarconfig=planar, extrasamples=extra, colormap=colours,
-        compression="zlib" if compression == "deflate" else None, **options,
+        compression=COMPRESSIONS[compression], **options,
     )  # fmt: skip
     with tifffile.TiffFile(path) as file:
         read = file.asarray()
     assert np.array_equal(read, stored)
-    if compression in ("lzw", "packbits"):
-        compress(path, compression)
     return values, colours
 
 
@@ -355,26 +328,93 @@ def test_damaged_pixels_are_a_sentence(compression: str, damage: str, tmp_path: 
         data[: offset + 5] if damage == "cut off" else data[:offset] + 500 * b"\xff" + data[offset + 500 :]
     )
     with open_window_source(path, 3, in_memory=1) as source:
-        if compression in ("none", "packbits") and damage == "overwritten":  # pixels like others
+        if compression == "none" and damage == "overwritten":  # pixels like others
             source.window(0, 0, HEIGHT, WIDTH)
             return
         with pytest.raises(UserError, match=r"x\.tif cannot be read as an image \(.*\): remove or replace it"):
             source.window(0, 0, HEIGHT, WIDTH)
 
 
-def test_a_strip_that_expands_without_end(tmp_path: Path) -> None:
-    """200 MB of zeros in 200 kB of Deflate: no more is decompressed than the strip holds."""
-    packer = zlib.compressobj()
-    data = b"".join(packer.compress(bytes(1 << 24)) for _ in range(12)) + packer.flush()
-    tifffile.imwrite(tmp_path / "x.tif", np.ones((8, 8), np.uint8), compression="zlib")
-    with tifffile.TiffFile(tmp_path / "x.tif", mode="r+") as file:
+def replace_strip(path: Path, data: bytes) -> None:
+    """Puts `data` in the place of the only strip of a file."""
+    with tifffile.TiffFile(path, mode="r+") as file:
         page, end = file.pages.first, file.filehandle.size
         page.tags[273].overwrite(end)
         page.tags[279].overwrite(len(data))
         file.filehandle.seek(end)
         file.filehandle.write(data)
-    with sealed(tmp_path, memory=1 << 27):
-        assert not read_picture(tmp_path / "x.tif", 1).any()
+
+
+ZEROS = bytes(1 << 27)
+BOMBS = {
+    "zlib": lambda: zlib.compress(ZEROS, 1),
+    "lzma": lambda: lzma.compress(ZEROS[: 1 << 25], preset=0),
+    "zstd": lambda: imagecodecs.zstd_encode(ZEROS),
+    "lzw": lambda: imagecodecs.lzw_encode(ZEROS[: 1 << 20]),
+    "packbits": lambda: b"\x81\x00" * (1 << 19),
+}
+
+
+@pytest.mark.parametrize("compression", BOMBS)
+def test_a_strip_that_expands_without_end(compression: str, tmp_path: Path) -> None:
+    """No more is decompressed than the strip has place for: 64 pixels of it, or a refusal."""
+    path, data = tmp_path / "x.tif", BOMBS[compression]()
+    tifffile.imwrite(path, np.ones((8, 8), np.uint8), compression=compression)
+    replace_strip(path, data)
+    with suppress(UserError), sealed(tmp_path, memory=len(data) + (1 << 25)):
+        assert not read_picture(path, 1).any()
+
+
+HUGE = np.zeros((5000, 5000), np.uint8)
+IMAGES = {
+    "jpeg": lambda: imagecodecs.jpeg_encode(HUGE),
+    "jpeg2000": lambda: imagecodecs.jpeg2k_encode(HUGE, codecformat="j2k"),
+    "webp": lambda: imagecodecs.webp_encode(np.repeat(HUGE[..., None], 3, 2)),
+}
+
+
+@pytest.mark.parametrize("compression", IMAGES)
+def test_a_tile_that_states_more_pixels_than_it_has_place_for(compression: str, tmp_path: Path) -> None:
+    path, colour = tmp_path / "x.tif", compression == "webp"
+    values = np.ones((16, 16, 3) if colour else (16, 16), np.uint8)
+    tifffile.imwrite(path, values, compression=compression, photometric="rgb" if colour else "minisblack")
+    replace_strip(path, IMAGES[compression]())
+    with pytest.raises(UserError, match="a tile of 5000 x 5000 pixels"), sealed(tmp_path, memory=1 << 28):
+        read_picture(path, 3)
+
+
+def jpeg_tiles(picture: Array) -> Iterator[bytes]:
+    """The tiles of a picture in YCbCr, of which two of three channels have a quarter of the pixels."""
+    whole = np.pad(picture, [(0, -side % 64) for side in picture.shape[:2]] + [(0, 0)], mode="edge")
+    for y, x in itertools.product(range(0, len(whole), 64), range(0, whole.shape[1], 64)):
+        tile = np.ascontiguousarray(whole[y : y + 64, x : x + 64])
+        yield imagecodecs.jpeg_encode(tile, level=90, colorspace="RGB", outcolorspace="YCBCR", subsampling=(2, 2))
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [{"photometric": "ycbcr", "subsampling": (2, 2)}, {"photometric": "ycbcr", "subsampling": (1, 1)}, {"photometric": "rgb"}],
+    ids=["subsampled", "stated as not subsampled", "stated as RGB"],
+)  # fmt: skip
+def test_ome_tiff_as_qupath_writes_it(stated: dict[str, Any], tmp_path: Path) -> None:
+    """A pyramid in SubIFDs, in tiles of subsampled JPEG, whose tags may state other colours and sampling than the tiles have."""
+    path, levels = tmp_path / "x.ome.tif", halved(tissue_picture(150, 210), 1)
+    with tifffile.TiffWriter(path, ome=True, bigtiff=True) as file:
+        for i, level in enumerate(levels):
+            about = {"axes": "YXS", "PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}
+            first: Any = {"subfiletype": 1} if i else {"subifds": 1, "metadata": about}
+            shape: Any = dict(shape=level.shape, dtype=np.uint8, tile=(64, 64), compression="jpeg")
+            file.write(jpeg_tiles(level), **shape, **stated, **first)
+    with tifffile.TiffFile(path) as file:
+        expected = [level.asarray() for level in file.series[0].levels]
+    with open_window_source(path, 3) as whole:
+        assert np.abs(whole.window(0, 0, 150, 210).astype(int) - expected[0]).max() <= 2
+    with open_slide(path, 3, in_memory=1) as slide:
+        assert (slide.mpp, slide.stored, len(slide.levels)) == (0.5, 2, 2)
+        for level, values, original in zip(slide.levels, expected, levels, strict=True):
+            window = level.window(5, 60, 70, 105).astype(int)
+            assert np.abs(window - values[5:70, 60:105]).max() <= 2
+            assert np.abs(window - original[5:70, 60:105]).mean() < 6, "JPEG"
 
 
 def test_the_pages_of_a_document(tmp_path: Path) -> None:
