@@ -40,5 +40,6 @@ def test_imports_are_light_and_a_command_says_what_it_must(tmp_path: Path) -> No
     expected = json.loads((TESTS / "stored/expected.json").read_text(encoding="utf-8"))["gcsa_ocr_tiny.fr17"]
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines() == ["", expected["fr17_1.png"]["text"]]
-    assert done.stderr.startswith("1 of 2 could not be read:\n  bad.png cannot be read as an image")
+    assert done.stderr.startswith("bad.png cannot be read as an image")
+    assert done.stderr.endswith("\n1 of 2 could not be read\n")
     assert done.stderr.count("\n") == 2, done.stderr

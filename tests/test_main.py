@@ -46,3 +46,38 @@ def test_timm_knows_the_models(code: str) -> None:
     """Whichever is imported first, and although somebody looked whether timm is there."""
     done = start(f"{code}\n{REGISTERED}")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"audit", "export"}))
+def test_help_needs_no_torch(name: str) -> None:
+    done = start(
+        "import sys; from gcsa.__main__ import main\n"
+        "try: main([sys.argv[1], '--help'])\n"
+        "finally: assert 'torch' not in sys.modules, 'torch'\n",
+        name,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("classify gcsa_pooled_small.pcam nowhere", "there is no nowhere"),
+        ("embed gcsa_pooled_small.pcam tests --output x.csv", "--output x.csv must end in .parquet or .h5"),
+        ("segment gcsa_unet_tiny.nuclei nowhere.svs --output found", "there is no nowhere.svs"),
+        ("segment gcsa_unet_tiny.nuclei README.md --output found --scale 1000", "--scale=1000"),
+        ("transcribe gcsa_ocr_tiny.print nowhere", "there is no nowhere"),
+        ("orient nowhere", "there is no nowhere"),
+        ("adapt pages --output docs", "--output docs is there already"),
+        ("demo --port 0", "0 is not a whole number from 1 to 65535"),
+    ],
+)
+def test_what_is_wrong_is_said_without_torch(arguments: str, words: str) -> None:
+    done = start(
+        "import sys; from gcsa.__main__ import main\n"
+        "try: sys.exit(main(sys.argv[1:]))\n"
+        "finally: assert 'torch' not in sys.modules, 'torch'\n",
+        *arguments.split(),
+    )
+    assert (done.returncode, words in done.stderr, done.stderr.count("\n")) == (2, True, 1), done.stderr

@@ -10,6 +10,10 @@ class UserError(ValueError):
     """
 
 
+class Terminated(BaseException):
+    """SIGTERM came: what is half written goes, as after Ctrl-C."""
+
+
 class MissingExtraError(UserError, ImportError):
     """A package that an extra of this distribution brings is not installed."""
 

@@ -12,6 +12,7 @@ import argparse
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
@@ -21,10 +22,10 @@ from gcsa.cli.arguments import count
 from gcsa.cli.composition import HYDRA_USERS, conf_folder, explain
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.cli.memory import keep_freed_memory
-from gcsa.tasks.recognition.adapt import Adaptation, adapt_recognizer
-from gcsa.tasks.recognition.pages.page_xml import format_of, list_pages
-from gcsa.training.adapt import check_installed
-from gcsa.weights import Weights, read
+
+if TYPE_CHECKING:
+    from gcsa.tasks.recognition.adapt import Adaptation
+    from gcsa.weights import Weights
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -64,6 +65,8 @@ def _summary(found: Adaptation, args: argparse.Namespace) -> str:
         f"CER {when} {scores.cer:.2%} (95 %: {scores.cer_interval[0]:.2%} to {scores.cer_interval[1]:.2%})"
         for when, scores in (("before", found.before), ("after", found.after))
     ]
+    from gcsa.tasks.recognition.pages.page_xml import format_of, list_pages
+
     pages = list_pages(Path(args.pages))
     kind = format_of(pages[0]) if pages else "text"
     command = [args.base, args.output, "BOOK/", "--format", kind, "--output", "READ/"]
@@ -82,10 +85,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _arguments(argv)
     keep_freed_memory()
     with user_errors(users=HYDRA_USERS, explain=explain):
-        check_installed()
         output = Path(args.output)
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise UserError(f"--output {output} is there already: name a new folder")
+        from gcsa.tasks.recognition.adapt import adapt_recognizer
+        from gcsa.training.adapt import check_installed
+        from gcsa.weights import read
+
+        check_installed()
         base = read(args.base)
         if base.task != "recognition":
             raise UserError(f"--base {args.base} reads no text: name a recogniser, such as gcsa_ocr_tiny.print")

@@ -1,4 +1,4 @@
-"""Kinds of arguments that several commands take."""
+"""Kinds of arguments that several commands take. torch is imported behind them, when a command starts to work."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from gcsa._utils.errors import UserError, one_line
-from gcsa.groups import Group, group as make_group
 from gcsa.images.folders import SUFFIXES, ZARR, list_files
 from gcsa.images.ome_zarr import is_zarr
-from gcsa.images.slides import Roi
-from gcsa.models.pose import symmetrize
-from gcsa.symmetry import RotationAveraged
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from gcsa.groups import Group
 
 GROUPS = ("c2", "c4", "d1", "d2", "d4")
 """Those that `gcsa.symmetry` takes."""
@@ -60,12 +60,12 @@ def share(text: str) -> float:
     return value
 
 
-def roi(text: str) -> Roi:
-    """An argument X,Y,WIDTH,HEIGHT as a rectangle."""
+def roi(text: str) -> tuple[int, ...]:
+    """An argument X,Y,WIDTH,HEIGHT as the numbers of a `gcsa.images.slides.Roi`."""
     parts = text.split(",")
     if len(parts) != 4 or not all(part.isdecimal() and len(part) < 10 for part in parts) or 0 in map(int, parts[2:]):
         raise argparse.ArgumentTypeError(f"{text} is not X,Y,WIDTH,HEIGHT in whole pixels")
-    return Roi(*map(int, parts))
+    return tuple(map(int, parts))
 
 
 def level(text: str) -> int:
@@ -127,6 +127,10 @@ def add_symmetry(parser: argparse.ArgumentParser) -> None:
 
 def symmetrized(network: nn.Module, args: argparse.Namespace, group: Group | None = None) -> nn.Module:
     """`network`, which is exact under `group`, as --symmetry, --group and --rotations say. Raises UserError where they do not fit."""
+    from gcsa.groups import group as make_group
+    from gcsa.models.pose import symmetrize
+    from gcsa.symmetry import RotationAveraged
+
     group = group or make_group("c1")
     if args.symmetry is not None:
         group = make_group(args.group or "d4")
@@ -139,11 +143,15 @@ def symmetrized(network: nn.Module, args: argparse.Namespace, group: Group | Non
 def add_hardware(parser: argparse.ArgumentParser) -> None:
     """Adds --threads and --device."""
     parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="default %(default)s")
+    parser.add_argument("--device", help="such as cuda or cpu (default: cuda where there is one)")
 
 
-def device(name: str) -> torch.device:
-    """The device called `name`. Raises ValueError where it cannot be used here."""
+def device(name: str | None) -> torch.device:
+    """The device called `name`; None: a GPU where there is one. Raises UserError where it cannot be used here."""
+    import torch
+
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         on_device = torch.zeros(1, device=name)
         on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do

@@ -12,24 +12,15 @@ arguments, before anything is read; 130, interrupted, with no file.
 from __future__ import annotations
 
 import argparse
-import csv
-from collections.abc import Iterable, Sequence
-from typing import TextIO
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-import torch
-
-from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, device, find_images, symmetrized
-from gcsa.cli.batches import answer_all
-from gcsa.cli.errors import Parser, tell_failed
+from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, tell_doubts, written
-from gcsa.cli.running import running
-from gcsa.integrations import load_classifier
-from gcsa.tasks.classification.predict import ClassificationPredictor
-from gcsa.tasks.classification.targets import Classes, Labels, Numbers
+from gcsa.cli.running import compute_on, running
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -50,34 +41,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_intermixed_args(argv)
 
 
-def _write(
-    stream: TextIO,
-    names: Iterable[str],
-    answers: Array,
-    doubts: Iterable[float | None],
-    predictor: ClassificationPredictor,
-) -> None:
-    classes, kind = predictor.class_names, predictor.target.kind
-    beside = {Classes.kind: ["label", "confidence"], Labels.kind: ["labels"], Numbers.kind: []}[kind]
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["file", *beside, *([] if predictor.doubt is None else ["doubt"]), *classes])
-    for name, row, doubt in zip(names, answers, doubts, strict=True):
-        shown = [f"{value:.6g}" if kind == Numbers.kind else f"{value:.6f}" for value in row]
-        shown_doubt = [] if doubt is None else [f"{doubt:.3f}"]
-        if kind == Classes.kind:
-            best = int(row.argmax())
-            writer.writerow([name, classes[best], shown[best], *shown_doubt, *shown])
-        elif kind == Labels.kind:
-            labels = "|".join(label for label, value in zip(classes, row, strict=True) if value >= 0.5)
-            writer.writerow([name, labels, *shown_doubt, *shown])
-        else:
-            writer.writerow([name, *shown_doubt, *shown])
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    with running(args.threads):
+    with running():
         images = find_images(args.inputs, recursive=True)
         if args.output != SCREEN:
             if not args.output.lower().endswith(".csv"):
@@ -87,15 +54,20 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise UserError(
                     f"--output {args.output} is one of the images, and would be overwritten: name another file"
                 )
-        predictor = load_classifier(args.model, args.adapter).to(device(args.device)).fold()
+        import torch
+
+        from gcsa.tasks import load
+        from gcsa.tasks.classification.folder import answer_all, write_answers
+
+        compute_on(args.threads)
+        predictor: Any = load(args.model, args.adapter, "classification").to(device(args.device)).fold()
         network = predictor.doubting(symmetrized(predictor.network, args, predictor.group))
-        rows, names, failed = answer_all(network, predictor.preprocess, images, args.batch_size)
+        names, rows, outcome = answer_all(network, predictor.preprocess, images, args.batch_size)
         if names:
-            answers, doubts = predictor.answers(torch.from_numpy(np.concatenate(rows)))
+            answers, doubts = predictor.answers(torch.from_numpy(rows))
             with written(args.output) as stream:
-                _write(stream, names, answers.numpy(), doubts, predictor)
+                write_answers(stream, names, answers.numpy(), doubts, predictor)
             tell_doubts(zip(names, doubts, strict=True))
             if args.output != SCREEN:
                 print(f"{args.output}: {len(names)} images")
-        tell_failed(failed, len(images), "classified")
-    return 1 if failed else 0
+        return outcome.tell("classified")

@@ -5,7 +5,7 @@ element of the model's group that maps the pixel grid onto itself. An .h5 file h
 `files`, with the weights' name and the normalisation as attributes; a .parquet file has the columns `file` and `features`,
 and the same as metadata.
 
-`gcsa embed gcsa_pooled_small.pcam slides/ --patches --output features/` embeds the patches of slides: a file for each (`gcsa.cli.patches`).
+`gcsa embed gcsa_pooled_small.pcam slides/ --patches --output features/` embeds the patches of slides: a file for each (`gcsa.tasks.classification.slides`).
 
 Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the file (no
 file if there are none); 2, wrong arguments, before anything is read; 130, interrupted, with no file.
@@ -14,29 +14,40 @@ file if there are none); 2, wrong arguments, before anything is read; 130, inter
 from __future__ import annotations
 
 import argparse
-import io
-import json
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-import h5py
-import numpy as np
-
-from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
-from gcsa.cli import patches
-from gcsa.cli.arguments import NETWORKS, add_hardware, add_images, add_symmetry, device, find_images, symmetrized
-from gcsa.cli.batches import answer_all
-from gcsa.cli.errors import Parser, tell_failed
-from gcsa.cli.running import running
+from gcsa.cli.arguments import (
+    NETWORKS,
+    add_hardware,
+    add_images,
+    add_symmetry,
+    channel,
+    check_outside,
+    check_stems,
+    count,
+    device,
+    find_images,
+    level,
+    number,
+    roi,
+    slice_of,
+    symmetrized,
+)
+from gcsa.cli.errors import Parser
+from gcsa.cli.running import compute_on, running
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
-from gcsa.integrations.networks import open_subject
+from gcsa.images.planes import MAX
+from gcsa.images.tiff import MPP_RANGE
 
 FORMATS = (".parquet", ".h5")
+CUT = ("mpp", "slide_mpp", "tissue", "level", "roi", "channel", "z", "time")
+"""The options of --patches that say which patches there are."""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -53,10 +64,75 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="FILE",
         help="ends in .parquet or .h5; written whole or not at all. With --patches a folder",
     )
-    patches.add_options(parser)
+    _add_patches(parser)
     add_symmetry(parser)
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
+
+
+def _add_patches(parser: argparse.ArgumentParser) -> None:
+    """Adds --patches and its options."""
+    scale = number(*MPP_RANGE)
+    parser.add_argument(
+        "--patches",
+        action="store_true",
+        help="embed patches of slides, in a file for each; the same command goes on after a stop",
+    )
+    parser.add_argument(
+        "--mpp", type=scale, metavar="MICROMETRES", help="a pixel of patches (default: as in the weights)"
+    )
+    parser.add_argument(
+        "--slide-mpp", type=scale, metavar="MICROMETRES", help="a pixel of slides, where they do not say it"
+    )
+    parser.add_argument(
+        "--tissue", type=number(0, 1), metavar="SHARE", help="of a patch at least (default 0.25); 0: all patches"
+    )
+    parser.add_argument(
+        "--level", type=level, metavar="N", help="take the pixels of this level, 0 the finest, instead of --mpp"
+    )
+    parser.add_argument(
+        "--roi", type=roi, metavar="X,Y,WIDTH,HEIGHT", help="embed the patches of this rectangle, in pixels of level 0"
+    )
+    parser.add_argument("--channel", type=channel, metavar="N|NAME", help="of slides with several, counted from 1")
+    parser.add_argument(
+        "--z", type=slice_of(MAX), metavar="max|N", help="of stacks: the largest values, or a slice, from 1"
+    )
+    parser.add_argument("--time", type=count(10**6), metavar="N", help="of series: the frame, counted from 1")
+    parser.add_argument(
+        "--heatmap",
+        metavar="CLASS",
+        help="of a classifier of gcsa: also draw the probability of this class over each slide",
+    )
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raises UserError for options of --patches without it."""
+    given = [name for name in (*CUT, "heatmap") if getattr(args, name) is not None]
+    if given and not args.patches:
+        value = getattr(args, given[0])
+        value = (
+            f"{value:g}"
+            if isinstance(value, float)
+            else ",".join(map(str, value))
+            if isinstance(value, tuple)
+            else value
+        )
+        raise UserError(f"--{given[0].replace('_', '-')} {value} is of --patches: add --patches")
+    if args.level is not None and args.mpp is not None:
+        raise UserError(f"--level {args.level} has micrometres a pixel of its own: leave out --mpp {args.mpp:g}")
+
+
+def _check_folder(name: str, slides: Sequence[Path]) -> None:
+    """Makes the folder `name`. Raises UserError where it cannot be one, and for slides whose files would be the same."""
+    folder = Path(name)
+    if folder.suffix.lower() in (".h5", ".parquet", *SUFFIXES) and not folder.is_dir():
+        raise UserError(f"--output {name} is a folder with --patches: name it without {folder.suffix}")
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--output {name} is a file: with --patches, name a folder")
+    check_stems(((path.stem, path) for path in slides), "embed")
+    check_outside(folder, slides)
+    folder.mkdir(parents=True, exist_ok=True)
+    check_writable(folder / f"{slides[0].stem}.h5")
 
 
 def _check_output(name: str, images: Sequence[Path]) -> None:
@@ -75,34 +151,23 @@ def _check_output(name: str, images: Sequence[Path]) -> None:
         raise UserError(f"--output {name} is one of the images, and would be overwritten: name another file")
 
 
-def _write(path: Path, features: Array, names: Sequence[str], about: dict[str, Any]) -> None:
-    if path.suffix == ".h5":
-        buffer = io.BytesIO()  # where a disk is full, HDF5's own writer ends the process
-        with h5py.File(buffer, "w") as file:
-            file["features"] = features
-            file.create_dataset("files", data=list(names), dtype=h5py.string_dtype())
-            file.attrs.update(about)
-        path.write_bytes(buffer.getbuffer())
-        return
-    import pyarrow
-    from pyarrow import parquet
-
-    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), features.shape[1])
-    table = pyarrow.table({"file": pyarrow.array(names, pyarrow.string()), "features": column})
-    parquet.write_table(table.replace_schema_metadata({key: json.dumps(value) for key, value in about.items()}), path)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    with running(args.threads):
-        patches.check_options(args)
+    with running():
+        _check_options(args)
         images = find_images(args.inputs, recursive=True, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         if args.patches:
-            patches.check_output(args.output, images)
+            _check_folder(args.output, images)
         else:
             _check_output(args.output, images)
-        heat = patches.heat_of(args)
+        from gcsa.images.slides import Roi
+        from gcsa.integrations.networks import open_subject
+        from gcsa.tasks.classification.folder import answer_all, write_features
+        from gcsa.tasks.classification.slides import Cut, embed_slides
+
+        compute_on(args.threads)
+        heat = _heat(args)
         chosen = device(args.device)
         subject = open_subject(args.model, "embedding", adapter=args.adapter)
         network = symmetrized(subject.network, args, subject.group).to(chosen)
@@ -116,14 +181,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
         about |= {} if args.rotations is None else {"rotations": args.rotations}
         if args.patches:
-            failed = patches.embed(network, prepare, images, about, args, heat)
-            tell_failed(failed, len(images), "embedded")
-            return 1 if failed else 0
-        rows, names, failed = answer_all(network, prepare, images, args.batch_size, "--patches embeds its patches")
-        if names:
-            features = np.concatenate(rows)
-            with replacing(args.output) as part:
-                _write(part, features, names, about)
-            print(f"{args.output}: {len(names)} images, {features.shape[1]} features each")
-        tell_failed(failed, len(images), "embedded")
-    return 1 if failed else 0
+            options = {name: getattr(args, name) for name in CUT}
+            cut = Cut(**options | {"roi": None if args.roi is None else Roi(*args.roi)})
+            outcome = embed_slides(network, prepare, images, Path(args.output), about, cut, args.batch_size, heat)
+        else:
+            names, rows, outcome = answer_all(network, prepare, images, args.batch_size, "--patches embeds its patches")
+            if names:
+                with replacing(args.output) as part:
+                    write_features(part, rows, names, about)
+                print(f"{args.output}: {len(names)} images, {rows.shape[1]} features each")
+        return outcome.tell("embedded")
+
+
+def _heat(args: argparse.Namespace) -> Any:
+    """What --heatmap asks for; None without it. Raises UserError for a network that gives features only, and as `probability_of`."""
+    from gcsa.integrations.networks import is_foreign
+    from gcsa.tasks import load
+    from gcsa.tasks.classification.heatmap import probability_of
+    from gcsa.tasks.classification.slides import Heat
+
+    if args.heatmap is None:
+        return None
+    if is_foreign(args.model) or args.model.startswith("timm:"):
+        raise UserError(
+            f"--heatmap {args.heatmap} is the probability of a class, and {args.model} gives features only: name a classifier of gcsa"
+        )
+    predictor: Any = load(args.model, args.adapter, "classification")
+    return Heat(args.heatmap, probability_of(predictor.fold(), args.heatmap))

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from gcsa._utils.errors import UserError, one_line, visible
+from gcsa._utils.errors import Terminated, UserError, one_line, visible
 
 FULL_ERROR = "HYDRA_FULL_ERROR"
 WISH = "GCSA_FULL_ERROR"
@@ -36,10 +36,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(f"error: {one_line(message, limit=None)}: {self.prog} --help lists what can be given", file=sys.stderr)
         raise SystemExit(2)
-
-
-class Terminated(BaseException):
-    """SIGTERM came: what is half written goes, as after Ctrl-C."""
 
 
 @contextmanager

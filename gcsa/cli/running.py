@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
-
 from gcsa.cli.errors import user_errors
 from gcsa.cli.memory import KEPT, keep_freed_memory
 
 
 @contextmanager
-def running(threads: int | None, kept: int = KEPT) -> Iterator[None]:
-    """Freed blocks of up to `kept` bytes stay in the process, errors are told as by `user_errors`, and torch computes on `threads` of the
-    CPU; None: one a core."""
+def running(kept: int = KEPT) -> Iterator[None]:
+    """Freed blocks of up to `kept` bytes stay in the process, and errors are told as by `user_errors`."""
     keep_freed_memory(kept)
     with user_errors():
-        if threads is not None:
-            torch.set_num_threads(threads)
         yield
+
+
+def compute_on(threads: int | None) -> None:
+    """torch computes on `threads` of the CPU; None: one a core."""
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)

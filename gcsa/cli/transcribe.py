@@ -15,55 +15,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-import torch
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
-from rich.text import Text
-
-from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import MissingExtraError, UserError, visible
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, count, device
-from gcsa.cli.errors import Parser, tell_failed
+from gcsa.cli.errors import Parser
 from gcsa.cli.memory import keep_compiled_kernels
 from gcsa.cli.output import SCREEN, written
-from gcsa.cli.running import running
-from gcsa.tasks import load
-from gcsa.tasks.recognition.choices import FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS
-from gcsa.tasks.recognition.pages.forms import to_form
-from gcsa.tasks.recognition.pages.inputs import (
-    UNREADABLE,
-    LineInput,
-    Source,
-    find_lines,
-    find_sources,
-    images_left_out,
-    reason,
-)
-from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken
-from gcsa.tasks.recognition.pages.output import (
-    check_output,
-    check_pages,
-    content_of,
-    is_done,
-    is_folder,
-    page_content,
-    target_of,
-)
-from gcsa.tasks.recognition.pages.report import Report, check_report, start_report
-from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt, page_confidence, page_doubts
-from gcsa.tasks.recognition.reading import DOUBTFUL
-
-SPEED_SECONDS = 600
-"""Of reading from which its speed is measured."""
+from gcsa.cli.running import compute_on, running
+from gcsa.tasks.recognition.choices import FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS, is_folder
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -146,126 +111,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-class AMinute(ProgressColumn):
-    """How many are read in a minute."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{60 * speed:.1f} a minute")
-
-
-@contextmanager
-def _progress(total: int, shown: bool) -> Iterator[tuple[Callable[[int], object], Callable[[str], object]]]:
-    """What to call with the number of pages, and lines by themselves, just read, and with what is read now, for a bar on stderr
-    where that is a terminal.
-
-    The bar would mix with text on the same terminal, and is then not `shown`.
-    """
-    console = Console(stderr=True)
-    disable = not (console.is_terminal and (shown or not sys.stdout.isatty()))
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), AMinute())
-    # A page may take half a minute, which is how far back the speed is measured by default.
-    with Progress(*columns, console=console, disable=disable, speed_estimate_period=SPEED_SECONDS) as progress:
-        task = progress.add_task("reading", total=total)
-        yield (
-            lambda count: progress.advance(task, count),
-            lambda name: progress.update(task, description=escape(name)),
-        )
-
-
-def _transcribe(
-    args: argparse.Namespace,
-    predictor: RecognitionPredictor,
-    sources: Sequence[Source],
-    stream: TextIO | None,
-    report: Report | None,
-    progress: tuple[Callable[[int], object], Callable[[str], object]],
-) -> bool:
-    """Reads `sources`, and writes each to `stream` or, without it, to a file of its own as soon as it is read.
-
-    Returns whether all could be read and written. Says on stderr what could not, and what is empty or doubtful.
-    """
-    advance, show = progress
-    finder = PageFinder(predictor.page_orientation if args.orientation == "any" else None) if has_kraken() else None
-
-    def lines_of(source: Source) -> list[LineInput]:
-        show(source.file.name)
-        return find_lines(source, args.any_image, finder)
-
-    failed: list[str] = []
-    empty: list[str] = []
-    lines: list[tuple[int, float]] = []
-    pages: dict[str, float] = {}
-    count = 0
-    found = map(lines_of, sources)
-    read = predictor.transcribe(found, args.orientation, args.beams, args.batch_size, advance)
-    started = time.monotonic()
-    for source, as_read in zip(sources, read, strict=True):
-        transcripts = to_form(as_read, args.normalize)
-        readings = [transcript.reading for transcript in transcripts if transcript.reading is not None]
-        failed += [transcript.error for transcript in transcripts if transcript.reading is None]
-        count += max(1, len(transcripts))
-        seconds, started, unwritten = time.monotonic() - started, time.monotonic(), ""
-        if stream is not None:
-            stream.write(content_of(transcripts, args.format))
-            stream.flush()
-        elif readings or not transcripts:
-            try:
-                content: str | bytes
-                if args.format in PAGE_FORMATS:
-                    segmentation = finder.segmentation if finder else None
-                    content = page_content(source, transcripts, segmentation, args.format, args.weights, args.any_image)
-                else:
-                    content = content_of(transcripts, args.format)
-            except UNREADABLE as error:  # the other pages are written
-                unwritten = reason(error, source)
-                failed.append(unwritten)
-            else:
-                _write(content, source, args)
-        if report is not None:
-            report.add(source, transcripts, seconds, unwritten)
-        if unwritten:
-            continue
-        if not transcripts:
-            empty.append(source.name)
-        elif transcripts[0].input.number is None:
-            lines += [(len(reading.text), reading.confidence) for reading in readings]
-        elif (confidence := page_confidence(readings)) >= DOUBTFUL:
-            pages[source.name] = confidence
-        else:
-            print(
-                f"{visible(source.name)} was read with a confidence of {confidence:.2f}, below {DOUBTFUL}: most of it may be wrong. "
-                f"Try --orientation {'upright' if args.orientation == 'any' else 'any'}, or weights for this script and type",
-                file=sys.stderr,
-            )
-    tell_failed(failed, count, "read")
-    if empty:
-        names = visible(", ".join(empty))
-        print(
-            f"no lines of text are on {len(empty)} of {len(sources)} pages, which are empty: {names}", file=sys.stderr
-        )
-    for sentence in (doubt(lines), page_doubts(pages)):
-        if sentence:
-            print(visible(sentence), file=sys.stderr)
-    return not failed
-
-
-def _write(content: str | bytes, source: Source, args: argparse.Namespace) -> None:
-    target = target_of(source, args.format, args.output)
-    if is_folder(args.output):
-        target.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, bytes):
-        with replacing(target) as part:
-            part.write_bytes(content)
-        return
-    with written(SCREEN if args.output == SCREEN else str(target)) as file:
-        file.write(content)
-
-
 def _check_inputs(inputs: Sequence[str]) -> None:
     for name in inputs:
         path = Path(name)
-        if path.exists() and not path.is_file() and not path.is_dir():
+        if not path.exists():
+            raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
+        if not path.is_file() and not path.is_dir():
             raise UserError(
                 f"{name} is a device or a pipe: give line images, PAGE-XML or ALTO files, or folders of them"
             )
@@ -274,12 +125,24 @@ def _check_inputs(inputs: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    as_pages, in_folder = args.format in PAGE_FORMATS, is_folder(args.output)
+    as_pages = args.format in PAGE_FORMATS
     keep_compiled_kernels()
-    with running(args.threads):
+    with running():
         _check_inputs(args.inputs)
+        in_folder = is_folder(args.output)
         if args.overwrite and not in_folder:
             raise UserError("--overwrite is of files in a folder: name one, as in --output FOLDER/")
+        if args.adapter is not None and find_spec("peft") is None:
+            raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
+        import torch
+
+        from gcsa.tasks import load
+        from gcsa.tasks.recognition.folder import Wanted, transcribe_all
+        from gcsa.tasks.recognition.pages.inputs import find_sources, images_left_out
+        from gcsa.tasks.recognition.pages.output import check_output, check_pages, is_done, target_of
+        from gcsa.tasks.recognition.pages.report import Report, check_report, start_report
+
+        compute_on(args.threads)
         sources = find_sources(args.inputs)
         if as_pages:
             check_pages(sources, args.format, args.output, args.beams)
@@ -288,8 +151,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.report is not None:
             texts = [target_of(source, args.format, args.output) for source in sources]
             check_report(args.report, sources, [*texts, Path(args.output)])
-        if args.adapter is not None and find_spec("peft") is None:
-            raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
         chosen = device(args.device)
         predictor: Any = load(args.model, args.adapter, "recognition").to(chosen).fold()
         total, done = len(sources), set()
@@ -308,12 +169,23 @@ def main(argv: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
         half = torch.autocast(chosen.type, torch.bfloat16, enabled=args.precision == "bf16")
-        by_file = in_folder or as_pages  # the text of all else goes into one stream
+        by_file = in_folder or (as_pages and args.output != SCREEN)  # all else goes into one stream
         with (
             half,
             nullcontext(None) if by_file else written(args.output) as stream,
             nullcontext(None) if args.report is None else start_report(args.report, done) as rows,
-            _progress(len(sources), args.output != SCREEN) as progress,
         ):
-            succeeded = _transcribe(args, predictor, sources, stream, None if rows is None else Report(rows), progress)
-    return 0 if succeeded else 1
+            wanted = Wanted(
+                args.orientation,
+                args.beams,
+                args.batch_size,
+                args.format,
+                args.normalize,
+                args.output,
+                args.weights,
+                args.any_image,
+            )
+            shown = args.output != SCREEN or not sys.stdout.isatty()  # the bar would mix with text on the same terminal
+            report = None if rows is None else Report(rows)
+            outcome = transcribe_all(predictor, sources, wanted, stream, report, shown)
+        return outcome.tell("read")

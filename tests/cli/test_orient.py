@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gcsa.cli import orient
+from gcsa.tasks.recognition.pages import upright as upright_pages
 from gcsa.tasks.recognition.pages.orientation import Orientation
 
 from .conftest import Run
@@ -35,7 +35,7 @@ def scans(tmp_path: Path, upright: np.ndarray, monkeypatch: pytest.MonkeyPatch) 
         best = int(np.argmin(darkest))
         return Orientation(90 * best, tuple(0.97 if k == best else 0.01 for k in range(4)), bool(levels.std() < 1))
 
-    monkeypatch.setattr(orient, "find_orientation", find)
+    monkeypatch.setattr(upright_pages, "find_orientation", find)
     return tmp_path / "scans"
 
 

@@ -11,7 +11,7 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from gcsa.export import FORMATS, export, formats
+from gcsa.export import export, formats
 from tests.limits import largest_file
 
 from .small import SMALL, create, images, recognizer
@@ -29,7 +29,7 @@ def check_program(model: nn.Module, file: Path) -> Callable[[Tensor], Tensor]:
         return read[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(FORMATS, "pt2", write)
+        patch.setitem(formats.WRITERS, "pt2", write)
         assert export(model, file, "pt2", (1, 40, 40), any_size=True) <= 1e-5
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     # Not a square, and one that the tiles of neighbourhoods fill, while those traced were not.
@@ -99,7 +99,7 @@ def test_compiled_package(tmp_path: Path) -> None:
 def test_wrong_export_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "m"
     file.write_text("older")
-    monkeypatch.setitem(FORMATS, "folded", lambda model, x, any_size, part: lambda image: model(image) + 1)
+    monkeypatch.setitem(formats.WRITERS, "folded", lambda model, x, any_size, part: lambda image: model(image) + 1)
     with pytest.raises(ValueError, match="was not written"):
         export(create("gcsa_tiny"), file, "folded", (1, 16, 16))
     assert file.read_text() == "older"
@@ -177,7 +177,7 @@ def test_interrupted_export_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
         file.write_text("half")
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(FORMATS, "folded", interrupt)
+    monkeypatch.setitem(formats.WRITERS, "folded", interrupt)
     with pytest.raises(KeyboardInterrupt):
         export(create("gcsa_tiny"), tmp_path / "m", "folded", (1, 16, 16))
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,8 @@
 """What users of recognisers choose by name. It imports no torch: the command says what is there without it."""
 
+import os
+from pathlib import Path
+
 ORIENTATIONS = ("upright", "any")
 FORMS = ("NFC", "NFD", "modern")
 """Of the text that is written."""
@@ -8,3 +11,8 @@ ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "ho
 FORMATS = tuple(ENDINGS)
 PAGE_FORMATS = FORMATS[2:]
 """Those that say where the lines of a page are."""
+
+
+def is_folder(output: str) -> bool:
+    """Whether files are written into `output`: it ends in a slash, or is a folder already."""
+    return output.endswith(("/", os.sep)) or Path(output).is_dir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa.images.reader import image_size, is_pdf
-from gcsa.tasks.recognition.choices import ENDINGS
+from gcsa.tasks.recognition.choices import ENDINGS, is_folder
 from gcsa.tasks.recognition.pages.hocr import hocr
 from gcsa.tasks.recognition.pages.inputs import UNREADABLE, Source, Transcript, is_page, is_readable, is_xml
 from gcsa.tasks.recognition.pages.layout import FORMATS, has_kraken, write
@@ -68,11 +67,6 @@ def _format(file: Path) -> str | None:
         raise
     except UNREADABLE:
         return None
-
-
-def is_folder(output: str) -> bool:
-    """Whether files are written into `output`: it ends in a slash, or is a folder already."""
-    return output.endswith(("/", os.sep)) or Path(output).is_dir()
 
 
 def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, output: str) -> None:

@@ -1,0 +1,135 @@
+"""Many images through a classifier, or a part of it: answers in a table, features in a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import h5py
+import numpy as np
+import torch
+from torch import nn
+
+from gcsa import batch
+from gcsa._utils.arrays import Array
+from gcsa._utils.errors import UserError
+from gcsa.evaluation.evaluation_mode import evaluation_mode
+from gcsa.images.prepare import MOST_NUMBERS, Prepare
+from gcsa.images.reader import image_size
+from gcsa.images.slides import has_levels
+from gcsa.tasks.classification.predict import ClassificationPredictor
+from gcsa.tasks.classification.targets import Classes, Labels, Numbers
+
+MOST_PIXELS = 16**2
+"""How many times the pixels of the network's input an image may have: of more, the network would see a thumbnail."""
+CUT = "cut it into patches of that size"
+
+
+def answer_all(
+    network: nn.Module,
+    prepare: Prepare,
+    images: Sequence[Path],
+    batch_size: int,
+    instead: str = CUT,
+) -> tuple[list[str], Array, batch.Outcome]:
+    """The names of the images that can be read, and what `network` gives for them (N, D).
+
+    Images go through it in batches of at most `batch_size` images and `MOST_NUMBERS` numbers. A slide, and an image above `MOST_PIXELS`,
+    is none that the network sees whole: `instead` says what to do with it. How many had another size than the network's is said on stderr.
+    """
+    together = max(1, min(batch_size, MOST_NUMBERS // (len(prepare.mean) * prepare.size**2)))
+    resized = 0
+    names: list[str] = []
+    rows: list[Array] = []
+
+    def read(path: Path) -> torch.Tensor:
+        nonlocal resized
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{str(path)!a} has a name that is not UTF-8: rename it") from None
+        size = _checked_size(path, prepare.size, instead)
+        image = prepare(path)
+        resized += size != (prepare.size, prepare.size)
+        return image
+
+    def work(paths: Sequence[Path], pace: batch.Pace) -> Iterator[Array | Exception]:
+        with evaluation_mode(network) as where:
+            for start in range(0, len(paths), together):
+                found: list[Any] = []
+                for path in paths[start : start + together]:
+                    pace.show(str(path))
+                    found.append(batch.attempt(read, path))
+                    pace.ahead(len(found))
+                seen = [image for image in found if not isinstance(image, Exception)]
+                answers = iter(network(torch.stack(seen).to(where)).float().cpu().numpy() if seen else ())
+                yield from (one if isinstance(one, Exception) else next(answers) for one in found)
+
+    def keep(path: Path, row: Array, seconds: float) -> None:
+        names.append(str(path))
+        rows.append(row)
+
+    outcome = batch.run(images, work, keep)
+    if resized:
+        what = "they are padded to a square and resized" if prepare.pad else "their centre square is resized"
+        side = prepare.size
+        print(f"{resized} of {len(images)} images are not {side} x {side} pixels: {what}", file=sys.stderr)
+    return names, np.stack(rows) if rows else np.empty((0, 0), np.float32), outcome
+
+
+def _checked_size(path: Path, side: int, instead: str) -> tuple[int, int]:
+    """Width and height of an image. Raises UserError for one that is too large to be seen as a square of `side` pixels."""
+    if has_levels(path):
+        raise UserError(f"{path} is a slide or a pyramid, of which the network would see a thumbnail: {instead}")
+    width, height = image_size(path)
+    if width * height > MOST_PIXELS * side**2:
+        raise UserError(f"{path} holds {height} x {width} pixels, and the network sees {side} x {side}: {instead}")
+    return width, height
+
+
+def write_answers(
+    stream: TextIO,
+    names: Sequence[str],
+    answers: Array,
+    doubts: Sequence[float | None],
+    predictor: ClassificationPredictor,
+) -> None:
+    """Writes a table with a row for each image: what it shows, its doubt, and the answer (N, K) of each class, label or number."""
+    classes, kind = predictor.class_names, predictor.target.kind
+    beside = {Classes.kind: ["label", "confidence"], Labels.kind: ["labels"], Numbers.kind: []}[kind]
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["file", *beside, *([] if predictor.doubt is None else ["doubt"]), *classes])
+    for name, row, doubt in zip(names, answers, doubts, strict=True):
+        shown = [f"{value:.6g}" if kind == Numbers.kind else f"{value:.6f}" for value in row]
+        shown_doubt = [] if doubt is None else [f"{doubt:.3f}"]
+        if kind == Classes.kind:
+            best = int(row.argmax())
+            writer.writerow([name, classes[best], shown[best], *shown_doubt, *shown])
+        elif kind == Labels.kind:
+            labels = "|".join(label for label, value in zip(classes, row, strict=True) if value >= 0.5)
+            writer.writerow([name, labels, *shown_doubt, *shown])
+        else:
+            writer.writerow([name, *shown_doubt, *shown])
+
+
+def write_features(path: Path, features: Array, names: Sequence[str], about: Mapping[str, Any]) -> None:
+    """Writes the features (N, D) of images and their names into a file .h5 or .parquet, which says `about` too."""
+    if path.suffix == ".h5":
+        buffer = io.BytesIO()  # where a disk is full, HDF5's own writer ends the process
+        with h5py.File(buffer, "w") as file:
+            file["features"] = features
+            file.create_dataset("files", data=list(names), dtype=h5py.string_dtype())
+            file.attrs.update(about)
+        path.write_bytes(buffer.getbuffer())
+        return
+    import pyarrow
+    from pyarrow import parquet
+
+    column = pyarrow.FixedSizeListArray.from_arrays(pyarrow.array(features.ravel()), features.shape[1])
+    table = pyarrow.table({"file": pyarrow.array(names, pyarrow.string()), "features": column})
+    parquet.write_table(table.replace_schema_metadata({key: json.dumps(value) for key, value in about.items()}), path)

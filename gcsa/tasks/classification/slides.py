@@ -1,0 +1,199 @@
+"""The patches of slides through a network: NAME.h5 and NAME_patches.png for each slide, and the heat map of a class.
+
+A run that was killed goes on where it stopped: finished slides are not read again, and NAME.h5.part holds the rows of the one that
+was read. `NAME_patches.png` shows which parts of the slide are embedded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from torch import nn
+
+from gcsa import batch
+from gcsa._utils.arrays import Array
+from gcsa._utils.atomic import replacing
+from gcsa._utils.errors import UserError
+from gcsa.images.pixels import naming
+from gcsa.images.planes import Plane
+from gcsa.images.prepare import Prepare
+from gcsa.images.slides import Roi, Slide, open_slide
+from gcsa.tasks.classification.heatmap import draw_heatmap, save_heatmap
+from gcsa.tasks.classification.patches import (
+    Patches,
+    RowStore,
+    attributes,
+    choose_patches,
+    embed_patches,
+    save_picture,
+    write_features,
+)
+from gcsa.weights.fingerprint import differ, fingerprint
+
+TISSUE = 0.25
+"""Least share of tissue in a patch, by default."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Which patches of a slide are taken: the options of --patches, None where they were not given."""
+
+    mpp: float | None = None
+    slide_mpp: float | None = None
+    tissue: float | None = None
+    level: int | None = None
+    roi: Roi | None = None
+    channel: int | str | None = None
+    z: int | str | None = None
+    time: int | None = None
+
+    def settings(self, mpp: float | None) -> dict[str, Any]:
+        """What the file of a slide says of it; mpp: of the weights."""
+        settings: dict[str, Any] = {"tissue": TISSUE if self.tissue is None else self.tissue}
+        settings |= {"mpp": mpp if self.mpp is None else self.mpp} if self.level is None else {"level": self.level}
+        settings |= {} if self.roi is None else {"roi": str(self.roi)}
+        others = {name: getattr(self, name) for name in ("slide_mpp", "channel", "z", "time")}
+        return settings | {name: value for name, value in others.items() if value is not None}
+
+    @property
+    def plane(self) -> Plane | None:
+        """Which picture of stacks is embedded; None where no option says it."""
+        plane = Plane(self.channel, self.z, self.time)
+        return None if plane == Plane() else plane
+
+
+@dataclass(frozen=True)
+class Heat:
+    """The heat map of the class `name`; `probability` takes features (N, D) to its probabilities (N,)."""
+
+    name: str
+    probability: Callable[[Any], Array]
+
+    def file(self, folder: Path, slide: Path) -> Path:
+        """Its picture; what no file may be called becomes an underscore."""
+        safe = re.sub(r"[^\w.-]", "_", self.name)
+        return folder / f"{slide.stem}_heatmap_{safe}.png"
+
+
+def embed_slides(
+    network: nn.Module,
+    prepare: Prepare,
+    slides: Sequence[Path],
+    folder: Path,
+    about: Mapping[str, Any],
+    cut: Cut,
+    batch_size: int,
+    heat: Heat | None = None,
+) -> batch.Outcome:
+    """Embeds the patches of all slides into `folder`, and says on stdout what each came to.
+
+    about: the settings of the network, among them `weights`, its name. heat: slides that were embedded before get the picture that they
+    lack.
+
+    Raises UserError without a scale, and where a file of other settings would be overwritten, before anything is read.
+    """
+    if cut.mpp is None and prepare.mpp is None and cut.level is None:
+        raise UserError(f"{about['weights']} does not say at how many micrometres a pixel it sees tissue: give --mpp")
+    settings: dict[str, Any] = {
+        key: value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
+        for key, value in about.items()
+    } | cut.settings(prepare.mpp)
+    settings |= {"fingerprint": fingerprint(network)} if any(True for _ in network.parameters()) else {}
+    done = {path for path in slides if _is_finished(_file(folder, path), _of(path, settings))}
+
+    def embed(path: Path, pace: batch.Pace) -> str:
+        file = _file(folder, path)
+        drawn = None if heat is None else heat.file(folder, path)
+        said = f"{file}: there already"
+        if path in done and (drawn is None or drawn.exists()):
+            return said
+        with open_slide(path, 3, plane=cut.plane) as slide:
+            with naming(path):
+                scales = settings.get("mpp"), cut.slide_mpp
+                patches = choose_patches(slide, prepare.size, *scales, settings["tissue"], cut.level or 0, cut.roi)
+            shape = slide.shape
+            if path not in done:
+                said = _embed_slide(network, prepare, slide, patches, _of(path, settings), file, batch_size, pace)
+        if heat is not None and drawn is not None:
+            _draw(file, drawn, patches, shape, heat)
+        return said
+
+    def tell(path: Path, said: str, seconds: float) -> None:
+        print(said, flush=True)
+
+    return batch.run(slides, batch.one_by_one(embed), tell, smaller="cut the slide, or name a smaller --roi")
+
+
+def _file(folder: Path, slide: Path) -> Path:
+    return folder / f"{slide.stem}.h5"
+
+
+def _of(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the file of one slide: another slide of that name has other bytes."""
+    return {**settings, "slide": path.name, "slide_bytes": _bytes(path)}
+
+
+def _bytes(path: Path) -> int:
+    """Of a file, or of all files in a folder of OME-Zarr."""
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(Path(parent, name).stat().st_size for parent, _, names in os.walk(path) for name in names)
+
+
+def _is_finished(file: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether a slide was embedded already. Raises UserError for a file of other settings."""
+    if not file.exists():
+        return False
+    try:
+        with h5py.File(file) as opened:
+            there = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in opened.attrs.items()}
+    except OSError:
+        there = {}
+    marks = there.pop("fingerprint", ""), settings.get("fingerprint", "")
+    if there != {key: value for key, value in settings.items() if key != "fingerprint"} or differ(*marks):
+        raise UserError(f"{file} is there, of another slide or other settings: remove it, or name another --output")
+    return True
+
+
+def _embed_slide(
+    network: nn.Module,
+    prepare: Prepare,
+    slide: Slide,
+    patches: Patches,
+    about: Mapping[str, Any],
+    file: Path,
+    batch_size: int,
+    pace: batch.Pace,
+) -> str:
+    """Writes the files of one slide, and returns the line that says so."""
+    store = RowStore(file.with_name(f"{file.name}.part"), about)
+    before, count = store.count, len(patches.corners)
+
+    def progress(done: int) -> None:
+        pace.ahead(store.count / count)
+        pace.may_stop()  # the rows are stored
+
+    embed_patches(network, prepare, slide, patches, store, batch_size, progress)
+    of_coords = attributes(slide, patches, prepare.size, file.stem, str(file.parent))
+    with replacing(file.with_name(f"{file.stem}_patches.png")) as part:
+        save_picture(part, patches)
+    with replacing(file) as part:
+        write_features(part, store.rows(), patches.corners, of_coords, about)
+    store.file.unlink()
+    again = f", {before} of them from before" if before else ""
+    return f"{file}: {count} patches, {store.columns} features each{again}"
+
+
+def _draw(file: Path, drawn: Path, patches: Patches, shape: tuple[int, int], heat: Heat) -> None:
+    """Writes the heat map of the features in `file`."""
+    with h5py.File(file) as opened:
+        values = heat.probability(opened["features"])
+    with replacing(drawn) as part:
+        save_heatmap(part, draw_heatmap(patches, shape, values, heat.name))

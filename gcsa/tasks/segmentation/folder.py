@@ -1,0 +1,150 @@
+"""Many images to the files of their objects."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from gcsa import batch
+from gcsa._utils.errors import UserError
+from gcsa.images.pixels import naming
+from gcsa.images.planes import MAX, Plane
+from gcsa.images.reader import stack_header
+from gcsa.images.slides import Roi, Slide, open_slide
+from gcsa.tasks.segmentation.choices import ALL, ENDINGS, KINDS
+from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
+from gcsa.tasks.segmentation.writers import check_properties, write
+
+
+class Job(NamedTuple):
+    """An image to segment: its file, what the names of its results begin with, and which picture of a stack it is."""
+
+    path: Path
+    stem: str
+    plane: Plane
+
+    def __str__(self) -> str:
+        return str(self.path) if self.stem == self.path.stem else f"{self.path}, slice {self.plane.z}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is read of each image, and what is written.
+
+    Attributes:
+        kinds: of files, some of `KINDS`.
+        scale, stain, tile: of `SegmentationPredictor.predict`.
+        mpp: micrometres a pixel that the network sees, instead of `scale`.
+        level, roi: the part of a picture; all results are of level 0.
+        min_area: pixels of the smallest object that is kept.
+        properties: more columns of the table.
+    """
+
+    kinds: Sequence[str] = KINDS
+    scale: float | Literal["auto"] = 1.0
+    mpp: float | None = None
+    stain: str | None = None
+    tile: int | None = None
+    level: int = 0
+    roi: Roi | None = None
+    min_area: int | None = None
+    properties: Sequence[str] = ()
+
+
+@dataclass
+class Found:
+    """What a run found: the doubt of each image by its name, and how many hold nothing."""
+
+    doubts: list[tuple[str, float | None]]
+    empty: int
+    outcome: batch.Outcome
+
+
+def list_jobs(
+    images: Sequence[Path], channel: int | str | None = None, z: Any = None, time: int | None = None
+) -> list[Job]:
+    """What is to be segmented: the images, or with z=`ALL` every slice of each."""
+    plane = Plane(channel, MAX if z == ALL else z, time)
+    jobs = []
+    for path in images:
+        slices = 1
+        if z == ALL:
+            with suppress(ValueError, OSError):  # which is told when the image is read
+                slices, _ = stack_header(path, plane)
+        if slices == 1:
+            jobs.append(Job(path, path.stem, plane))
+            continue
+        digits = len(str(slices))
+        jobs += [
+            Job(path, f"{path.stem}_z{number:0{digits}}", replace(plane, z=number)) for number in range(1, slices + 1)
+        ]
+    return jobs
+
+
+def without_own(jobs: Sequence[Job], named: Sequence[str]) -> list[Job]:
+    """The jobs without the labels and overlays of others, which an earlier run wrote beside them, unless they are `named`."""
+    written = {job.path.with_name(job.stem + ending) for job in jobs for kind in ENDINGS for ending in ENDINGS[kind]}
+    written -= {Path(name) for name in named}
+    kept = [job for job in jobs if job.path not in written]
+    if len(kept) < len(jobs):
+        ignored = f"{len(jobs) - len(kept)} of {len(jobs)} images are left out"
+        print(
+            f"{ignored}: they are called like labels or overlays of others; name a file to segment it", file=sys.stderr
+        )
+    return kept
+
+
+def segment_all(predictor: SegmentationPredictor, jobs: Sequence[Job], folder: Path, wanted: Wanted) -> Found:
+    """Segments all images, writes the files of each into `folder`, and says on stdout what was found in it."""
+    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what it says of a damaged file is one of the sentences
+    found = Found([], 0, batch.Outcome())
+
+    def segment(job: Job, pace: batch.Pace) -> Segmentation:
+        fraction = 0.0
+
+        def advance(more: float) -> None:
+            nonlocal fraction
+            fraction += more
+            pace.ahead(fraction)
+
+        with open_slide(job.path, predictor.network.in_chans, plane=job.plane) as slide:
+            check_properties(wanted.properties, slide.pixel_size)
+            with naming(job.path):
+                seen, image, origin = slide.part(wanted.level, wanted.roi)
+            scale = wanted.scale if wanted.mpp is None else _scale_to(wanted.mpp, slide, wanted.level, job.path)
+            options: dict[str, Any] = dict(scale=scale, stain=wanted.stain, tile=wanted.tile, shape=image.shape)
+            result = replace(predictor.predict(seen, **options, progress=advance), origin=origin)
+            if wanted.min_area is not None:
+                result = result.without_small(wanted.min_area)
+            measured: dict[str, Any] = dict(properties=wanted.properties, pixel_size=slide.pixel_size)
+            write(result, image, predictor.limits(seen), folder / job.stem, wanted.kinds, **measured)
+        return result
+
+    def tell(job: Job, result: Segmentation, seconds: float) -> None:
+        batch.say(f"{job}: {_summary(result)}")
+        found.doubts.append((str(job), result.doubt))
+        found.empty += result.objects is not None and not len(result.objects)
+
+    smaller = "cut the image" if predictor.network.margin is None else "choose a smaller --tile, or cut the image"
+    found.outcome = batch.run(jobs, batch.one_by_one(segment), tell, smaller=smaller)
+    return found
+
+
+def _scale_to(mpp: float, slide: Slide, level: int, path: Path) -> float:
+    """The factor that brings a level of a slide to `mpp` micrometres a pixel. Raises UserError for one that does not say its own."""
+    if slide.mpp is None:
+        raise UserError(f"{path} does not say how many micrometres a pixel has: give --scale instead of --mpp")
+    return slide.mpp * slide.downsample(level) / mpp
+
+
+def _summary(result: Segmentation) -> str:
+    if result.objects is not None:
+        return f"{len(result.objects)} objects"
+    return f"classes {', '.join(map(str, np.unique(result.labels)))}"
