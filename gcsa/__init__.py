@@ -7,6 +7,7 @@ The models are imported when timm is, and at once where it was before: `import g
 their help, and refuse wrong arguments, without it. timm itself has no entry point for the models of other packages.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -31,4 +32,7 @@ def __getattr__(name: str) -> Any:
     return module if name == "models" else getattr(module, name)
 
 
-after_import("timm", lambda: import_module("gcsa.models"))
+after_import("timm", lambda: "gcsa.layers" in sys.modules or import_module("gcsa.models"))
+after_import(
+    "gcsa.layers", lambda: import_module("gcsa.models")
+)  # which import timm themselves, and come before the models

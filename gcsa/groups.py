@@ -110,6 +110,11 @@ class Group:
         """
         return tuple(g for g in range(self.order) if 4 * (g % self.rotations) % self.rotations == 0)
 
+    def covers(self, other: Group) -> bool:
+        """Whether each exact element of `other` is an exact element of this group too, as those of c4 are of c8 and d4."""
+        exact = [{tuple(h.array_matrix(g).round().ravel()) for g in h.exact_elements} for h in (self, other)]
+        return exact[1] <= exact[0]
+
     @property
     def exactness(self) -> str:
         """`exact_elements` in words."""

@@ -17,52 +17,109 @@ and differ in the weights of the poses k x. F(g x) = rho(g) F(x) holds for every
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils._pytree import tree_map
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.options import Options
 from gcsa._utils.validation import check_int
+from gcsa.actions import Kind, act
 from gcsa.groups import Group, group as make_group
 from gcsa.images.resampling import resampled
-from gcsa.testing import Kind, act
+
+if TYPE_CHECKING:
+    from gcsa.images.windows import WindowedImage
 
 Output = Literal["scores", "map", "vectors", "rays"] | Callable[[Tensor, Group, int], Tensor]
 KINDS: dict[str, Kind] = {"scores": "invariant", "map": "image", "vectors": "vector", "rays": "rays"}
-"""The outputs of a network, and the kinds of `gcsa.testing` by which they transform."""
+"""The outputs of a network, and the kinds of `gcsa.actions` by which they transform."""
 OF_THE_NETWORK = {
     *("num_features", "head_hidden_size", "num_classes", "in_chans", "size_divisor", "pretrained_cfg", "default_cfg"),
     *("get_classifier", "reset_classifier"),
 }
 """timm's attributes that a wrapper has from its network."""
+STRIP = 256
+"""Rows of an image that are read at a time."""
 TIE = 1e-6
 """Poses whose scores differ by less share the weight. Scores of `moments` are at most 1."""
 
 
-def moments(x: Tensor, group: Group) -> Tensor:
-    """Scores (B, |H|) of the poses of images (B, C, H, W) by their first moments about the centre.
+@dataclass(frozen=True, kw_only=True)
+class SymmetryOptions(Options):
+    """How a network is made exact; `gcsa.models.pose.symmetrize` does it to a classifier."""
 
-    The score of pose k is the component of its moment in the direction at 22.5 degrees, relative to the largest possible moment.
-    Poses tie where the moment is zero. Else they tie for a group with reflections where it lies on an axis of reflection, and
-    for rotations alone where it lies half way between two poses.
+    symmetry: Annotated[
+        Literal["averaged", "canonical", "learned"] | None,
+        "averaged: the mean over all poses; canonical: one pose, chosen by moments; learned: by a small network",
+    ] = None
+    symmetry_group: Annotated[Literal["c2", "c4", "d1", "d2", "d4"] | None, "of symmetry; null: d4"] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.symmetry is None and self.symmetry_group is not None:
+            raise UserError(f"symmetry_group={self.symmetry_group} is of symmetry: add symmetry=canonical, for example")
+
+    @property
+    def group(self) -> Group:
+        """The group under which it is made exact; c1 without `symmetry`."""
+        return make_group("c1" if self.symmetry is None else self.symmetry_group or "d4")
+
+    def check_needed(self, name: str, group: Group) -> None:
+        """Raises UserError where there is a `symmetry`, and the network called `name` is exact already, under its `group`."""
+        if self.symmetry is not None and group.covers(self.group):
+            raise UserError(f"{name} is exact under {group} already: leave out symmetry")
+
+
+def pose_scores(moment: Tensor, group: Group) -> Tensor:
+    """The rule for the canonical pose: it is the pose k x of the highest score, among the exact elements k of the group.
+
+    The score of a pose is the component of its first moment in the direction at 22.5 degrees from the rows' own. Poses tie where
+    the moment is zero. Else they tie for a group with reflections where it lies on an axis of reflection, and for rotations alone
+    where it lies half way between two poses.
+
+    moment: (B, 2), row and column, of images x about their centre. Returns (B, exact elements).
     """
+    matrices = torch.stack([torch.from_numpy(group.array_matrix(k).round()) for k in group.exact_elements]).to(moment)
+    moved = (matrices * moment[:, None, None, :]).sum(
+        3
+    )  # without rounding, so that a pose has one score from every side
+    return math.cos(math.pi / 8) * moved[..., 0] + math.sin(math.pi / 8) * moved[..., 1]
+
+
+def moments(x: Tensor, group: Group) -> Tensor:
+    """Scores (B, |H|) of the poses of images (B, C, H, W) by their first moments about the centre: `pose_scores`, relative to the
+    largest possible moment. For `Canonical`, whose group has exact elements alone."""
     values = x.detach().double().sum(1)
     height, width = values.shape[1:]
     rows = torch.arange(height, dtype=torch.float64, device=x.device) - (height - 1) / 2
     columns = torch.arange(width, dtype=torch.float64, device=x.device) - (width - 1) / 2
     moment = torch.stack([(values.sum(2) * rows).sum(1), (values.sum(1) * columns).sum(1)], 1)
     largest = values.abs().sum((1, 2)) * max(height, width) / 2
-    matrices = torch.stack([torch.from_numpy(group.array_matrix(k).round()) for k in range(group.order)]).to(x.device)
-    angle = torch.tensor(torch.pi / 8, dtype=torch.float64, device=x.device)
-    direction = torch.stack([angle.cos(), angle.sin()])
-    tiny = torch.finfo(torch.float64).tiny
-    return torch.einsum("i,kij,bj->bk", direction, matrices, moment) / largest.clamp_min(tiny)[:, None]
+    return pose_scores(moment, group) / largest.clamp_min(torch.finfo(torch.float64).tiny)[:, None]
+
+
+def canonical_pose(image: WindowedImage, group: Group) -> int:
+    """The exact element of `group` that takes an image to its canonical pose (`pose_scores`). The image is read in strips. Of poses
+    that tie, it is the first: of a symmetric image, these show the same picture."""
+    if len(group.exact_elements) == 1:
+        return group.exact_elements[0]
+    height, width = image.shape
+    moment = np.zeros(2)
+    columns = np.arange(width) - (width - 1) / 2
+    for top in range(0, height, STRIP):
+        bottom = min(height, top + STRIP)
+        values = image.window(top, 0, bottom, width).sum(2, dtype=np.float64)
+        rows = np.arange(top, bottom) - (height - 1) / 2
+        moment += ((rows[:, None] * values).sum(), (values * columns).sum())
+    return group.exact_elements[int(pose_scores(torch.from_numpy(moment)[None], group).argmax())]
 
 
 @dataclass(frozen=True)
@@ -169,7 +226,7 @@ class Symmetrized(nn.Module, ABC):
             parts = y.split([len(pose.rows) for pose in poses if pose.rows is not None])
         total: Tensor | None = None
         for part, pose in zip(parts, poses, strict=True):
-            back = self._act(part, int(self.group.inverse[pose.element]))
+            back = self.bring_back(part, pose.element)
             back = back if back.is_floating_point() or back.is_complex() else back.to(torch.get_default_dtype())
             if pose.rows is None:
                 total = back * pose.weight if total is None else total + back * pose.weight
@@ -180,7 +237,9 @@ class Symmetrized(nn.Module, ABC):
         assert total is not None
         return total
 
-    def _act(self, y: Tensor, g: int) -> Tensor:
+    def bring_back(self, y: Tensor, k: int) -> Tensor:
+        """rho(k)^-1 y, for an output y of the pose k x. Raises UserError for one that does not fit `output`."""
+        g = int(self.group.inverse[k])
         if not isinstance(self.output, str):
             return self.output(y, self.group, g)
         if y.ndim > 2 if self.output == "scores" else y.ndim != 4:
@@ -204,8 +263,8 @@ class Canonical(Symmetrized):
     Args:
         network, group, output, batch: see `Symmetrized`.
         chooser: of images (B, C, H, W) and the group, scores (B, |H|) of the poses k x, with s_k(g x) = s_{k g}(x): `moments`,
-            which needs no training, `gcsa.models.pose.LearnedPose`, or your own function or module. It learns by `pose_loss`, and
-            where `top` is above 1 also by the gradients of the output.
+            which needs no training, `gcsa.models.pose.LearnedPose`, or your own function or module. It learns by
+            `gcsa.training.pose_loss`, and where `top` is above 1 also by the gradients of the output.
         top: how many of the best poses share the output, weighted by the softmax of their scores (in between: lambda-equitune,
             arXiv:2305.09900); 1 is the best alone. Poses that tie with the last one are taken too.
 
@@ -244,7 +303,7 @@ class Canonical(Symmetrized):
         rows = torch.arange(x.shape[0], device=x.device)
 
         def back(y: Tensor) -> Tensor:
-            return torch.stack([self._act(y, int(self.group.inverse[k])) for k in elements], 1)[rows, best]
+            return torch.stack([self.bring_back(y, k) for k in elements], 1)[rows, best]
 
         return tree_map(back, self.network(shown[rows, best]))
 
@@ -268,23 +327,6 @@ class Canonical(Symmetrized):
         if self.top == 1:
             return kept / kept.sum(1, keepdim=True)
         return scores.masked_fill(~kept, float("-inf")).softmax(1)
-
-    def pose_loss(self, x: Tensor, loss: Callable[[Any], Tensor]) -> Tensor:
-        """The cross-entropy, of shape (), of the chooser against the pose in which the network, in eval mode, does best.
-
-        x: images (B, C, H, W). loss: of an output of the network, brought back, the loss (B,) of each image.
-        """
-        in_training, losses = [module for module in self.network.modules() if module.training], []
-        self.network.eval()
-        try:
-            with torch.no_grad():
-                for k in range(self.group.order):
-                    y = self.network(self.group.act_on_grid(x, k))
-                    losses.append(loss(tree_map(lambda part, k=k: self._act(part, int(self.group.inverse[k])), y)))
-        finally:
-            for module in in_training:
-                module.training = True
-        return F.cross_entropy(self.chooser(x, self.group), torch.stack(losses, 1).argmin(1))
 
 
 class RotationAveraged(nn.Module):

@@ -1,65 +1,22 @@
 """Checks of equivariance for layers and models, public for the tests of users' own layers.
 
-The kind of an input or an output says how a group element acts on it:
-
-| kind        | shape            | action                                                                       |
-|-------------|------------------|------------------------------------------------------------------------------|
-| "image"     | (..., H, W)      | scalar fields: positions move                                                |
-| "field"     | (B, H, W, N, C)  | regular fields: positions move, and the N channels are permuted              |
-| "regular"   | (B, N * C, H, W) | the same in NCHW layout                                                      |
-| "vector"    | (B, 2 C, H, W)   | pairs of a row and a column component: positions move, and vectors rotate    |
-| "rays"      | (B, R, H, W)     | values for R directions (`Group.rays`): positions move, directions permute   |
-| "invariant" | any              | none                                                                         |
+`input` and `output` are kinds of `gcsa.actions`, which say how a group element acts on a tensor.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa.actions import Kind, act
+from gcsa.evaluation.relative_error import relative_error
 from gcsa.groups import Group, group as make_group
 
-Kind = Literal["image", "field", "regular", "vector", "rays", "invariant"]
-KINDS = ("image", "field", "regular", "vector", "rays", "invariant")
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
-
-
-def act(x: Tensor, group: str | Group, g: int, kind: Kind) -> Tensor:
-    """The action of the exact element g on data of one of the kinds above.
-
-    Raises ValueError for an unknown kind or an element that does not map the pixel grid onto itself.
-    """
-    group = make_group(group)
-    if kind == "image":
-        return group.act_on_grid(x, g)
-    if kind == "field":
-        return group.act(x, g)
-    if kind == "regular":
-        return group.act_on_fibre(group.act_on_grid(x.unflatten(1, (group.order, -1)), g), g, dim=1).flatten(1, 2)
-    if kind == "vector":
-        matrix = torch.from_numpy(group.array_matrix(g)).round().to(x)
-        pairs = group.act_on_grid(x, g).unflatten(1, (-1, 2))
-        return torch.einsum("gh,bchxy->bcgxy", matrix, pairs).flatten(1, 2)
-    if kind == "rays":
-        moved = torch.empty_like(x)
-        moved[:, torch.from_numpy(group.rays(x.shape[1])[g])] = x
-        return group.act_on_grid(moved, g)
-    if kind == "invariant":
-        return x
-    raise UserError(f"unknown kind {kind!r}: choose one of {', '.join(KINDS)}")
-
-
-def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """|actual - expected| / |expected| in the Euclidean norm. It is infinite if either holds a NaN or the shapes differ."""
-    if actual.shape != expected.shape:
-        return float("inf")
-    error = ((actual - expected).norm() / expected.norm().clamp_min(torch.finfo(expected.dtype).tiny)).item()
-    return error if error == error else float("inf")
 
 
 def equivariance_error(
@@ -119,7 +76,7 @@ def assert_equivariant(
         module: the function f, of one tensor.
         x: an input of the kind `input`, in any floating-point dtype.
         group: such as "c4".
-        input, output: kinds of data; see the head of this file.
+        input, output: kinds of data; see `gcsa.actions`.
         elements: exact elements to test; None tests all, `Group.exact_elements`. They may be few: of the ten elements of d5 only
             the left-right reflection is tested, for the others do not map the grid onto itself.
         dtypes: of the module and its input, one after the other.

@@ -72,6 +72,17 @@ def test_exact_elements_are_those_that_take_pixels_to_pixels(rotations: int, exa
         assert h.exact_elements == tuple(g for g in range(h.order) if moved[g] == positions)
 
 
+@pytest.mark.parametrize(("wide", "narrow"), [("d4", "c4"), ("d4", "d2"), ("d8", "c4"), ("c8", "c2"), ("d1", "c1")])
+def test_a_group_covers_another(wide: str, narrow: str) -> None:
+    assert group(wide).covers(group(narrow))
+    assert not group(narrow).covers(group(wide))
+
+
+def test_groups_of_the_same_exact_elements_cover_each_other() -> None:
+    assert group("c4").covers(group("c8"))
+    assert not group("c8").covers(group("d1"))
+
+
 def test_act_is_a_group_action(h: Group) -> None:
     x = torch.randn(2, 4, 4, h.order, 3)
     assert torch.equal(h.act(x, 0), x)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
 HEAVY = (
     *("pytorch_lightning", "lightning", "lightning_fabric", "hydra", "omegaconf", "matplotlib", "torchmetrics", "h5py"),
@@ -43,3 +45,10 @@ def test_imports_are_light_and_a_command_says_what_it_must(tmp_path: Path) -> No
     assert done.stderr.startswith("bad.png cannot be read as an image")
     assert done.stderr.endswith("\n1 of 2 could not be read\n")
     assert done.stderr.count("\n") == 2, done.stderr
+
+
+@pytest.mark.parametrize("first", ["gcsa.layers.layout", "gcsa.symmetry", "gcsa.models.create", "gcsa.testing"])
+def test_any_part_can_be_imported_first(first: str) -> None:
+    program = f"import {first}, timm; assert timm.is_model('gcsa_tiny')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", cwd=TESTS.parent)
+    assert done.returncode == 0, done.stderr

@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+from typing import Any
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -10,11 +12,19 @@ from torch import Tensor, nn
 
 from gcsa import group
 from gcsa._utils.errors import UserError
+from gcsa.actions import act, transform_array
 from gcsa.groups import Group
 from gcsa.images.resampling import resampled
+from gcsa.images.windows import ArrayImage
 from gcsa.models.pose import LearnedPose
-from gcsa.symmetry import KINDS, Averaged, Canonical, RotationAveraged, moments
-from gcsa.testing import act, assert_equivariant, equivariance_error, randomize
+from gcsa.symmetry import KINDS, Averaged, Canonical, RotationAveraged, canonical_pose, moments
+from gcsa.testing import assert_equivariant, equivariance_error, randomize
+
+
+def picture(height: int, width: int, dtype: Any, seed: int = 0) -> Any:
+    """Noise (H, W, 3), whose moments do not tie."""
+    return (255 * np.random.default_rng(seed).random((height, width, 3))).astype(dtype)
+
 
 WRAPPERS = [Averaged, Canonical]
 SMALL = ["resnet10t", "mobilenetv3_small_050", "vit_tiny_patch16_224"]
@@ -210,14 +220,6 @@ def test_whole_numbers_come_out_as_their_mean():
         assert wrapped(flat).item() == 72
 
 
-def test_the_pose_loss_leaves_modes_as_they_are():
-    frozen = nn.Sequential(nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    wrapped = Canonical(frozen, "c4", LearnedPose(2, "c4")).train()
-    frozen[1].eval()
-    wrapped.pose_loss(images(2, 2, 16, 16).float(), lambda scores: scores.sum(1))
-    assert (frozen.training, frozen[0].training, frozen[1].training) == (True, True, False)
-
-
 def test_a_chooser_that_looks_at_places_alone_is_not_exact():
     def upright(x: Tensor, group: Group) -> Tensor:
         return -torch.arange(group.order, dtype=x.dtype).expand(len(x), -1)
@@ -342,32 +344,6 @@ def test_learned_scores_are_a_regular_field(name, shape):
         chooser(x, group("d2"))
 
 
-def test_the_pose_loss_finds_the_pose_in_which_the_network_does_best():
-    """A network that is right where the image's bright spot lies at the top left: after training, every image is shown so."""
-
-    class TopLeft(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x[:, 0, :24, 8:24].sum((1, 2)) - 2 * x[:, 0, :8, :24].sum((1, 2))
-
-    torch.manual_seed(0)
-    wrapped = Canonical(TopLeft(), "d4", LearnedPose(1, "d4"))
-    x = 0.1 * torch.randn(32, 1, 48, 48)
-    x[:, :, 14:20, 10:14] += 2
-    x = torch.cat([group("d4").act_on_grid(part, k) for k, part in enumerate(x.split(4))])
-    best = lambda answers: -answers
-    optimizer = torch.optim.Adam(wrapped.chooser.parameters(), lr=0.01)
-    before = wrapped.eval()(x).mean()
-    for _ in range(40):
-        optimizer.zero_grad()
-        wrapped.train().pose_loss(x, best).backward()
-        optimizer.step()
-    oracle = torch.stack([TopLeft()(group("d4").act_on_grid(x, k)) for k in range(8)]).amax(0).mean()
-    after = wrapped.eval()(x).mean()
-    assert after - before > 0.7 * (oracle - before)
-    assert wrapped.network.training is False
-    assert_equivariant(wrapped, x[:4], "d4", "image", "invariant")
-
-
 def test_a_chooser_learns():
     class Learned(nn.Module):
         def __init__(self) -> None:
@@ -452,3 +428,24 @@ class TestRotationAveraged:
         assert wrapped.num_classes == 3
         x = images(1, 3, 64, 64).float()
         torch.testing.assert_close(pickle.loads(pickle.dumps(wrapped))(x), wrapped(x))
+
+
+@pytest.mark.parametrize("name", ["c1", "c2", "c4", "c8", "d1", "d2", "d4", "d8"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
+def test_all_poses_end_in_one(name: str, dtype: Any) -> None:
+    h, image = group(name), picture(12, 17, dtype)
+    ends = set()
+    for g in h.exact_elements:
+        transformed = transform_array(image, h, g)
+        ends.add(transform_array(transformed, h, canonical_pose(ArrayImage(transformed), h)).tobytes())
+    assert len(ends) == 1
+
+
+@pytest.mark.parametrize("name", ["c2", "c4", "d1", "d2", "d4"])
+def test_tensors_and_windows_have_one_canonical_pose(name: str) -> None:
+    h = group(name)
+    for seed in range(5):
+        image = picture(300, 290, np.uint8, seed)  # read in two strips
+        scores = moments(torch.from_numpy(image).permute(2, 0, 1)[None], h)
+        assert canonical_pose(ArrayImage(image), h) == int(scores.argmax())
+    assert {canonical_pose(ArrayImage(transform_array(image, h, g)), h) for g in range(h.order)} == set(range(h.order))

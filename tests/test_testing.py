@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gcsa.actions import act
 from gcsa.groups import group
-from gcsa.layers.layout import to_nchw
-from gcsa.testing import act, assert_equivariant, assert_invariant, equivariance_error, randomize, relative_error
+from gcsa.testing import assert_equivariant, assert_invariant, equivariance_error, randomize, relative_error
 
 
 class Square(nn.Module):
@@ -29,20 +29,6 @@ class Noise(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.rand(x.shape[0], *[1] * (x.ndim - 1), dtype=x.dtype)
-
-
-@pytest.mark.parametrize("g", group("d4").exact_elements)
-def test_kinds_agree(g: int) -> None:
-    x = torch.randn(2, 3, 4, 8, 5)
-    assert torch.equal(act(to_nchw(x), "d4", g, "regular"), to_nchw(act(x, "d4", g, "field")))
-    assert torch.equal(act(x, "d4", g, "invariant"), x)
-    fields = torch.randn(2, 3, 6, 6)
-    assert torch.equal(act(fields, "d4", g, "image"), group("d4").act_on_grid(fields, g))
-
-
-def test_unknown_kind() -> None:
-    with pytest.raises(ValueError, match="image, field, regular, vector, rays, invariant"):
-        act(torch.zeros(1), "c4", 0, "colour")  # type: ignore[arg-type]
 
 
 def test_relative_error() -> None:

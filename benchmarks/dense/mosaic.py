@@ -20,13 +20,14 @@ import torch
 
 from benchmarks.common import alone, arguments, clock, resident_peak, save, timed
 from gcsa._utils.arrays import Array
+from gcsa.actions import transform_points, transformed_shape
 from gcsa.data.storage import data_root
 from gcsa.images.reader import read_picture
 from gcsa.images.slides import open_window_source
 from gcsa.images.windows import Windowed, WindowedImage
+from gcsa.symmetry import canonical_pose
 from gcsa.tasks import load
 from gcsa.tasks.segmentation.metrics import changes
-from gcsa.tasks.segmentation.pose import canonical_pose, transform_points, transformed_shape
 from gcsa.tasks.segmentation.stars import draw, find_candidates, suppress
 from gcsa.tasks.segmentation.tiles import TILE, Tile, choose_tiles, tile_maps
 

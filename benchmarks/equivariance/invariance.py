@@ -11,9 +11,10 @@ import torch
 
 import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import arguments, save
+from gcsa.actions import act
 from gcsa.evaluation.audit import smooth_rotation_error
 from gcsa.models.backbone import Backbone
-from gcsa.testing import act, randomize, relative_error
+from gcsa.testing import randomize, relative_error
 
 AT_45 = ("gcsa_tiny", "gcsa_small")
 GROUPS = ("c4", "c8", "d4", "d8")

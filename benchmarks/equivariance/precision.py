@@ -17,8 +17,9 @@ from torch import Tensor
 
 import gcsa  # noqa: F401  (registers the models)
 from benchmarks.common import arguments, save
+from gcsa.actions import act
 from gcsa.models.backbone import Backbone
-from gcsa.testing import act, randomize, relative_error
+from gcsa.testing import randomize, relative_error
 
 MODELS = ("gcsa_tiny", "gcsa_small", "gcsa_linear_tiny", "gcsa_pyramid_tiny")
 IMAGES = 4

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gcsa._utils.atomic import write_json
+from gcsa.actions import act
 from gcsa.evaluation.cost import count_flops
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.poses import EXACT
@@ -30,7 +31,7 @@ from gcsa.groups import group as make_group
 from gcsa.models.pose import LearnedPose
 from gcsa.symmetry import Averaged, Canonical
 from gcsa.tasks.classification.evaluate import draw_sample, model_and_data
-from gcsa.testing import act, relative_error
+from gcsa.testing import relative_error
 from gcsa.training.results import git_commit, machine
 
 RESULTS = Path(__file__).parents[2] / "docs/results/symmetry"

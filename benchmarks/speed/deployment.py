@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import gcsa
 from benchmarks.common import CPU, alternate, arguments, save
+from gcsa.actions import act
 from gcsa.data.storage import data_root
 from gcsa.export import export
 from gcsa.models.backbone import Backbone
@@ -29,7 +30,7 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
-from gcsa.testing import act, randomize, relative_error
+from gcsa.testing import randomize, relative_error
 
 WEIGHTS = Path(__file__).parents[2] / "weights"
 FORMATS = ("onnx", "onnx-bf16", "onnx-int8")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from gcsa.groups import Group
+    from gcsa.symmetry import SymmetryOptions
 
 GROUPS = ("c2", "c4", "d1", "d2", "d4")
 """Those that `gcsa.symmetry` takes."""
@@ -125,18 +126,26 @@ def add_symmetry(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def symmetry_options(args: argparse.Namespace) -> SymmetryOptions:
+    """What --symmetry and --group say. Raises UserError for a group alone."""
+    from gcsa.symmetry import SymmetryOptions
+
+    if args.symmetry is None and args.group is not None:
+        raise UserError(f"--group {args.group} is of --symmetry: add --symmetry canonical, for example")
+    return SymmetryOptions(symmetry=args.symmetry, symmetry_group=args.group)
+
+
 def symmetrized(network: nn.Module, args: argparse.Namespace, group: Group | None = None) -> nn.Module:
     """`network`, which is exact under `group`, as --symmetry, --group and --rotations say. Raises UserError where they do not fit."""
     from gcsa.groups import group as make_group
     from gcsa.models.pose import symmetrize
     from gcsa.symmetry import RotationAveraged
 
-    group = group or make_group("c1")
-    if args.symmetry is not None:
-        group = make_group(args.group or "d4")
-        network = symmetrize(network, args.symmetry, str(group))
-    elif args.group is not None:
-        raise UserError(f"--group {args.group} is of --symmetry: add --symmetry averaged or canonical")
+    group, options = group or make_group("c1"), symmetry_options(args)
+    if options.symmetry is not None:
+        options.check_needed("the network", group)
+        group = options.group
+        network = symmetrize(network, options.symmetry, str(group))
     return network if args.rotations is None else RotationAveraged(network, group, args.rotations)
 
 

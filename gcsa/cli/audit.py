@@ -26,7 +26,16 @@ from torch import Tensor, nn
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, write_json
 from gcsa._utils.errors import UserError, one_line
-from gcsa.cli.arguments import NETWORKS, add_hardware, add_symmetry, count, device, find_images, symmetrized
+from gcsa.cli.arguments import (
+    NETWORKS,
+    add_hardware,
+    add_symmetry,
+    count,
+    device,
+    find_images,
+    symmetrized,
+    symmetry_options,
+)
 from gcsa.cli.errors import Parser, tell_failed
 from gcsa.cli.running import running
 from gcsa.evaluation.evaluation_mode import evaluation_mode
@@ -150,11 +159,10 @@ def _open_whole(args: argparse.Namespace) -> Any:
         raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}")
     if args.rotations is not None:
         raise UserError(f"--rotations is for classifiers and embeddings: leave it out for a {kind}")
-    symmetrized(torch.nn.Identity(), args)  # refuses a group alone
+    options = symmetry_options(args)
     if predictor is None:
         return SegmentationPredictor(open_segmenter(args.source, args.outputs))
-    if args.symmetry is not None and predictor.group.order > 1:
-        raise UserError(f"{args.source} is exact under {predictor.group} already: leave out --symmetry")
+    options.check_needed(args.source, predictor.group)
     return predictor
 
 

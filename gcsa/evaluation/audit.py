@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gcsa.actions import Kind, act
 from gcsa.evaluation.evaluation_mode import evaluation_mode
+from gcsa.evaluation.relative_error import relative_error
 from gcsa.groups import Group, group as make_group
-from gcsa.testing import Kind, act, relative_error
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.attention import Pixel, attention_maps, striking_pixel
 from gcsa.evaluation.metrics import Mistake, Reliability
+from gcsa.evaluation.relative_error import relative_error
 from gcsa.evaluation.rotations import Curve
-from gcsa.testing import relative_error
 
 COLOURS = ("#0b6e99", "#d9480f", "#5f3dc4", "#2b8a3e", "#a61e4d", "#495057", "#e09f00", "#74c0fc")
 MARKERS = "os^Dv<P*"

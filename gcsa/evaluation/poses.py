@@ -15,8 +15,9 @@ from torch import Tensor
 from torchvision.transforms import InterpolationMode, functional
 
 from gcsa._utils.errors import UserError
+from gcsa.actions import act
+from gcsa.evaluation.relative_error import relative_error
 from gcsa.groups import group as make_group
-from gcsa.testing import act, relative_error
 
 EXACT = 1e-4
 """A relative change of the outputs below this is rounding."""

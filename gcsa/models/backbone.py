@@ -179,7 +179,7 @@ class Backbone(nn.Module):
 
     Attributes:
         num_features: channels of `forward_features`.
-        feature_kind: the kind of the features in `gcsa.testing`: "regular", or "image" for scalar fields.
+        feature_kind: the kind of the features in `gcsa.actions`: "regular", or "image" for scalar fields.
         head_hidden_size: number of invariant features in front of the classifier.
         stem_levels: maps of the stem in `feature_info`, which are regular fields.
         size_divisor: the total stride, which must divide both sides of an image.

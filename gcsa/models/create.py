@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, make_dataclass
 from inspect import signature
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import timm
 import torch
@@ -26,6 +26,7 @@ from gcsa.models import baselines, gcnn, gcsa, gcsa_pyramid, gsa  # noqa: F401 (
 from gcsa.models.backbone import BackboneOptions
 from gcsa.models.pose import symmetrize
 from gcsa.models.registry import MODEL_OPTIONS
+from gcsa.symmetry import SymmetryOptions
 
 NAME = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)?")
 
@@ -69,22 +70,6 @@ class TimmOptions(Options):
     output_stride: Annotated[Annotated[int, Range(1, 32)] | None, "of the last stage"] = None
     bn_momentum: Annotated[Share | None, "of batch norm"] = None
     bn_eps: Annotated[Share | None, "of batch norm"] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SymmetryOptions(Options):
-    """How a network without a group of its own is made exact, see `gcsa.symmetry`."""
-
-    symmetry: Annotated[
-        Literal["averaged", "canonical", "learned"] | None,
-        "averaged: the mean over all poses; canonical: one pose, chosen by moments; learned: by a small network",
-    ] = None
-    symmetry_group: Annotated[Literal["c2", "c4", "d1", "d2", "d4"] | None, "of symmetry; null: d4"] = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.symmetry is None and self.symmetry_group is not None:
-            raise UserError(f"symmetry_group={self.symmetry_group} is of symmetry: add symmetry=averaged or canonical")
 
 
 SYMMETRY = tuple(field.name for field in fields(SymmetryOptions))

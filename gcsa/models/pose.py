@@ -24,7 +24,7 @@ class LearnedPose(nn.Module):
     """A chooser for `Canonical`: a small G-CSA network whose regular output is a score for each pose (Kaba et al. 2022, arXiv:2211.06489).
 
     Images (B, C, H, W) and the group give scores (B, |H|), with s_k(g x) = s_{k g}(x) for every exact element g. It sees the image
-    averaged to 48 x 48 pixels. It has below 30 thousand parameters, and learns by `Canonical.pose_loss`. It computes in the
+    averaged to 48 x 48 pixels. It has below 30 thousand parameters, and learns by `gcsa.training.pose_loss`. It computes in the
     precision of its weights, whatever autocast says: keep them in float32, for in 16 bits rounding would choose the pose.
 
     Args:

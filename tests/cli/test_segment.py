@@ -15,10 +15,10 @@ import torch
 from PIL import Image
 from skimage.data import coffee
 
+from gcsa.actions import transform_array
 from gcsa.groups import group
 from gcsa.images.reader import read_labels
 from gcsa.tasks.segmentation import SegmentationPredictor, Segmenter
-from gcsa.tasks.segmentation.pose import transform_array
 from gcsa.testing import randomize
 
 Run = Callable[..., tuple[int, str, str]]

@@ -9,10 +9,10 @@ import pytest
 import tifffile
 
 from gcsa._utils.arrays import Array
+from gcsa.actions import transform_array
 from gcsa.groups import group
 from gcsa.images.reader import read_labels
 from gcsa.tasks.segmentation import SegmentationPredictor
-from gcsa.tasks.segmentation.pose import transform_array
 from tests.images.slide_files import halved
 from tests.images.zarr_files import write_zarr
 

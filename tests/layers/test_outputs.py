@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gcsa.actions import act
 from gcsa.groups import group
 from gcsa.layers import Rays, Scalars, Vectors
-from gcsa.testing import act, assert_equivariant
+from gcsa.testing import assert_equivariant
 
 MOVING = ("c2", "c4", "c8", "d1", "d2", "d3", "d4", "d6", "d8")
 

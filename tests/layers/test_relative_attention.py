@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gcsa.actions import act
 from gcsa.groups import group as make_group
 from gcsa.layers.layout import pixel_coordinates
 from gcsa.layers.relative_attention import (
@@ -16,7 +17,7 @@ from gcsa.layers.relative_attention import (
     SpatialEncoding,
     wave_phases,
 )
-from gcsa.testing import act, assert_equivariant, equivariance_error, randomize, relative_error
+from gcsa.testing import assert_equivariant, equivariance_error, randomize, relative_error
 
 GROUPS = {"d1": 2, "c4": 4, "c6": 6, "c8": 8, "d4": 8}
 

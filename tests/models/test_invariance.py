@@ -7,9 +7,10 @@ import timm
 import torch
 from torch import Tensor
 
+from gcsa.actions import Kind, act
 from gcsa.groups import Group
 from gcsa.models.backbone import Backbone
-from gcsa.testing import Kind, act, assert_equivariant, assert_invariant, randomize, relative_error
+from gcsa.testing import assert_equivariant, assert_invariant, randomize, relative_error
 
 NAMES = timm.list_models(["gcsa*", "gcnn*", "gsa*", "z2sa*"])
 # Fewer stages, blocks and fields, for speed; stem, head, group and kinds of layers are those of the model.

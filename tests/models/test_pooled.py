@@ -7,11 +7,12 @@ import pytest
 import timm
 import torch
 
+from gcsa.actions import act
 from gcsa.adapters import lora_config
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.backbone import Backbone
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.testing import act, assert_equivariant, assert_invariant, randomize, relative_error
+from gcsa.testing import assert_equivariant, assert_invariant, randomize, relative_error
 
 SMALL: dict[str, Any] = dict(fields=4, scalar_fields=8, depth=1, stem_fields=(4, 4))
 

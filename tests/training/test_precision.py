@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
+from gcsa.actions import act
 from gcsa.layers.attention import attend_everywhere, attend_nearby
 from gcsa.layers.conv import SteerableConv2d
-from gcsa.testing import act, randomize, relative_error
+from gcsa.testing import randomize, relative_error
 from tests.runs import composed, train
 from tests.two_processes import record
 

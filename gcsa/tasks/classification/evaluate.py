@@ -40,9 +40,11 @@ from gcsa.evaluation.figures import (
 from gcsa.evaluation.metrics import Mistake, Reliability, Scores, predict, reliability, score, worst_mistakes
 from gcsa.evaluation.poses import EXACT
 from gcsa.evaluation.rotations import ANGLES, Curve, RotatedCopies, rotation_curve, shift_curve
-from gcsa.models.create import SymmetryOptions, check_name, create_model
+from gcsa.groups import group as make_group
+from gcsa.models.create import check_name, create_model
 from gcsa.models.folding import fold
 from gcsa.models.pose import symmetrize
+from gcsa.symmetry import SymmetryOptions
 from gcsa.tasks import load
 from gcsa.tasks.classification.columns import measure_columns, table as column_table
 from gcsa.tasks.classification.data import GCSADataModule, create_datamodule
@@ -241,13 +243,12 @@ def _symmetrized(model: nn.Module, config: dict[str, Any]) -> nn.Module:
     """`model` as `symmetry` and `symmetry_group` say. Raises UserError where they do not fit it."""
     if config["symmetry"] is None and config["symmetry_group"] is None:
         return model
-    SymmetryOptions(symmetry=config["symmetry"], symmetry_group=config["symmetry_group"])
-    if hasattr(model, "group"):
-        raise UserError(f"{config['model']} is exact under {model.group} already: leave out symmetry")
+    options = SymmetryOptions(symmetry=config["symmetry"], symmetry_group=config["symmetry_group"])
+    options.check_needed(config["model"], make_group(getattr(model, "group", "c1")))
     check_choice(
-        "symmetry", config["symmetry"], ("averaged", "canonical")
+        "symmetry", options.symmetry, ("averaged", "canonical")
     )  # a chooser that has learned is in the weights
-    return symmetrize(model, config["symmetry"], config["symmetry_group"] or "d4")
+    return symmetrize(model, config["symmetry"], str(options.group))
 
 
 def read_curve(folder: str) -> tuple[str, Curve]:

@@ -35,6 +35,7 @@ from gcsa.tasks.classification.losses import (
 from gcsa.tasks.classification.options import ClassificationOptions
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, target_of
 from gcsa.training.module import TaskModule
+from gcsa.training.pose_loss import pose_loss
 
 
 class CalibrationError(Metric):
@@ -180,7 +181,7 @@ class Classifier(TaskModule):
         else:
             loss = LOSSES[self.loss_name](self(images), wanted, weights)
         if isinstance(self.model, Canonical) and isinstance(self.model.chooser, nn.Module):
-            loss = loss + self.model.pose_loss(images, partial(each_loss, self.loss_name, wanted))
+            loss = loss + pose_loss(self.model, images, partial(each_loss, self.loss_name, wanted))
         return loss
 
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gcsa.actions import act
 from gcsa.data.augment import gaussian_blur
 from gcsa.data.colour import stained
 from gcsa.data.compression import compressed
 from gcsa.groups import group
 from gcsa.images.resampling import resampled
-from gcsa.testing import act
 
 Change = Callable[[Tensor], Tensor]
 """Images (B, C, H, W) in 0..1 to images of the same shape."""

@@ -10,10 +10,10 @@ import torch
 from torchvision.transforms import InterpolationMode, functional
 
 from gcsa._utils.arrays import Array
+from gcsa.actions import transform_array
 from gcsa.evaluation.poses import Change, Turn, disc, turned, turns
 from gcsa.groups import group
 from gcsa.tasks.segmentation.metrics import changes
-from gcsa.tasks.segmentation.pose import transform_array
 from gcsa.tasks.segmentation.stars import numbered
 
 

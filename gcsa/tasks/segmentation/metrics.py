@@ -13,9 +13,9 @@ from torchmetrics import Metric
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
 from gcsa._utils.arrays import Array
+from gcsa.actions import transform_array
 from gcsa.groups import group
 from gcsa.tasks.segmentation.losses import classes
-from gcsa.tasks.segmentation.pose import transform_array
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.tasks.segmentation.stars import Labels, numbered
 

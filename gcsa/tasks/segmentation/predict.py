@@ -16,27 +16,22 @@ from torch import Tensor, nn
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
-from gcsa._utils.options import Options, Range, explain
+from gcsa._utils.options import Range, explain
 from gcsa._utils.validation import check_choice, check_float
+from gcsa.actions import transform_array, transformed_shape
 from gcsa.evaluation.evaluation_mode import evaluation_mode
-from gcsa.groups import Group, group as make_group
+from gcsa.groups import Group
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.slides import open_window_source
 from gcsa.images.stain import STAINS, StainImage
 from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage, counts, resampled, row_windows
 from gcsa.models.unet import UNet
+from gcsa.symmetry import SymmetryOptions, canonical_pose
 from gcsa.tasks.base import Predictor
 from gcsa.tasks.doubt import Doubt, reduced_outputs
 from gcsa.tasks.segmentation.network import Segmenter
-from gcsa.tasks.segmentation.pose import (
-    TransformedImage,
-    TransformedWindows,
-    canonical_pose,
-    transform_array,
-    transform_objects,
-    transformed_shape,
-)
+from gcsa.tasks.segmentation.pose import TransformedImage, TransformedWindows, transform_objects
 from gcsa.tasks.segmentation.stars import (
     DrawnObjects,
     Labels,
@@ -58,7 +53,7 @@ FEWEST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictorOptions(Options):
+class PredictorOptions(SymmetryOptions):
     """Options of a `SegmentationPredictor`; all others of a model are of the network."""
 
     pmin: Annotated[float, Range(0, 100), "percentile of an image that becomes 0"] = 1.0
@@ -71,12 +66,9 @@ class PredictorOptions(Options):
     symmetry: Annotated[
         Literal["canonical"] | None, "canonical: a network without a group sees images in their canonical pose"
     ] = None
-    symmetry_group: Annotated[Literal["c2", "c4", "d1", "d2", "d4"] | None, "of symmetry; null: d4"] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.symmetry is None and self.symmetry_group is not None:
-            raise UserError(f"symmetry_group={self.symmetry_group} is of symmetry: add symmetry=canonical")
         if self.pmin >= self.pmax:
             raise UserError(f"pmin={self.pmin} must be below pmax={self.pmax}")
 
@@ -195,14 +187,15 @@ class SegmentationPredictor(Predictor):
         """Shows the network every image in its canonical pose under `symmetry_group`, by default d4: results then rotate with
         the image, whatever the network. Raises UserError for a network with a group of its own, which does so already."""
         o = PredictorOptions(symmetry=symmetry, symmetry_group=symmetry_group)  # type: ignore[arg-type]
-        if symmetry is not None and self.network.group.order > 1:
-            raise UserError(f"{self.network.name} is exact under {self.network.group} already: leave out symmetry")
+        o.check_needed(self.network.name, self.network.group)
         self.symmetry, self.symmetry_group = o.symmetry, o.symmetry_group
 
     @property
     def group(self) -> Group:
         """The group under which results are exact."""
-        return self.network.group if self.symmetry is None else make_group(self.symmetry_group or "d4")
+        if self.symmetry is None:
+            return self.network.group
+        return SymmetryOptions(symmetry=self.symmetry, symmetry_group=self.symmetry_group).group
 
     @classmethod
     def create(cls, name: str, **options: Any) -> SegmentationPredictor:

@@ -9,11 +9,11 @@ import torch
 
 import gcsa
 from gcsa import weights as checkpoints
+from gcsa.actions import act, transform_array
 from gcsa.groups import group
 from gcsa.tasks.segmentation import SegmentationPredictor, Segmenter, tiles
 from gcsa.tasks.segmentation.network import SEGMENTERS
-from gcsa.tasks.segmentation.pose import transform_array
-from gcsa.testing import act, assert_equivariant, randomize, relative_error
+from gcsa.testing import assert_equivariant, randomize, relative_error
 from tests.tasks.segmentation.networks import TINY, picture, untrained, whole_maps
 
 SIZELESS = dict.fromkeys(("fields", "depths", "num_heads", "radii", "stem_fields"))

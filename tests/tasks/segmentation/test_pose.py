@@ -1,26 +1,14 @@
-"""All poses of an image have one canonical pose, and what is found there is transformed back."""
-
-from typing import Any
+"""Windows and objects after an element of a group."""
 
 import numpy as np
 import pytest
 
+from gcsa.actions import transform_array
 from gcsa.groups import group
 from gcsa.images.windows import ArrayImage
-from gcsa.tasks.segmentation.pose import TransformedImage, canonical_pose, transform_array, transform_objects
+from gcsa.tasks.segmentation.pose import TransformedImage, transform_objects
 from gcsa.tasks.segmentation.stars import Objects, draw
 from tests.tasks.segmentation.networks import picture
-
-
-@pytest.mark.parametrize("name", ["c1", "c2", "c4", "c8", "d1", "d2", "d4", "d8"])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
-def test_all_poses_end_in_one(name: str, dtype: Any) -> None:
-    h, image = group(name), picture(12, 17, dtype=dtype)
-    ends = set()
-    for g in h.exact_elements:
-        transformed = transform_array(image, h, g)
-        ends.add(transform_array(transformed, h, canonical_pose(ArrayImage(transformed), h)).tobytes())
-    assert len(ends) == 1
 
 
 @pytest.mark.parametrize("name", ["c4", "d4"])

@@ -11,12 +11,12 @@ from skimage.filters import threshold_otsu
 
 import gcsa
 from gcsa._utils.errors import UserError
+from gcsa.actions import transform_array
 from gcsa.groups import group
 from gcsa.images.stain import StainImage
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import SegmentationPredictor
 from gcsa.tasks.segmentation.metrics import InstanceScores
-from gcsa.tasks.segmentation.pose import transform_array
 from gcsa.tasks.segmentation.predict import Segmentation, nearest
 from gcsa.tasks.segmentation.stars import median_diameter
 from gcsa.tasks.segmentation.tiles import choose_tiles

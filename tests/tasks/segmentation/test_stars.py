@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gcsa.actions import act
 from gcsa.groups import group
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.stars import (
@@ -22,7 +23,6 @@ from gcsa.tasks.segmentation.stars import (
     star_targets,
     suppress,
 )
-from gcsa.testing import act
 
 RAYS = 32
 D4 = group("d4")
