@@ -1,6 +1,6 @@
 """Measure speed and memory: `python -m benchmarks peers`; each choice runs modules of benchmarks/, one after the other.
 
-Results are written to benchmarks/results/, a folder for each machine, with the commit; `python docs/report` makes the README's tables of them.
+Results are written to benchmarks/results/, a folder for each machine, with the commit; `python -m benchmarks.report` makes the README's tables of them.
 """
 
 from __future__ import annotations

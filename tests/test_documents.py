@@ -1,4 +1,4 @@
-"""docs/report: tables from small results, and `--check` on a copy of the documents that somebody edited."""
+"""benchmarks/report: tables from small results, and `--check` on a copy of the documents that somebody edited."""
 
 import importlib
 import json
@@ -21,9 +21,10 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of documents, results and the program, from which `report` is imported."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    shutil.copytree(ROOT / "benchmarks/report", tmp_path / "benchmarks/report")
     shutil.copytree(ROOT / "weights", tmp_path / "weights")
     shutil.copy(ROOT / "README.md", tmp_path)
-    monkeypatch.syspath_prepend(tmp_path / "docs")
+    monkeypatch.syspath_prepend(tmp_path / "benchmarks")
     yield tmp_path
     for name in [name for name in sys.modules if name.partition(".")[0] == "report"]:
         del sys.modules[name]
@@ -57,7 +58,7 @@ def test_check_names_what_was_edited_and_writing_repairs_it(copy: Path, capsys: 
     }
     for name, (old, new) in edits.items():
         edit(copy / name, old, new)
-    (copy / "docs/results/scaling.png").unlink()
+    (copy / "docs/pictures/scaling.png").unlink()
     angles = "weights/gcsa_pooled_small.pcam/off_grid.png"
     (copy / angles).unlink()
     shifts = copy / "benchmarks/results/shifts.json"
@@ -68,8 +69,8 @@ def test_check_names_what_was_edited_and_writing_repairs_it(copy: Path, capsys: 
     documents = program("documents")
     assert documents.main(["--check"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert "docs/measured/performers.md differs from the results: run python docs/report" in lines
-    figures = {*(f"docs/results/{name}.png" for name in ("scaling", "shifts_mnist")), angles}
+    assert "docs/measured/performers.md differs from the results: run python -m benchmarks.report" in lines
+    figures = {*(f"docs/pictures/{name}.png" for name in ("scaling", "shifts_mnist")), angles}
     assert {line.split()[0] for line in lines} == {*edits, *figures}
     assert edited == {name: (copy / name).read_text() for name in edits}
     (copy / "weights/gcsa_ocr_tiny.fr17/README.md").unlink()
@@ -77,7 +78,7 @@ def test_check_names_what_was_edited_and_writing_repairs_it(copy: Path, capsys: 
     assert documents.main([]) == 0
     written = [*documents.DOCUMENTS, *(f"weights/{name}/README.md" for name in list_weights())]
     assert [name for name in written if (copy / name).read_text() != (ROOT / name).read_text()] == []
-    assert (copy / "docs/results/scaling.png").is_file()
+    assert (copy / "docs/pictures/scaling.png").is_file()
     assert (copy / angles).stat().st_size < 60_000
 
 
@@ -109,7 +110,7 @@ def off_grid_of(changed: float, reflections: float) -> dict[str, Any]:
 )
 def test_a_card_counts_reflections_only_where_the_network_knows_them(copy: Path, name: str, row: str) -> None:
     """Of a network of c8 they are not exact, and a reflected digit is another one."""
-    (copy / f"docs/results/off_grid/{name}.json").write_text(json.dumps(off_grid_of(0.3, reflections=0.2)))
+    (copy / f"benchmarks/results/off_grid/{name}.json").write_text(json.dumps(off_grid_of(0.3, reflections=0.2)))
     section = program("card_sections").off_grid_section(name)
     assert row in section.splitlines()
     assert "| other angles, each 7.5 degrees | 15.0 % | 30.0 % | 70 % |" in section.splitlines()
@@ -118,7 +119,7 @@ def test_a_card_counts_reflections_only_where_the_network_knows_them(copy: Path,
 
 
 def test_angles_of_a_card_are_in_order_and_hold_the_exact_ones(copy: Path) -> None:
-    file = copy / "docs/results/off_grid/gcsa_tiny.rotmnist.json"
+    file = copy / "benchmarks/results/off_grid/gcsa_tiny.rotmnist.json"
     file.write_text(json.dumps(off_grid_of(0.3, reflections=0.2)))
     shares = program("card_sections").angle_shares("gcsa_tiny.rotmnist")
     assert list(shares.items()) == [(0, 0), (7.5, 0.3), (15, 0), (90, 0), (180, 0), (270, 0), (360, 0)]
@@ -131,10 +132,10 @@ def test_the_table_of_patches_leaves_digits_out(copy: Path) -> None:
 def test_a_card_shows_pages_and_sizes_where_they_were_measured(copy: Path) -> None:
     cards = program("cards")
     reader, segmenter = cards.card("gcsa_ocr_tiny.print"), cards.card("gcsa_unet_tiny.nuclei")
-    skewed = json.loads((copy / "docs/results/pages/skewed.json").read_text())
+    skewed = json.loads((copy / "benchmarks/results/pages/skewed.json").read_text())
     found, given = skewed["found"]["7"]["cer"], skewed["given"]["7"]["straightened"]
     assert f"| rotated by 7 degrees | {100 * found:.1f} % | {100 * given:.1f} % |" in reader
-    scores = json.loads((copy / "docs/results/scales/gcsa_unet_tiny.nuclei.json").read_text())["ap50"]
+    scores = json.loads((copy / "benchmarks/results/scales/gcsa_unet_tiny.nuclei.json").read_text())["ap50"]
     views = ("0.5", "0.5, read with scale=2", "0.5, read with scale=auto")
     cells = [f"{100 * scores[view]['all']:.1f} %" for view in views]
     assert f"| 0.5 x | {' | '.join(cells)} |" in segmenter
@@ -149,12 +150,12 @@ def test_learning_on_real_images(copy: Path) -> None:
     for name, factor in (("first", 1.0), ("slow", 1.5)):  # the ratio of the machine on which it is worse counts
         scaled = {**times, "gcsa_small": {"median_ms": 20.0 * factor}}
         save_timings(copy, name, "pace", {"pcam": scaled, "plankton": scaled})
-    run = json.loads((copy / "docs/results/learning/pcam/seed0/gcsa_small+shifts.json").read_text())
+    run = json.loads((copy / "benchmarks/results/learning/pcam/seed0/gcsa_small+shifts.json").read_text())
     run["config"]["trainer"]["max_epochs"] = 2
     run["curve"]["val/accuracy"] = [0.5, 0.75]
-    shutil.rmtree(copy / "docs/results/learning")
+    shutil.rmtree(copy / "benchmarks/results/learning")
     for folder in ("pcam", "pcam_tenth"):
-        path = copy / f"docs/results/learning/{folder}/seed0/gcsa_small+shifts.json"
+        path = copy / f"benchmarks/results/learning/{folder}/seed0/gcsa_small+shifts.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps(run))
     training = program("training")
@@ -173,21 +174,21 @@ def test_learning_on_real_images(copy: Path) -> None:
 
 
 def test_few_labels_and_what_was_kept_of_tests(copy: Path) -> None:
-    shutil.rmtree(copy / "docs/results/learning")
+    shutil.rmtree(copy / "benchmarks/results/learning")
     for folder, seed, accuracy in (("_3", 0, 0.5), ("_tenth", 0, 0.6), ("_tenth", 1, 0.7), ("", 0, 0.8)):
-        path = copy / f"docs/results/learning/pcam{folder}/seed{seed}/one+shifts.json"
+        path = copy / f"benchmarks/results/learning/pcam{folder}/seed{seed}/one+shifts.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"curve": {"val/accuracy": [0.9, accuracy]}, "test": {"turns": f"of {seed}"}}))
         path.with_name("two.json").write_text(json.dumps({"curve": {"val/accuracy": [accuracy]}, "test": {}}))
     training = program("training")
     assert training.few_labels_curves("pcam") == {"one+shifts": {0.03: 0.5, 0.1: pytest.approx(0.65), 1.0: 0.8}}
-    shutil.rmtree(copy / "docs/results/learning/pcam_3")
+    shutil.rmtree(copy / "benchmarks/results/learning/pcam_3")
     assert training.few_labels_curves("pcam") == {}  # no line of two points
     assert training.tested("learning/pcam_tenth", "turns") == {"one+shifts": "of 0"}
 
 
 def test_figures_show_the_three_best_systems_of_a_test(copy: Path) -> None:
-    folder = copy / "docs/results/learning/few/seed0"
+    folder = copy / "benchmarks/results/learning/few/seed0"
     folder.mkdir(parents=True)
     for name, accuracy in (("a", 0.6), ("b", 0.9), ("c", 0.7), ("d", 0.8)):
         run = {"curve": {"val/accuracy": [1, accuracy]}, "test": {"turns": f"of {name}"}}
@@ -273,7 +274,7 @@ def test_every_machine_is_shown_the_worst_first(copy: Path) -> None:
 
 
 def test_a_run_without_a_test_set_has_empty_cells(copy: Path) -> None:
-    for path in (copy / "docs/results").glob("*.json"):
+    for path in (copy / "benchmarks/results/runs").glob("*.json"):
         path.unlink()
     run = {
         "results": {"val/accuracy": 0.5, "test/accuracy": 0.25},
@@ -284,7 +285,7 @@ def test_a_run_without_a_test_set_has_empty_cells(copy: Path) -> None:
         "seed": 7,
         "commit": "0123456789",
     }
-    (copy / "docs/results/one.json").write_text(json.dumps(run))
+    (copy / "benchmarks/results/runs/one.json").write_text(json.dumps(run))
     row = program("training").training().splitlines()[2]
     assert row == "| one | 97k | 50.00 | 25.00 |  | 3 epochs, 2 min on 2 thread(s) | 7 | 01234567 |"
 
@@ -299,7 +300,7 @@ def test_seeds_of_a_system_are_averaged(copy: Path) -> None:
             "seed": seed,
             "commit": "0123456789 abcdefghij" if seed else "0123456789",
         }
-        folder = copy / f"docs/results/trials/plankton/seed{seed}"
+        folder = copy / f"benchmarks/results/trials/plankton/seed{seed}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "one thing.json").write_text(json.dumps(run))
     (row,) = [line for line in program("training").trials().splitlines() if "one thing" in line]
@@ -318,7 +319,7 @@ def test_export_cells(copy: Path, results: list[float | str], shown: str) -> Non
 def test_who_is_exact_counts_what_changes(copy: Path) -> None:
     equivariance = program("equivariance")
     assert "| `crnn, one pass` | c4 | 450 lines | 450 of 450 texts |" in equivariance.who_is_exact()
-    file = copy / "docs/results/symmetry/docorient.json"
+    file = copy / "benchmarks/results/symmetry/docorient.json"
     kinds = {"whole pages": {"pages": 3, "alike": 1}, "blocks": {"pages": 12, "alike": 12}}
     file.write_text(json.dumps({"version": "1.2", "kinds": kinds}))
     assert "| docorient 1.2, how it lays a page | c4 | 15 pages | 2 of 15 pages |" in equivariance.who_is_exact()

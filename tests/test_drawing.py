@@ -1,14 +1,10 @@
-"""docs/report/drawing.py: the figures that only the documents show."""
+"""benchmarks/report/drawing.py: the figures that only the documents show."""
 
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-SPEC = spec_from_file_location("drawing", Path(__file__).parents[1] / "docs/report/drawing.py")
-drawing = module_from_spec(SPEC)
-SPEC.loader.exec_module(drawing)
+from benchmarks.report import drawing
 
 
 def test_cost_figure_has_one_bubble_a_system_with_an_area_as_its_parameters():

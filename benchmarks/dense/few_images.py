@@ -1,6 +1,6 @@
 """A laboratory that the published weights have not seen: 2, 5 and 20 of its images, trained on and from random weights.
 
-    python -m benchmarks.dense.few_images Coelho2009_ISBI_NuclearSegmentation runs/ --write docs/results/few_images/gnf.json
+    python -m benchmarks.dense.few_images Coelho2009_ISBI_NuclearSegmentation runs/ --write benchmarks/results/few_images/gnf.json
 
 The laboratory is `gnf` of Coelho et al. 2009 (doi:10.1109/ISBI.2009.5193098): U2OS cells in fluorescence, outlined by hand, in 48 images
 whose nuclei are some 110 pixels wide; the repository luispedro/Coelho2009_ISBI_NuclearSegmentation on GitHub holds them. Of each image

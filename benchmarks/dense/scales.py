@@ -1,6 +1,6 @@
 """A segmenter on images of another size, stain and kind than it was trained on.
 
-    python -m benchmarks.dense.scales gcsa_unet_tiny.nuclei --split val --write docs/results/scales/gcsa_unet_tiny.nuclei.json
+    python -m benchmarks.dense.scales gcsa_unet_tiny.nuclei --split val --write benchmarks/results/scales/gcsa_unet_tiny.nuclei.json
 
 Average precision at an IoU of 0.5 on the nuclei, each image at half to twice its size, as it is and read at its own scale, all and by
 colour; on negatives of the images; and

@@ -1,6 +1,6 @@
 """A slide through gcsa segment as a user runs it: CPU-minutes, peak memory, and the same objects as of its parts.
 
-`python -m benchmarks.dense.slide gcsa_unet_tiny.nuclei --width 20000 --height 15000 --write docs/results/slide/nuclei.json`. The slide is
+`python -m benchmarks.dense.slide gcsa_unet_tiny.nuclei --width 20000 --height 15000 --write benchmarks/results/slide/nuclei.json`. The slide is
 a pyramid of TIFF with tiles of JPEG (YCbCr, quality 90), as scanners write them, of the mosaic of `benchmarks.dense.mosaic`. Memory is the
 largest resident size of the process, and beyond the model that less the same of an image of 256 x 256 pixels. Around eight crossings of
 tiles, the label image is compared with a window of that place alone. CPU-minutes, as another program may run beside it.

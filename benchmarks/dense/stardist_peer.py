@@ -5,7 +5,7 @@ with stardist 0.9.2, csbdeep 0.8.2, Keras 3.15 and numpy 2.1, Python 3.11). Two 
 
 `python -m benchmarks.dense.stardist_peer --minutes 30 --out FOLDER`, there, trains and writes to FOLDER the label maps of the
 test images, upright and in the seven other poses turned back to upright, <id>_<pose>.png, and run.json;
-`python -m benchmarks.dense.stardist_peer --measure FOLDER`, where gcsa is installed, reads them and writes both to docs/results/stardist.
+`python -m benchmarks.dense.stardist_peer --measure FOLDER`, where gcsa is installed, reads them and writes both to benchmarks/results/stardist.
 
 Network, losses, patches, augmentation and thresholds are those of the package and its example notebooks, with 32 rays on a grid
 of 2 x 2. Training ends after the given minutes, validation included, and the weights are those of the lowest validation loss.
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-RESULTS = Path(__file__).parents[2] / "docs/results/stardist"
+RESULTS = Path(__file__).parents[2] / "benchmarks/results/stardist"
 POSES = range(8)
 """Pose 0 is upright, poses 0 to 3 are as many quarter turns, and 4 to 7 the same of the mirrored image."""
 STEPS = 100

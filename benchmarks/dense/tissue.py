@@ -1,6 +1,6 @@
 """Nuclei in H&E of other laboratories: a segmenter beside Otsu's threshold of haematoxylin with a watershed.
 
-    python -m benchmarks.dense.tissue FOLDER gcsa_unet_tiny.nuclei --write docs/results/tissue/monuseg.json
+    python -m benchmarks.dense.tissue FOLDER gcsa_unet_tiny.nuclei --write benchmarks/results/tissue/monuseg.json
 
 FOLDER holds MoNuSeg (Kumar et al. 2017, doi:10.1109/TMI.2017.2677499; CC BY-NC-SA 4.0): tissue at 40x as .tif and its outlines as Aperio's
 .xml beside it or in `Annotations`, below MoNuSegTrainingData and MoNuSegTestData. The first are for choices: at which scale a network

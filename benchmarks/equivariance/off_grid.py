@@ -8,7 +8,7 @@
 
 Each image is rotated by every multiple of 7.5 degrees, shifted, blurred, magnified, compressed, stained and lit otherwise; an answer
 changes where the most probable class does. Images go on beyond their border by reflection, and are resampled bilinearly.
-docs/results/off_grid/NAME.json (off_grid_test of the test split) holds, for each family, the share of answers that change in the mean over its members and for the
+benchmarks/results/off_grid/NAME.json (off_grid_test of the test split) holds, for each family, the share of answers that change in the mean over its members and for the
 worst, and the lowest accuracy; and the same for the exact elements of d4, where an exact network changes none. Beside it stands the
 share of changed images whose nearest neighbour by features, among all upright ones, still is the image itself. A folder of images
 goes by its own name there.
@@ -144,7 +144,9 @@ def main() -> None:
         **options_of(parsed.set),
     )
     content |= {"seconds": round(clock()[0] - started, 1), "commit": git_commit(), "machine": machine()}
-    folder = Path(__file__).parents[2] / "docs/results" / ("off_grid" if parsed.split == "val" else "off_grid_test")
+    folder = (
+        Path(__file__).parents[2] / "benchmarks/results" / ("off_grid" if parsed.split == "val" else "off_grid_test")
+    )
     folder.mkdir(parents=True, exist_ok=True)
     print(write_json(folder / f"{parsed.output}.json", content))
 

@@ -4,7 +4,7 @@
 
 The slide is one of 20x, such as OpenSlide's test data (https://openslide.cs.cmu.edu/download/openslide-testdata/Aperio/, CC0). Each
 patch of 96 pixels at 10x is cut out after rotation by every multiple of 7.5 degrees at 20x, so nothing beyond its border is made up.
-Patches lie on a grid and overlap by half; a third of each is tissue at least. docs/results/real_context/NAME.json holds the share of
+Patches lie on a grid and overlap by half; a third of each is tissue at least. benchmarks/results/real_context/NAME.json holds the share of
 answers that change, and that of rotated patches whose nearest among all upright ones, by features, is the patch itself.
 """
 
@@ -84,7 +84,7 @@ def main() -> None:
         members[f"{degrees:g}"] = {"changed": moved(scores, upright, "classifier"), "neighbour_kept": kept}
         print(degrees, members[f"{degrees:g}"], flush=True)
     content = {"model": args.output, "slide": args.slide.name, "patches": len(squares), "angles": members}
-    path = Path(__file__).parents[2] / f"docs/results/real_context/{args.output}.json"
+    path = Path(__file__).parents[2] / f"benchmarks/results/real_context/{args.output}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     print(write_json(path, content | {"commit": git_commit(), "machine": machine()}))
 

@@ -1,7 +1,7 @@
 """Embeddings of 400 patches at four turns through other people's frameworks, by our files and by their own way:
 `python -m benchmarks.integrations.embeddings lightly_train torchgeo smp trident`.
 
-Writes docs/results/integrations/FRAMEWORK.json. The weights are gcsa_pooled_small.pcam; where it says "regular fields",
+Writes benchmarks/results/integrations/FRAMEWORK.json. The weights are gcsa_pooled_small.pcam; where it says "regular fields",
 a gcsa_small with random weights, norms and biases (seed 0). TIAToolbox asks for NumPy 2, which escnn does not take, so it runs in
 an environment without escnn, for which the tables of kernels must lie in the cache:
 

@@ -1,7 +1,7 @@
 """How far features of real patches move when the patches are turned or mirrored, ours and timm's common backbones:
 `python -m benchmarks.integrations.invariance`.
 
-Writes docs/results/integrations/invariance.json. Features are those in front of the classifier. No weights of timm can be had
+Writes benchmarks/results/integrations/invariance.json. Features are those in front of the classifier. No weights of timm can be had
 offline, so its networks have random weights (seed 0), and so have ours but gcsa_pooled_small.pcam; training has no reason to
 make filters symmetric, but may make features more or less alike. The change is relative to the spread of the features over
 the patches, for features of an untrained network may hardly depend on the image at all: 1.41 says that a turned patch is as

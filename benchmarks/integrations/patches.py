@@ -16,7 +16,7 @@ from gcsa.data.storage import data_root
 from gcsa.evaluation.audit import element_name
 from gcsa.groups import group as make_group
 
-RESULTS = Path(__file__).parents[2] / "docs/results/integrations"
+RESULTS = Path(__file__).parents[2] / "benchmarks/results/integrations"
 PATCHES = 400
 Features = Callable[[Array], Array]
 """Of pictures uint8 (N, H, W, 3), in rows."""

@@ -2,8 +2,8 @@
 
 For a classifier it reads the test set as `gcsa evaluate model=NAME data=DATA copies=8` does. With a recogniser or an adapter of
 one (`gcsa_ocr_tiny.fr17 fr17_roman_print`) it reads the test lines of that script, also turned; with a segmenter
-(`gcsa_unet_tiny.nuclei nuclei`) the test images, also turned and mirrored. What it finds is kept in docs/results/published/, and a
-picture of the worst mistakes beside the weights. `python docs/report` writes the cards.
+(`gcsa_unet_tiny.nuclei nuclei`) the test images, also turned and mirrored. What it finds is kept in benchmarks/results/published/, and a
+picture of the worst mistakes beside the weights. `python -m benchmarks.report` writes the cards.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_tra
 from gcsa.training.results import git_commit, machine
 from gcsa.weights import read
 
-RESULTS = ROOT / "docs/results/published"
+RESULTS = ROOT / "benchmarks/results/published"
 WORST_LINES = 6
 WORST_IMAGES = 5
 

@@ -1,7 +1,7 @@
 """How far the digits of rotated MNIST can be told apart: `python -m benchmarks.learning.ceiling RUN NAME`.
 
 RUN is an output folder of `train.py` with benchmarks/learning/e2cnn.py, trained on all 12,000 images. Its accuracy on the 50,000
-test images, and which of them it gets wrong, become docs/results/ceiling/NAME.json. Beside it, shared_mistakes.png shows
+test images, and which of them it gets wrong, become benchmarks/results/ceiling/NAME.json. docs/pictures/shared_mistakes.png shows
 the first 100 test images that every network of `ceiling_runs` gets wrong. Without RUN only the picture is drawn.
 """
 
@@ -26,7 +26,7 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.base import GCSADataModule
 from gcsa.training.results import git_commit
 
-RESULTS = Path(__file__).parents[2] / "docs/results"
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 COLUMNS, SHOWN = 20, 100
 
 
@@ -69,7 +69,7 @@ def main() -> None:
     (RESULTS / "ceiling").mkdir(exist_ok=True)
     if args.run is not None:
         print(write_json(RESULTS / f"ceiling/{args.name or args.run.name}.json", read_test(args.run, data)))
-    picture(data).save(RESULTS / "ceiling/shared_mistakes.png", optimize=True)
+    picture(data).save(RESULTS.parents[1] / "docs/pictures/shared_mistakes.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.learning.doubt gcsa_unet_tiny.nuclei nuclei
 
 writes the entry `doubt` into weights/NAME/config.json, from training and validation images as train.py does at its end, and
-docs/results/doubt/NAME.json: the share of test images (of a segmenter, also of a small part of each) whose doubt is above 1, and
+benchmarks/results/doubt/NAME.json: the share of test images (of a segmenter, also of a small part of each) whose doubt is above 1, and
 the doubt of pictures of scikit-image, of text lines and of plankton, which are neither nuclei, tissue nor digits. AUROC is that of
 the doubt, test images against all of these.
 """
@@ -131,7 +131,7 @@ def main() -> None:
         tested, strange = of_classifier(predictor, data)
     annotate(folder, doubt=predictor.doubt.entry())
     content = report(args.data, tested, strange)
-    path: Path = ROOT / "docs/results/doubt" / f"{args.name}.json"
+    path: Path = ROOT / "benchmarks/results/doubt" / f"{args.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     print(write_json(path, content | {"model": args.name, "commit": commit, "machine": machine()}))
 

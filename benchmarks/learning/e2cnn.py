@@ -6,7 +6,7 @@
 
 Six group convolutions with batch norm and ELU, max-pooling behind the second and fourth, the maximum over the group, then over
 positions, and three linear layers with dropout. It shows how far the images of rotated MNIST can be told apart at all. With
-`+model.width=0.58` it has 0.91M parameters, and 40 epochs take 5 minutes on an H100 that it shares (docs/results/ceiling).
+`+model.width=0.58` it has 0.91M parameters, and 40 epochs take 5 minutes on an H100 that it shares (benchmarks/results/ceiling).
 """
 
 from __future__ import annotations

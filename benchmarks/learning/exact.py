@@ -1,6 +1,6 @@
 """A trained classifier as it is, and made exact by `gcsa.symmetry`: accuracy and AUROC on validation and test images.
 
-    python -m benchmarks.learning.exact outputs/my_run/checkpoints/best.ckpt --data pcam --write docs/results/exact/pcam_my_model_seed0.json
+    python -m benchmarks.learning.exact outputs/my_run/checkpoints/best.ckpt --data pcam --write benchmarks/results/exact/pcam_my_model_seed0.json
 
 Options of the data stand behind `--set`: `--data image_folder --set path=plankton image_size=128 in_chans=3 pad=white`. The
 files of several seeds, `..._seedN.json`, become one row of the table.

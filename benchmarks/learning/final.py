@@ -3,7 +3,7 @@
 Takes the weights that all seeds of a system left in outputs/queue, those of the epoch that the validation split chose, and
 writes accuracy, AUROC, the images that are wrong (their numbers from 0), how sure and how right answers are, the share of at
 most 2,000 images whose class a quarter turn changes, and of seed 0, which is drawn, the accuracy at every turn of at most 1,000 into
-their results in docs/results/learning as `test`. What is there already is not read again.
+their results in benchmarks/results/learning as `test`. What is there already is not read again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import draw_sample
 from gcsa.training.results import git_commit
 
-RESULTS = ROOT / "docs/results"
+RESULTS = ROOT / "benchmarks/results"
 TURNED_IMAGES, QUARTER_TURNED_IMAGES = 1000, 2000
 OF_TRAINING = ("root", "augment", "batch_size", "limit_train", "train_on_val", "drop_last", "download")
 
@@ -70,7 +70,7 @@ def read_test(result: Path, commit: str | None) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", help="of docs/results/learning, such as pcam")
+    parser.add_argument("folder", help="of benchmarks/results/learning, such as pcam")
     parser.add_argument("systems", nargs="+", help='such as "vit+turns+shifts"')
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="CPU threads")
     args = parser.parse_args()

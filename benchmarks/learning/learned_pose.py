@@ -1,6 +1,6 @@
 """A chooser of poses that learns, for a frozen classifier: what it gains over one pose, beside moments and the mean of all poses.
 
-    python -m benchmarks.learning.learned_pose outputs/my_run/checkpoints/best.ckpt --data pcam --write docs/results/learned_pose/pcam_tf_efficientnet_lite0_seed0.json
+    python -m benchmarks.learning.learned_pose outputs/my_run/checkpoints/best.ckpt --data pcam --write benchmarks/results/learned_pose/pcam_tf_efficientnet_lite0_seed0.json
 
 `LearnedPose` is trained on the training images, by the cross-entropy against the pose in which the frozen network has the least loss, and
 by the negative expected log probability of the right class under its own softmax. The validation AUROC chooses the epoch and the

@@ -1,4 +1,4 @@
-"""What a training step of each system in docs/results/learning costs: `python -m benchmarks.learning.pace --threads 1`.
+"""What a training step of each system in benchmarks/results/learning costs: `python -m benchmarks.learning.pace --threads 1`.
 
 Forward and backward in training mode, 32 images, the systems of a data set taking turns.
 """
@@ -15,7 +15,7 @@ from torch import nn
 from benchmarks.common import DEVICE, arguments, forward_and_step, save
 from gcsa.models.create import create_model
 
-LEARNING = Path(__file__).parents[2] / "docs/results/learning"
+LEARNING = Path(__file__).parents[2] / "benchmarks/results/learning"
 BATCH = 32
 SHAPES = {"pcam": (3, 96, 2), "plankton": (1, 64, 31), "rotmnist": (1, 28, 10)}  # channels, side, classes
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning.queue pcam_systems plankton_systems --jobs 2
 
-A list is a YAML file in this folder: `folder`, below docs/results/, for the results; `seeds`; `common`, overrides of all
+A list is a YAML file in this folder: `folder`, below benchmarks/results/, for the results; `seeds`; `common`, overrides of all
 runs; `runs`, a name for each with its own overrides; and `once`, the names of those that run with the first seed alone. The
 lowest seed of all runs comes before the next of any. A run is `python train.py` with these overrides in
 outputs/queue/FOLDER/seedN/NAME, from where a run that was stopped is resumed. Its result, FOLDER/seedN/NAME.json, is
@@ -55,7 +55,7 @@ class Listed:
     @property
     def result(self) -> Path:
         """What is kept."""
-        return ROOT / "docs/results" / self.folder / f"{self.name}.json"
+        return ROOT / "benchmarks/results" / self.folder / f"{self.name}.json"
 
 
 def read_list(path: Path) -> Iterator[Listed]:

@@ -4,7 +4,7 @@
 
 It finds the direction of the lines, and by a network whether the page is upside down. A page is answered alike where all four scans are
 laid the same way, and rightly where that is upright. The pages are three whole ones, and blocks of 25 validation lines of French and
-of Fraktur print, each line under the other on white. Needs GCSA_DATA; writes docs/results/symmetry/docorient.json.
+of Fraktur print, each line under the other on white. Needs GCSA_DATA; writes benchmarks/results/symmetry/docorient.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.training.results import git_commit, machine
 
-FILE = Path(__file__).parents[2] / "docs/results/symmetry/docorient.json"
+FILE = Path(__file__).parents[2] / "benchmarks/results/symmetry/docorient.json"
 PAGES = ("fr_print_page.jpg", "170025120000003,0074.jpg", "arabic.webp")
 SCRIPTS = ("fr17_roman_print", "de19_fraktur_print")
 LINES = 25

@@ -8,7 +8,7 @@ a trained classifier, which no wrapper changes. The choosers have random weights
 equiadapt is used by its own classes, with the options of its example for images (`group_equivariant.yaml`: c4, 3 layers of 128
 channels, 5 x 5 filters, the middle 80 % of the image, resized to 96 pixels), and with the whole image as it is instead. Its own second
 network, `CustomEquivariantNetwork`, lacks two attributes that its canonicalizer reads in 0.1.2; they are set here.
-docs/results/symmetry/equiadapt_GROUP.json holds the errors, and the cost in passes of the classifier.
+benchmarks/results/symmetry/equiadapt_GROUP.json holds the errors, and the cost in passes of the classifier.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gcsa.tasks.classification.evaluate import draw_sample, model_and_data
 from gcsa.testing import relative_error
 from gcsa.training.results import git_commit, machine
 
-RESULTS = Path(__file__).parents[2] / "docs/results/symmetry"
+RESULTS = Path(__file__).parents[2] / "benchmarks/results/symmetry"
 BATCH = 32
 IMAGES = 20
 SIZES = (96, 97)

@@ -39,7 +39,7 @@ from gcsa.symmetry import Canonical
 from gcsa.tasks.classification.evaluate import draw_sample, model_and_data
 from gcsa.training.results import git_commit, machine
 
-FILE = Path(__file__).parents[2] / "docs/results/learned_pose/equiadapt_c4.json"
+FILE = Path(__file__).parents[2] / "benchmarks/results/learned_pose/equiadapt_c4.json"
 GROUP = "c4"
 CONTRAST = 1e-4
 """The weight of the loss that the optimized network needs, in its example."""

@@ -72,7 +72,7 @@ def main() -> None:
         for count in args.lines:
             found = row(script, count, args.seed) | {"commit": git_commit(), "machine": machine()}
             print(found, flush=True)
-            target = ROOT / f"docs/results/ocr_few/{script}-{count}.json"
+            target = ROOT / f"benchmarks/results/ocr_few/{script}-{count}.json"
             target.parent.mkdir(exist_ok=True)
             write_json(target, found)
 

@@ -5,7 +5,7 @@ taken, then a second one, and so on. The network and the rule before it, by prof
 orientation tells all four. JPEG files are decoded at a half, a quarter or an eighth of their size where at least 2,048 pixels a side
 are left.
 
-docs/results/pages/orientation.json was put together by hand from runs on the same pages in the same order, before this script was here.
+benchmarks/results/pages/orientation.json was put together by hand from runs on the same pages in the same order, before this script was here.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pages", type=int, default=171, help="at most (default 171)")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs/results/pages/orientation.json")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/pages/orientation.json")
     args = parser.parse_args()
     torch.set_num_threads(1)
     commit, files = git_commit(), in_turn(args.folder)[: args.pages]

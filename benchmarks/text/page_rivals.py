@@ -31,7 +31,7 @@ from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
 from gcsa.training.results import git_commit, machine
 
-RESULT = Path(__file__).parents[2] / "docs/results/pages/rivals.json"
+RESULT = Path(__file__).parents[2] / "benchmarks/results/pages/rivals.json"
 BOOKS = {
     "Gallicorpora/HTR-imprime-17e-siecle, e03cc1b1": (
         "bpt6k1512176r",

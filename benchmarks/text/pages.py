@@ -81,7 +81,9 @@ def main() -> None:
         "line_errors": {script: line_errors(predictor, script) for script in SCRIPTS},
     }
     print(
-        write_json(ROOT / f"docs/results/pages/{args.weights}.json", {**found, "commit": commit, "machine": machine()})
+        write_json(
+            ROOT / f"benchmarks/results/pages/{args.weights}.json", {**found, "commit": commit, "machine": machine()}
+        )
     )
 
 

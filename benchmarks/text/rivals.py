@@ -41,7 +41,7 @@ from gcsa.tasks.recognition.pages.forms import MODERN
 from gcsa.tasks.recognition.reading import Reading, most_confident
 from gcsa.training.results import git_commit, machine
 
-RESULT = ROOT / "docs/results/ocr/rivals.json"
+RESULT = ROOT / "benchmarks/results/ocr/rivals.json"
 FRENCH, FRAKTUR = ("fr17_roman_print", "fr17_18_gallicorpora"), ("de19_fraktur_print",)
 LANGUAGES = {FRENCH: ("fra", "lat", "fra+lat"), FRAKTUR: ("frk", "deu", "frk+deu")}
 PUBLISHED = {

@@ -117,7 +117,7 @@ def main() -> None:
             content[name][split] = {"lines": len(inks), **side.errors(inks, meant)}
             print(name, split, content[name][split], flush=True)
     about = {"script": SCRIPT, "commit": commit, "machine": machine()}
-    print(write_json(ROOT / "docs/results/pages/rotated_lines.json", {"rows": content, **about}))
+    print(write_json(ROOT / "benchmarks/results/pages/rotated.json", {"rows": content, **about}))
 
 
 if __name__ == "__main__":

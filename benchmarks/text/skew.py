@@ -46,7 +46,7 @@ def main() -> None:
         "rows": rows,
     }
     print(
-        write_json(ROOT / "docs/results/pages/skew.json", {**content, "commit": commit, "machine": machine()}),
+        write_json(ROOT / "benchmarks/results/pages/skew.json", {**content, "commit": commit, "machine": machine()}),
     )
 
 

@@ -222,7 +222,7 @@ def main() -> None:
             found[name] = found_lines(predictor, scans[name], truth)
     result = {"weights": args.weights, "validation": {"script": SCRIPT, "lines": LINES, "angles": validation}}
     result |= {"given": given, "found": found, "photograph": {"corners": CORNERS, "curl": CURL}}
-    print(write_json(ROOT / "docs/results/pages/skewed.json", {**result, "commit": commit, "machine": machine()}))
+    print(write_json(ROOT / "benchmarks/results/pages/skewed.json", {**result, "commit": commit, "machine": machine()}))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import measure
 from gcsa.training.results import git_commit, machine
 
-RESULT = ROOT / "docs/results/ocr/test_lines.json"
+RESULT = ROOT / "benchmarks/results/ocr/test_lines.json"
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-RESULTS = Path(__file__).parents[2] / "docs/results/integrations"
+RESULTS = Path(__file__).parents[2] / "benchmarks/results/integrations"
 FRAMEWORKS = ("lightly_train", "smp", "tiatoolbox", "torchgeo", "trident")
 
 

@@ -143,7 +143,7 @@ def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
         known["images"] = torch.randn(2, 3, 28, 28)
     for code in blocks(page, "python", "py"):
         if not all(map(find_spec, re.findall(r"^(?:from|import) (\w+)", code, re.M))):
-            continue  # a framework of an environment of its own: tests/integrations and docs/results/integrations
+            continue  # a framework of an environment of its own: tests/integrations and benchmarks/results/integrations
         exec(compile(code, page, "exec"), known)
 
 

@@ -118,7 +118,7 @@ def test_what_is_left_and_how_long_it_takes(
     path.write_text('{folder: digits, seeds: [0, 1, 2], common: [], runs: {"a [1]": [], b: []}}')
     monkeypatch.setitem(LISTS, "digits", path)
     for seed, seconds in ((0, 100.0), (2, 200.0)):
-        result = root / f"docs/results/digits/seed{seed}/a [1].json"
+        result = root / f"benchmarks/results/digits/seed{seed}/a [1].json"
         result.parent.mkdir(parents=True)
         result.write_text(json.dumps({"fit_seconds": seconds}))
     monkeypatch.setattr(sys, "argv", ["queue", "digits", "--left"])
@@ -181,11 +181,11 @@ def test_nothing_is_kept_of_validation_images_that_were_trained_on(root: Path) -
 def test_the_test_set_is_read_once(group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     monkeypatch.setattr(final, "ROOT", tmp_path)
-    monkeypatch.setattr(final, "RESULTS", tmp_path / "docs/results")
+    monkeypatch.setattr(final, "RESULTS", tmp_path / "benchmarks/results")
     monkeypatch.setattr(final, "TURNED_IMAGES", 40)
     model = randomize(timm.create_model("gcsa_tiny", group=group, num_classes=10, in_chans=1, fields=4, depth=1))
     save_classifier(model, tmp_path / "outputs/queue/learning/digits/seed0/a, rate 0.1/weights")
-    result = tmp_path / "docs/results/learning/digits/seed0/a, rate 0.1.json"
+    result = tmp_path / "benchmarks/results/learning/digits/seed0/a, rate 0.1.json"
     result.parent.mkdir(parents=True)
     result.write_text(json.dumps({"seed": 0, "config": {"data": {"name": "digits", "batch_size": 100, "root": None}}}))
     monkeypatch.setattr(sys, "argv", ["final", "digits", "a, rate 0.1", "--threads", str(torch.get_num_threads())])

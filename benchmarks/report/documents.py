@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable
 
-from report import cards, dense, equivariance, exports, options, speed, text, training
-from report.figures import outdated_figures, write_figures
-from report.results import ROOT
+from . import cards, dense, equivariance, exports, options, speed, text, training
+from .figures import outdated_figures, write_figures
+from .results import ROOT
 
 START, END = "<!-- results: {name} -->", "<!-- end -->"
 """The lines around a generated part, which is named as the function that writes it."""
@@ -99,7 +99,9 @@ def update(document: str, parts: Iterable[Part]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Writes documents and figures, or with "--check" compares them; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python docs/report", description="Writes tables and figures of the results.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.report", description="Writes tables and figures of the results."
+    )
     parser.add_argument(
         "--check", action="store_true", help="compare, write nothing, and exit with 1 where they differ"
     )
@@ -110,7 +112,7 @@ def main(arguments: list[str]) -> int:
         outdated = [name for name in new if not (ROOT / name).is_file() or (ROOT / name).read_text() != new[name]]
         outdated += outdated_figures()
         for name in outdated:
-            print(f"{name} differs from the results: run python docs/report")
+            print(f"{name} differs from the results: run python -m benchmarks.report")
         return int(bool(outdated))
     for name, document in new.items():
         (ROOT / name).write_text(document)

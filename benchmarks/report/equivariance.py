@@ -8,10 +8,11 @@ from statistics import mean
 from typing import Any
 
 from gcsa.groups import group
-from report.results import ROOT, measured, table
-from report.training import DATA_SETS, spread_cell
 
-INTEGRATIONS = ROOT / "docs/results/integrations"
+from .results import ROOT, measured, table
+from .training import DATA_SETS, spread_cell
+
+INTEGRATIONS = ROOT / "benchmarks/results/integrations"
 
 
 def size_of(name: str) -> str:
@@ -57,7 +58,7 @@ def off_grid_plankton() -> str:
 
 
 def _off_grid(data: str) -> str:
-    folder = ROOT / "docs/results/off_grid"
+    folder = ROOT / "benchmarks/results/off_grid"
     contents = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     models = {name: content for name, content in contents.items() if content["data"] == data}
     rows = [["accuracy, upright", *(f"{100 * content['accuracy']:.1f} %" for content in models.values())]]
@@ -80,7 +81,7 @@ def _mean_and_worst(family: dict[str, Any]) -> str:
 def real_context() -> str:
     """The share of the answers that change where the slide around each patch rotates too."""
     rows = []
-    for path in sorted((ROOT / "docs/results/real_context").glob("*.json")):
+    for path in sorted((ROOT / "benchmarks/results/real_context").glob("*.json")):
         content = json.loads(path.read_text())
         angles = {float(degrees): row for degrees, row in content["angles"].items()}
         between = [row["changed"] for degrees, row in angles.items() if degrees % 90]
@@ -94,7 +95,7 @@ def real_context() -> str:
 
 def two_views() -> str:
     """Variants of training on two views of each image, the shortest first, on the validation patches."""
-    found = [json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/two_views").glob("*.json"))]
+    found = [json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/two_views").glob("*.json"))]
     rows = []
     for one in sorted(found, key=lambda one: (one["epochs"], -one["families"]["angle"]["worst_changed"])):
         families = one["families"]
@@ -119,7 +120,7 @@ def two_views() -> str:
 def exact() -> str:
     """Trained classifiers as they are, and made exact by the wrappers of `gcsa.symmetry`; the mean over seeds where there are some."""
     seeds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for path in sorted((ROOT / "docs/results/exact").glob("*.json")):
+    for path in sorted((ROOT / "benchmarks/results/exact").glob("*.json")):
         found = json.loads(path.read_text())
         data, _, name = path.stem.partition("_seed")[0].removesuffix("_tenth").partition("_")
         seeds.setdefault((DATA_SETS[data], found["labels"], name, found["group"]), []).append(found["rows"])
@@ -138,7 +139,7 @@ def exact() -> str:
 
 def learned_pose() -> str:
     """A frozen classifier in one pose, in poses that a chooser finds, and in all of them; choosers of several seeds."""
-    paths = sorted((ROOT / "docs/results/learned_pose").glob("pcam_tf_efficientnet_lite0_seed*.json"))
+    paths = sorted((ROOT / "benchmarks/results/learned_pose").glob("pcam_tf_efficientnet_lite0_seed*.json"))
     found = [json.loads(path.read_text()) for path in paths]
     passes = {
         "one pose": "1",
@@ -167,7 +168,7 @@ def learned_pose() -> str:
 def audits() -> str:
     """Audits of networks by gcsa audit: the sentence of each, and the features at the exact poses and between them."""
     rows = []
-    for path in sorted((ROOT / "docs/results/audit").glob("*.json")):
+    for path in sorted((ROOT / "benchmarks/results/audit").glob("*.json")):
         content = json.loads(path.read_text())
         for name, system in content["systems"].items():
             cells = []
@@ -182,7 +183,9 @@ def audits() -> str:
 
 def choosers() -> str:
     """A classifier in the wrappers of gcsa and behind equiadapt: the change of its scores, for images of 96 and of 97 pixels."""
-    found = [json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/symmetry").glob("equiadapt_*.json"))]
+    found = [
+        json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/symmetry").glob("equiadapt_*.json"))
+    ]
     rows = []
     for content in found:
         for name, sizes in content["rows"].items():
@@ -201,7 +204,7 @@ def choosers() -> str:
 
 def trained_choosers() -> str:
     """A frozen classifier behind choosers of poses that were trained for it: what it gains, and what rotations still change."""
-    content = json.loads((ROOT / "docs/results/learned_pose/equiadapt_c4.json").read_text())
+    content = json.loads((ROOT / "benchmarks/results/learned_pose/equiadapt_c4.json").read_text())
     rows = []
     for name, one in content["rows"].items():
         figures = [f"{100 * one[split]['accuracy']:.1f}" for split in ("val", "test")]
@@ -227,7 +230,7 @@ def trained_choosers() -> str:
 
 def who_is_exact() -> str:
     """What changes when images rotate by multiples of 90 degrees (and reflect), of systems of all kinds, theirs and ours."""
-    results = ROOT / "docs/results"
+    results = ROOT / "benchmarks/results"
     ours = json.loads((INTEGRATIONS / "invariance.json").read_text())
     moved = max(ours["models"]["gcsa_pooled_small.pcam"][key] for key in ("turns", "mirrors"))
     rows = [["`gcsa_pooled_small.pcam`, features", "d4", f"{ours['patches']} patches", f"features by {_size(moved)}"]]
@@ -249,7 +252,7 @@ def who_is_exact() -> str:
     for name, one in segmenters.items():
         parts = [f"{one[kind]:,.0f} of {one[f'of_{kind}']:,.0f} {kind}" for kind in ("pixels", "objects")]
         rows.append([name, "d4", f"{one.get('images turned', 65)} images", " and ".join(parts)])
-    for name, one in json.loads((results / "pages/rotated_lines.json").read_text())["rows"].items():
+    for name, one in json.loads((results / "pages/rotated.json").read_text())["rows"].items():
         if "+turns" not in name:
             lines = one["test"]["lines"]
             changed = round((1 - one["test"]["same_when_rotated"]) * lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from statistics import median
 
-from report.results import (
+from .results import (
     BUDGET,
     ROOT,
     Run,
@@ -51,7 +51,7 @@ def text() -> str:
 def adapters() -> str:
     """Adapters of the French base to other scripts beside the whole base fine-tuned for as many steps."""
     rows = []
-    for folder in sorted((ROOT / "docs/results/ocr").glob("*")):
+    for folder in sorted((ROOT / "benchmarks/results/ocr").glob("*")):
         for name, run in load_runs(f"ocr/{folder.name}").items():
             if run["config"].get("adapter") is None:
                 continue
@@ -88,7 +88,7 @@ def slowest_adapter(results: Run) -> float:
 def few_lines() -> str:
     """What gcsa adapt gains from few corrected lines."""
     rows, machines = [], set()
-    found = [json.loads(file.read_text()) for file in (ROOT / "docs/results/ocr_few").glob("*.json")]
+    found = [json.loads(file.read_text()) for file in (ROOT / "benchmarks/results/ocr_few").glob("*.json")]
     for row in sorted(found, key=lambda row: (row["script"], row["corrected"])):
         rates = []
         for when in ("before", "after"):
@@ -170,7 +170,7 @@ def trocr() -> str:
 
 def rotated_lines() -> str:
     """Lines scanned in any orientation: an encoder with a group, and a plain recogniser in two ways."""
-    content = json.loads((ROOT / "docs/results/pages/rotated_lines.json").read_text())
+    content = json.loads((ROOT / "benchmarks/results/pages/rotated.json").read_text())
     timed = load_timings("rotated_lines", lambda results: -results["lines"])
     rows = []
     for name, side in content["rows"].items():
@@ -188,7 +188,7 @@ def rotated_lines() -> str:
 
 def orientation() -> str:
     """How often pages are seen the right way up."""
-    results = json.loads((ROOT / "docs/results/pages/orientation.json").read_text())
+    results = json.loads((ROOT / "benchmarks/results/pages/orientation.json").read_text())
     pages, blank = results["pages"], len(results["without_text"])
     rows = [
         ["the network, which of four orientations", f"{results['network']['wrong']} of {pages}"],
@@ -211,7 +211,7 @@ def orientation() -> str:
 
 def pages() -> str:
     """A page in its four orientations, and lines of unknown orientation, one by one and as pages."""
-    results = json.loads((ROOT / "docs/results/pages/gcsa_ocr_tiny.print.json").read_text())
+    results = json.loads((ROOT / "benchmarks/results/pages/gcsa_ocr_tiny.print.json").read_text())
     scans = results["page"]["orientations"]
     first = scans["0"]
     found = f"{first['lines']} lines, CER {100 * first['cer']:.1f} %"
@@ -239,7 +239,7 @@ def pages() -> str:
 
 def skewed() -> str:
     """A page rotated by small angles, and as a photograph: its lines given, as boxes and straightened, and found."""
-    results = json.loads((ROOT / "docs/results/pages/skewed.json").read_text())
+    results = json.loads((ROOT / "benchmarks/results/pages/skewed.json").read_text())
     rows = []
     for name, found in results["found"].items():
         page = f"rotated by {name} degrees" if name.isdigit() else name
@@ -252,7 +252,7 @@ def skewed() -> str:
 
 def small_skews() -> str:
     """Validation lines at angles about the threshold: as boxes and straightened."""
-    content = json.loads((ROOT / "docs/results/pages/skewed.json").read_text())["validation"]
+    content = json.loads((ROOT / "benchmarks/results/pages/skewed.json").read_text())["validation"]
     rows = [
         [degrees, f"{row['rise']:.2f}", f"{100 * row['boxes']:.2f}", f"{100 * row['straightened']:.2f}"]
         for degrees, row in content["angles"].items()
@@ -263,7 +263,7 @@ def small_skews() -> str:
 
 def test_lines() -> str:
     """Published recognisers on the test lines of two sets of French print."""
-    content = json.loads((ROOT / "docs/results/ocr/test_lines.json").read_text())
+    content = json.loads((ROOT / "benchmarks/results/ocr/test_lines.json").read_text())
     rows = []
     for row in content["rows"]:
         low, high = row["cer_interval"]
@@ -277,7 +277,7 @@ def test_lines() -> str:
 
 def rivals() -> str:
     """Tesseract, the CRNN and published recognisers on the same test lines."""
-    content = json.loads((ROOT / "docs/results/ocr/rivals.json").read_text())["lines"]
+    content = json.loads((ROOT / "benchmarks/results/ocr/rivals.json").read_text())["lines"]
     rows = []
     for row in content["rows"]:
         low, high = row["cer_interval"]
@@ -301,7 +301,7 @@ def rivals() -> str:
 
 def page_rivals() -> str:
     """Tesseract and published recognisers on whole pages."""
-    content = json.loads((ROOT / "docs/results/pages/rivals.json").read_text())
+    content = json.loads((ROOT / "benchmarks/results/pages/rivals.json").read_text())
     rows = []
     for name, found in content.items():
         upright, rotated = found["upright"], found["rotated"]
@@ -333,7 +333,7 @@ def page_rivals() -> str:
 
 def skew() -> str:
     """How exactly the skew of a page is estimated."""
-    content = json.loads((ROOT / "docs/results/pages/skew.json").read_text())
+    content = json.loads((ROOT / "benchmarks/results/pages/skew.json").read_text())
     within, errors = content["within"], [abs(row["error"]) for row in content["rows"]]
     return (
         f"Of {content['pages']} pages {within['share']:.0%} are estimated within {within['degrees']} degrees: mean error "

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from report.results import ROOT, Run, budget_cells, load_runs, load_timings, table, thousands
-from report.training import load_seeds
+from .results import ROOT, Run, budget_cells, load_runs, load_timings, table, thousands
+from .training import load_seeds
 
 SHARES = {"": "all", "_30": "30 %", "_10": "10 %"}
 """What stands behind the name of the folder of a share of the training images, and that share in words."""
@@ -94,7 +94,7 @@ def mosaic() -> str:
 
 def slide() -> str:
     """A pyramid of JPEG tiles through gcsa segment."""
-    content = json.loads((ROOT / "docs/results/slide/nuclei.json").read_text())
+    content = json.loads((ROOT / "benchmarks/results/slide/nuclei.json").read_text())
     pixels, objects = (sum(counts) for counts in zip(*content["differences"], strict=True))
     row = [
         f"{content['width']:,} x {content['height']:,}",
@@ -115,7 +115,7 @@ def slide() -> str:
 def scales() -> str:
     """AP50 of each published segmenter on the validation images at other sizes, by colour, and objects where there are none."""
     contents = {
-        path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/scales").glob("*.json"))
+        path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/scales").glob("*.json"))
     }
     views = list(dict.fromkeys(view for content in contents.values() for view in content["ap50"]))
     rows = []
@@ -135,7 +135,7 @@ def scales() -> str:
 
 def few_images() -> str:
     """AP50 of a laboratory that the published weights have not seen, from them and from random weights by a few of its images."""
-    content = json.loads((ROOT / "docs/results/few_images/gnf.json").read_text())
+    content = json.loads((ROOT / "benchmarks/results/few_images/gnf.json").read_text())
     names = {
         "averaged": "published weights, trained on",
         "tuned": "the same with `adapter.base_share=0`",
@@ -158,7 +158,7 @@ def few_images() -> str:
 
 def tissue() -> str:
     """Nuclei in H&E that nothing was trained on, by a threshold and by networks."""
-    content = json.loads((ROOT / "docs/results/tissue/monuseg.json").read_text())
+    content = json.loads((ROOT / "benchmarks/results/tissue/monuseg.json").read_text())
     rows = []
     for system, row in content["rows"].items():
         chosen, test = row["validation"][row["chosen"]], row["test"]

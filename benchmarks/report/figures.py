@@ -1,4 +1,4 @@
-"""The figures of docs/results/ and of the model cards. Each PNG carries a checksum of its title and numbers, by which `--check` compares."""
+"""The figures of benchmarks/results/ and of the model cards. Each PNG carries a checksum of its title and numbers, by which `--check` compares."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from PIL import Image
 from gcsa.evaluation.figures import polar_figure, reliability_figure, shift_figure
 from gcsa.evaluation.metrics import Reliability
 from gcsa.evaluation.rotations import Curve
-from report.card_sections import ANGLE_PICTURE, angle_shares, off_grid_weights
-from report.drawing import angle_figure, cost_figure, learning_figure, scaling_figure, share_figure
-from report.results import ROOT, accuracy, entries, load_benchmark, load_timings
-from report.training import DATA_SETS, few_labels_curves, learning_curves, shares_runs, systems_runs, tested
+
+from .card_sections import ANGLE_PICTURE, angle_shares, off_grid_weights
+from .drawing import angle_figure, cost_figure, learning_figure, scaling_figure, share_figure
+from .results import ROOT, accuracy, entries, load_benchmark, load_timings
+from .training import DATA_SETS, few_labels_curves, learning_curves, shares_runs, systems_runs, tested
 
 Plan = tuple[Callable[[Any, str], Figure], dict[Any, Any], str]
 """What draws a figure, with which numbers, under which title."""
@@ -59,11 +60,11 @@ def plans() -> dict[str, Plan]:
         )
         for name in off_grid_weights()
     }
-    return angles | {f"docs/results/{name}": plan for name, plan in result_plans().items()}
+    return angles | {f"docs/pictures/{name}": plan for name, plan in result_plans().items()}
 
 
 def result_plans() -> dict[str, Plan]:
-    """File name in docs/results/ to what stands in it."""
+    """File name in docs/pictures/ to what stands in it."""
     costs = {name: (run["flops"], accuracy(run), run["parameters"]) for name, run in systems_runs().items()}
     lines = {name: {share: accuracy(run) for share, run in runs.items()} for name, runs in shares_runs().items()}
     mnist, fashion = shift_curves("mnist"), shift_curves("fashion_mnist")

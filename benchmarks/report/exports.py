@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from report.equivariance import size_of
-from report.results import load_benchmark, load_timings, table
+from .equivariance import size_of
+from .results import load_benchmark, load_timings, table
 
 WAYS = {
     "folded": "folded",

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from report.equivariance import FAMILIES
-from report.results import ROOT, table
+from .equivariance import FAMILIES
+from .results import ROOT, table
 
-RESULTS = ROOT / "docs/results"
+RESULTS = ROOT / "benchmarks/results"
 ANGLE_PICTURE = "off_grid.png"
 """The figure beside the weights of a classifier, drawn by `report.figures`."""
 

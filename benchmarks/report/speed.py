@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from report.results import entries, load_benchmark, load_timings, measured, table, thousands
+from .results import entries, load_benchmark, load_timings, measured, table, thousands
 
 MODES = ("forward", "forward_backward")
 Content = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Draws docs/results/turning.png: `python docs/picture.py`. Both models are the published ones, and nothing is drawn by hand."""
+"""Draws docs/pictures/turning.png: `python -m benchmarks.picture`. Both models are the published ones, and nothing is drawn by hand."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def main() -> None:
     for row, title in zip(axes[:, 0], ("image", "label map", "digit", "scores"), strict=True):
         row.text(-0.12, 0.5, title, transform=row.transAxes, rotation=90, va="center", ha="right")
     figure.savefig(
-        ROOT / "docs/results/turning.png", dpi=90, pil_kwargs={"optimize": True}, metadata={"Software": None}
+        ROOT / "docs/pictures/turning.png", dpi=90, pil_kwargs={"optimize": True}, metadata={"Software": None}
     )
 
 

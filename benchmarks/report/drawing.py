@@ -1,4 +1,4 @@
-"""How the figures of docs/results/ are drawn that no command draws; `report.figures` says with which numbers."""
+"""How the figures of benchmarks/results/ are drawn that no command draws; `report.figures` says with which numbers."""
 
 from __future__ import annotations
 

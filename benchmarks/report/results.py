@@ -15,8 +15,8 @@ Run = dict[str, Any]
 
 
 def load_runs(folder: str) -> dict[str, Run]:
-    """File name without ending to content, for the JSON files of a folder of docs/results/ ("": of itself)."""
-    files = sorted((ROOT / "docs/results" / folder).glob("*.json"))
+    """File name without ending to content, for the JSON files of a folder of benchmarks/results/."""
+    files = sorted((ROOT / "benchmarks/results" / folder).glob("*.json"))
     return {path.stem: json.loads(path.read_text()) for path in files}
 
 

@@ -9,13 +9,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from report.card_sections import sections
-from report.results import ROOT, Run, load_runs, machine_title, table
+from .card_sections import sections
+from .results import ROOT, Run, load_runs, machine_title, table
 
 
 @dataclass(frozen=True)
 class Card:
-    """What no result tells. `run` is the training's, below docs/results/; `fails` what is seen on
+    """What no result tells. `run` is the training's, below benchmarks/results/; `fails` what is seen on
     mistakes.png; `base` the weights that an adapter is for."""
 
     run: str
@@ -32,7 +32,7 @@ ADAPT_LINES = "python train.py experiment=ocr_adapter data.path=my_lines  # 0000
 
 CARDS = {
     "gcsa_tiny.rotmnist": Card(
-        run="rotmnist_tiny",
+        run="runs/rotmnist_tiny",
         does="Tells handwritten digits of 28 x 28 pixels apart, in any orientation.",
         data="Rotated MNIST, generated anew from MNIST by the published protocol (Larochelle et al. 2007, "
         "doi:10.1145/1273496.1273556): 10,000 training, 2,000 validation and 50,000 test images.",
@@ -60,7 +60,7 @@ CARDS = {
         "its answer, and stays nearest to itself by its features. Each patch costs 1.8 times as many operations.",
         data="A subset of PatchCamelyon (Veeling et al. 2018, arXiv:1806.03962; CC0): 3,600 training, 600 validation and "
         "600 test patches, in two views each (`experiment=pcam_steady`). It continues a training of 18 epochs on an H100, in 6 minutes that seven other "
-        "trainings shared; those weights are in benchmarks/results/weights/pcam_two_views_h100_seed0.",
+        "trainings shared; those weights are in the history of the repository (commit 8bc5724, benchmarks/results/weights/pcam_two_views_h100_seed0).",
         limits="This is for research, not for diagnosis. The training patches are 1.4 % of those of PatchCamelyon, and all are "
         "of one kind of tissue and stain: use these weights as a start. They did not see JPEG: at quality 50, 8 % of the answers "
         "change (6 % for `gcsa_pooled_small.pcam`).",
@@ -214,7 +214,7 @@ def of_segmenter(found: dict[str, Any]) -> dict[str, str]:
 
 def figures(name: str) -> dict[str, str]:
     """What was measured on the test set, the most important first."""
-    found: dict[str, Any] = json.loads((ROOT / f"docs/results/published/{name}.json").read_text())
+    found: dict[str, Any] = json.loads((ROOT / f"benchmarks/results/published/{name}.json").read_text())
     of = of_recogniser if "lines" in found else of_segmenter if found.get("data") == "nuclei" else of_classifier
     values = of(found)
     return values | {"measured at": f"{found['commit'][:8]}, {machine_title(found['machine'])}"}
@@ -237,7 +237,9 @@ def published_pages() -> str:
 
 def doubts() -> dict[str, dict[str, Any]]:
     """What benchmarks/learning/doubt.py measured, by the name of the weights."""
-    return {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "docs/results/doubt").glob("*.json"))}
+    return {
+        path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/doubt").glob("*.json"))
+    }
 
 
 def told(found: dict[str, Any]) -> str:
@@ -288,7 +290,7 @@ def card(name: str) -> str:
         f"{run['parameters']:,} parameters, of which {run.get('trainable', run['parameters']):,} were trained; "
         f"{run['config']['trainer']['max_epochs']} epochs, the weights of epoch {run['best_epoch']}, which validation chose; "
         f"{run['fit_seconds'] / 60:.0f} minutes on {machine_title(run['machine'])}; seed {run['seed']}, "
-        f"commit {run['commit'][:8]}. The configuration is in `docs/results/{about.run}.json`."
+        f"commit {run['commit'][:8]}. The configuration is in `benchmarks/results/{about.run}.json`."
     )
     found = doubts().get(name)
     doubtful = (
@@ -340,5 +342,5 @@ tags: [gcsa{"" if plain else ", rotation-equivariance"}]
 {about.adapt}
 ```
 
-`python docs/report` writes this card.
+`python -m benchmarks.report` writes this card.
 """

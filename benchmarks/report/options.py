@@ -5,7 +5,8 @@ from __future__ import annotations
 from gcsa._utils.options import explain
 from gcsa._utils.validation import shown
 from gcsa.models.create import MODEL_OPTIONS
-from report.results import table
+
+from .results import table
 
 FAMILIES = ["gcsa", "gcsa_pyramid", "gcnn", "gsa"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from report.results import (
+from .results import (
     BUDGET,
     ROOT,
     Run,
@@ -27,7 +27,7 @@ from report.results import (
 def training() -> str:
     """One row a training run: the best validation epoch, and the test set read once with it."""
     rows = []
-    for name, run in load_runs("").items():
+    for name, run in load_runs("runs").items():
         results, config = run["results"], run["config"]
         cells = [f"{100 * results['val/accuracy']:.2f}"]
         for key in ("test/accuracy", "test/auroc"):
@@ -55,9 +55,9 @@ def systems() -> str:
 
 
 DATA_SETS = {"pcam": "PatchCamelyon", "plankton": "plankton", "rotmnist": "rotated MNIST"}
-"""Folders below docs/results/learning and docs/results/trials, and what the data are called."""
+"""Folders below benchmarks/results/learning and benchmarks/results/trials, and what the data are called."""
 BUDGETS = {"": "", "_long": ", three times the epochs", "_all": ", the validation images trained on too"}
-"""What stands behind the name of a folder of docs/results/learning with all labels, and what it says."""
+"""What stands behind the name of a folder of benchmarks/results/learning with all labels, and what it says."""
 SHARES = {"_3": 0.03, "_tenth": 0.1, "_30": 0.3}
 """What stands behind the name of a folder with a share of the labels, and that share."""
 OURS = {"pcam": "gcsa_pooled+shifts", "plankton": "gcsa_hybrid+shifts", "rotmnist": "gcsa_tiny"}
@@ -65,9 +65,9 @@ OURS = {"pcam": "gcsa_pooled+shifts", "plankton": "gcsa_hybrid+shifts", "rotmnis
 
 
 def load_seeds(folder: str) -> dict[str, list[Run]]:
-    """File name without ending to the runs of that name, one for each folder seedN of a folder of docs/results/."""
+    """File name without ending to the runs of that name, one for each folder seedN of a folder of benchmarks/results/."""
     by_name: dict[str, list[Run]] = {}
-    for path in sorted((ROOT / "docs/results" / folder).glob("seed*"), key=lambda path: int(path.name[4:])):
+    for path in sorted((ROOT / "benchmarks/results" / folder).glob("seed*"), key=lambda path: int(path.name[4:])):
         for name, run in load_runs(f"{folder}/{path.name}").items():
             by_name.setdefault(name, []).append(run)
     return by_name
@@ -302,7 +302,7 @@ MOST_DRAWN = 3
 
 
 def tested(folder: str, what: str) -> dict[str, Any]:
-    """System to what was kept of its test, "turns" or "reliability", of the first seed of a folder of docs/results: of the
+    """System to what was kept of its test, "turns" or "reliability", of the first seed of a folder of benchmarks/results: of the
     systems that are best on the validation split, at the last epoch."""
     systems = {name: runs for name, runs in load_seeds(folder).items() if what in runs[0].get("test", {})}
     best = sorted(systems, key=lambda name: -mean(run["curve"]["val/accuracy"][-1] for run in systems[name]))
@@ -311,7 +311,7 @@ def tested(folder: str, what: str) -> dict[str, Any]:
 
 def shares_runs() -> dict[str, dict[float, Run]]:
     """System to share of the training set to run; the whole set is the run of `systems_runs`."""
-    folders = sorted((ROOT / "docs/results/shares").glob("*"), key=lambda folder: float(folder.name))
+    folders = sorted((ROOT / "benchmarks/results/shares").glob("*"), key=lambda folder: float(folder.name))
     runs = {float(folder.name): load_runs(f"shares/{folder.name}") for folder in folders} | {1.0: systems_runs()}
     names = sorted(set.intersection(*(set(by_name) for by_name in runs.values())))
     return {name: {share: by_name[name] for share, by_name in runs.items()} for name in names}

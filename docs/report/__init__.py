@@ -1,8 +1,0 @@
-"""The program that writes the tables of README.md and docs/, the model cards, and the figures of both.
-
-`python docs/report` writes them, `python docs/report --check` compares them with the results and exits with 1 where they
-differ. Every number comes from a JSON file under docs/results/ or benchmarks/results/, which holds seed, configuration,
-machine and commit. A training result is the results.json of a run, copied into the folder of its comparison:
-docs/results/ itself, `systems/`, `shares/SHARE/`, `ocr/SCRIPT/`, or `performers/DATA/seedN/`, `learning/DATA/seedN/` and
-`trials/DATA/seedN/`.
-"""
