@@ -43,7 +43,7 @@ from gcsa.cli.errors import Parser
 from gcsa.cli.running import compute_on, running
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 from gcsa.images.planes import MAX
-from gcsa.images.tiff import MPP_RANGE
+from gcsa.images.source import MPP_RANGE
 
 FORMATS = (".parquet", ".h5")
 CUT = ("mpp", "slide_mpp", "tissue", "level", "roi", "channel", "z", "time")

@@ -39,8 +39,8 @@ from gcsa.cli.output import tell_doubts
 from gcsa.cli.running import compute_on, running
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 from gcsa.images.planes import MAX
+from gcsa.images.source import MPP_RANGE
 from gcsa.images.stain import STAINS
-from gcsa.images.tiff import MPP_RANGE
 from gcsa.tasks.segmentation.choices import ALL, AUTO, ENDINGS, KINDS, OUTPUTS, PROPERTIES, TILE
 
 KEPT = 2**25

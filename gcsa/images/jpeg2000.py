@@ -8,7 +8,6 @@ read here.
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import imagecodecs
@@ -30,24 +29,27 @@ class Header(NamedTuple):
     streams: int
 
 
-def read_deep(path: Path, image: Image.Image) -> Pixels | None:
+def read_deep(file: BinaryIO, image: Image.Image) -> Pixels | None:
     """The pixels of a file of more than 8 bits, which Pillow has opened as `image`; None for any other.
 
     Raises ValueError where it is damaged, holds several pictures, too many pixels, or colours with a sign.
     """
-    with path.open("rb") as file:
-        header = read_header(file)
+    position = file.tell()
+    header = read_header(file)
     if header.streams > 1:
         raise Refused("holds several pictures: save one a file")
     if header.size != image.size:
         raise ValueError("its headers state two sizes")
     bits = max(header.bits)
     if bits <= 8:
+        file.seek(position)
         return None
     if image.mode == "I;16":
+        file.seek(position)
         return Pixels(np.asarray(image) >> max(0, 16 - bits), 2 ** min(16, bits) - 1)
     check_pixels(image.height, image.width, deep=True)
-    values = imagecodecs.jpeg2k_decode(path.read_bytes())
+    file.seek(0)
+    values = imagecodecs.jpeg2k_decode(file.read())
     if values.dtype.kind != "u":
         raise Refused("holds colours with a sign, whose black and white it does not state: save it as TIFF or PNG")
     return with_alpha(values, 2**bits - 1) if values.shape[2] in (2, 4) else Pixels(values, 2**bits - 1)

@@ -15,9 +15,9 @@ import numpy as np
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError
 from gcsa.images.folders import ZARR
-from gcsa.images.pixels import Pixels, Refused, check_pixels
+from gcsa.images.pixels import Pixels, Refused
 from gcsa.images.planes import Plane, numbers
-from gcsa.images.tiff import MAX_SEGMENT, MPP_RANGE
+from gcsa.images.source import MAX_SEGMENT, ImageSource
 
 METADATA = ("zarr.json", ".zgroup")
 """One of these lies in every group of Zarr."""
@@ -53,8 +53,8 @@ class _Image(NamedTuple):
     names: list[str]
 
 
-class OmeZarr:
-    """The picture in an OME-Zarr image, or one of its smaller levels; it has the interface of `gcsa.images.tiff.Tiff`.
+class OmeZarr(ImageSource):
+    """The picture in an OME-Zarr image, or one of its smaller levels.
 
     plane: which channel, slice and time, where there are several. Three channels without a choice are red, green and blue.
 
@@ -63,43 +63,22 @@ class OmeZarr:
         MissingExtraError: without zarr.
     """
 
-    orientation = 1
-    rows_are_plain = False
-
     def __init__(self, path: Path, plane: Plane | None = None, *, image: _Image | None = None, level: int = 0) -> None:
-        self.path, self.level = path, level
+        self.path, self.level, self.name = path, level, str(path)
         self.plane = Plane() if plane is None else plane
         self.image = _open(path) if image is None else image
         self.array = self.image.levels[level]
         self.dtype: Any = self.array.dtype
         self.shape = (int(self.array.shape[-2]), int(self.array.shape[-1]))
-        self.size = (int(self.array.chunks[-2]), int(self.array.chunks[-1]))
+        self.part_size = (int(self.array.chunks[-2]), int(self.array.chunks[-1]))
         self.pixel_size = self.image.pixel_size if level == 0 else None
         self.white = int(np.iinfo(self.dtype).max) if self.dtype in (np.uint8, np.uint16) else None
+        self.is_deep, self.levels_stored = self.dtype.itemsize > 1, len(self.image.levels)
         self._choose()
+        self.slice_count = len(self.slices)
 
     @property
-    def name(self) -> str:
-        return str(self.path)
-
-    @property
-    def is_deep(self) -> bool:
-        return self.dtype.itemsize > 1
-
-    @property
-    def level_count(self) -> int:
-        """As of `Tiff`."""
-        return len(self.image.levels)
-
-    @property
-    def mpp(self) -> float | None:
-        """Micrometres a pixel; None where nothing says it."""
-        mpp = 0 if self.pixel_size is None else self.pixel_size[1]
-        return mpp if MPP_RANGE[0] <= mpp <= MPP_RANGE[1] else None
-
-    @property
-    def smaller_levels(self) -> list[OmeZarr]:
-        """The other levels, the finest first."""
+    def smaller_levels(self) -> list[ImageSource]:
         return [OmeZarr(self.path, self.plane, image=self.image, level=i) for i in range(1, len(self.image.levels))]
 
     def _choose(self) -> None:
@@ -122,13 +101,7 @@ class OmeZarr:
             chosen[axis] = [0, 1, 2] if is_colour else numbers(axis.upper(), value, count, names, as_stored)
         self.channels, self.slices, (self.time,) = chosen["c"], chosen["z"], chosen["t"]
 
-    def read(self, *, upright: bool = True) -> Pixels:
-        """The whole picture."""
-        check_pixels(*self.shape, self.is_deep)
-        return self.window(0, 0, *self.shape)
-
     def window(self, top: int, left: int, bottom: int, right: int) -> Pixels:
-        """Rows `top` to `bottom` and columns `left` to `right`, of several slices the largest values."""
         planes = []
         for channel in self.channels:
             values = self._plane(channel, self.slices[0], top, left, bottom, right)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
-from gcsa.images.pixels import Refused
+from gcsa.images.files import BoundedFile
+from gcsa.images.pixels import Pixels, Refused, from_pillow
+from gcsa.images.source import ImageSource
 
 START = b"%PDF-"
 DPI = 300
@@ -18,43 +17,34 @@ MAX_SIDE = 6000
 """Pixels of the longer side of a picture: a page of A3 has 4,961, and a larger one is drawn with fewer than `DPI`."""
 
 
-def count_pages(path: Path) -> int:
-    """The pages of a file. Raises as `page_size`."""
-    with _document(path) as document:
-        return len(document)
+class PdfPage(ImageSource):
+    """A page of an open document, on white paper, which is drawn when it is read."""
 
+    def __init__(self, name: str, document: Any, page: int) -> None:
+        self.name, self.pages, self.page = name, len(document), document[page - 1]
+        sides = self.page.get_size()
+        self.scale = min(DPI / 72, MAX_SIDE / max(1, *sides))
+        width, height = (math.ceil(side * self.scale) for side in sides)  # as pdfium rounds
+        self.shape = (height, width)
 
-def page_size(path: Path, page: int) -> tuple[int, int]:
-    """Width and height in pixels of the page of this number, from 1 on.
-
-    Raises:
-        ValueError: pypdfium2 is not installed; no such page. RuntimeError: a file that is damaged or needs a password.
-    """
-    with _document(path) as document:
-        sides = document[page - 1].get_size()
-        width, height = (math.ceil(side * _scale(sides)) for side in sides)  # as pdfium rounds
-        return width, height
-
-
-def read_page(path: Path, page: int) -> Image.Image:
-    """The page of this number, from 1 on, on white paper. Raises as `page_size`."""
-    with _document(path) as document:
-        sheet = document[page - 1]
-        picture: Image.Image = sheet.render(scale=_scale(sheet.get_size()), may_draw_forms=False).to_pil()
-        return picture.convert("RGB")
-
-
-def _scale(sides: tuple[float, float]) -> float:
-    return min(DPI / 72, MAX_SIDE / max(1, *sides))
+    def window(self, top: int, left: int, bottom: int, right: int) -> Pixels:
+        picture = self.page.render(scale=self.scale, may_draw_forms=False).to_pil().convert("RGB")
+        pixels = from_pillow(picture)
+        return pixels._replace(values=pixels.values[top:bottom, left:right])
 
 
 @contextmanager
-def _document(path: Path) -> Iterator[Any]:
+def open_document(file: BoundedFile) -> Iterator[Any]:
+    """The document of pypdfium2 in an open file.
+
+    Raises:
+        Refused: pypdfium2 is not installed. RuntimeError: a file that is damaged or needs a password.
+    """
     try:
         from pypdfium2 import PdfDocument
     except ImportError as error:
         raise Refused("is a PDF, which needs pypdfium2: pip install 'gcsa-vit[pdf]'") from error
-    document = PdfDocument(path)
+    document = PdfDocument(file)
     try:
         yield document
     finally:

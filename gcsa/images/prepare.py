@@ -21,7 +21,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import is_number, shown
 from gcsa.images.pixels import from_pillow, naming, to_8_bits
 from gcsa.images.reader import read_image
-from gcsa.images.tiff import MPP_RANGE
+from gcsa.images.source import MPP_RANGE, ImageSource
 
 PADS = (None, "white", "black")
 """Colours of the border that makes an image a square; None: it is cropped at its centre."""
@@ -91,13 +91,13 @@ def to_image(image: Any, channels: int) -> Image.Image:
     """An image of mode RGB (`channels` 3) or L (1).
 
     Args:
-        image: a path, a PIL image of any mode, an array (H, W) or (H, W, C), or a tensor (C, H, W), uint8 or floating
+        image: a path, an open image, a PIL image of any mode, an array (H, W) or (H, W, C), or a tensor (C, H, W), uint8 or floating
             point in 0..1; C is 1 or 3.
 
     Raises:
         UserError: a file that cannot be read, naming it, and other arrays and tensors.
     """
-    if isinstance(image, str | os.PathLike):
+    if isinstance(image, str | os.PathLike | ImageSource):
         return read_image(image, channels)
     if isinstance(image, Tensor):
         image = image.detach().cpu()

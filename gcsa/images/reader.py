@@ -1,54 +1,100 @@
-"""The one reader of pictures: data sets, text lines, pages, microscopy pictures and their masks all come through here.
+"""The one reader of images: data sets, text lines, pages, microscopy images and their masks all come through here.
 
-A picture is the only one of a PNG, JPEG, JPEG 2000, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in. Other formats of
+`open_image` opens a file once, and gives one type, whatever the file is; the other functions take a path or an image that is open. An
+image is the only one of a PNG, JPEG, JPEG 2000, TIFF, WebP, BMP, GIF or PPM file, whatever its name ends in, or a folder of OME-Zarr. Other formats of
 Pillow are refused, since some run programs (EPS), and so are files of several pages, planes or frames. Where a `page` is asked for, a number
-from 1 to `count_pages`, the picture is that page of a TIFF or PDF file. The size in the header is bounded before anything is decoded.
-`gcsa.images.tiff` reads TIFF, `gcsa.images.ome_zarr` the folders of OME-Zarr, `gcsa.images.pdf` PDF, imagecodecs PNG and JPEG 2000 of more
-than 8 bits, and Pillow all else.
+from 1 to `count_pages`, the image is that page of a TIFF or PDF file. The size in the header is bounded before anything is decoded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BufferedReader, FileIO
+from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
-import imagecodecs
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
-from gcsa.images import jpeg2000, pdf
+from gcsa.images import pdf, tiff
+from gcsa.images.files import BoundedFile
 from gcsa.images.ome_zarr import OmeZarr, is_zarr
-from gcsa.images.pixels import (
-    Pixels,
-    Refused,
-    check_pixels,
-    from_pillow,
-    naming,
-    to_8_bits,
-    to_levels,
-    to_picture,
-    with_alpha,
-)
-from gcsa.images.planes import Plane, choose_channel
-from gcsa.images.tiff import ORIENTATION, STARTS, Tiff, document_pages, is_cut_off, open_tiff
+from gcsa.images.pixels import Pixels, Refused, check_pixels, from_pillow, naming, to_8_bits, to_levels, to_picture
+from gcsa.images.planes import Plane
+from gcsa.images.raster import Raster
+from gcsa.images.scanned import Scanned, open_scanned
+from gcsa.images.source import ImageSource
 
-FORMATS = ("PNG", "JPEG", "TIFF", "WEBP", "BMP", "GIF", "PPM", "JPEG2000")
-LOSSY = ("JPEG", "MPO", "WEBP", "JPEG2000")
-MAX_BYTES = 2**31
-"""Of a file that is read whole."""
+Openable = str | PathLike[str] | ImageSource
+"""A path, or an image that is open already."""
 MAX_LABEL = 2**31 - 1
 
 
-def read_image(
-    path: str | PathLike[str], channels: int, *, upright: bool = True, page: int | None = None
-) -> Image.Image:
+@contextmanager
+def open_image(
+    path: str | PathLike[str],
+    *,
+    page: int | None = None,
+    plane: Plane | None = None,
+    labels: bool = False,
+    scanner: bool = False,
+) -> Iterator[ImageSource]:
+    """The image in a file, of which nothing but the header is read before a window of it is.
+
+    Args:
+        page: from 1 on, of TIFF and PDF files; plane: which image of a stack; labels: the pixels of a palette are its indices.
+        scanner: files of slide scanners are opened by OpenSlide.
+
+    Raises:
+        UserError: naming the file: it is of another format, holds several images or too many pixels, lacks the page or plane.
+        MissingExtraError: a file of a scanner without OpenSlide, OME-Zarr without zarr.
+    """
+    with ExitStack() as stack:
+        with naming(path):
+            source = _open(Path(path), stack, page, plane, labels, scanner)
+        yield source
+
+
+def _open(
+    path: Path, stack: ExitStack, page: int | None, plane: Plane | None, labels: bool, scanner: bool
+) -> ImageSource:
+    if is_zarr(path):
+        return OmeZarr(path, plane)
+    if scanner and (slide := open_scanned(path)) is not None:
+        stack.callback(slide.close)
+        if plane not in (None, Plane()):
+            raise Refused("is a slide, one picture in colour: leave out --channel, --z and --time")
+        return Scanned(str(path), slide)
+    if path.exists() and not path.is_file():  # reading a pipe or a device would not end
+        raise ValueError("not a regular file")
+    file = stack.enter_context(BoundedFile(path))
+    if file.starts_with(*tiff.STARTS):
+        return tiff.Tiff(file, labels=labels, plane=plane, number=page)
+    if file.starts_with(pdf.START):
+        if page is None:
+            raise Refused(
+                "is a PDF, of which gcsa transcribe reads the pages, and nothing else does: save them as images"
+            )
+        return pdf.PdfPage(str(path), stack.enter_context(pdf.open_document(file)), page)
+    return Raster(file, labels=labels, plane=plane)
+
+
+@contextmanager
+def _named(
+    image: Openable, *, page: int | None = None, plane: Plane | None = None, labels: bool = False
+) -> Iterator[ImageSource]:
+    """`image`, opened where it is a path; what goes wrong within names its file."""
+    with ExitStack() as stack:
+        if not isinstance(image, ImageSource):
+            image = stack.enter_context(open_image(image, page=page, plane=plane, labels=labels))
+        stack.enter_context(naming(image.name))
+        yield image
+
+
+def read_image(image: Openable, channels: int, *, upright: bool = True, page: int | None = None) -> Image.Image:
     """A picture in colour (`channels` 3, mode RGB) or grey (1, mode L), of 8 bits, scaled as `gcsa.images.pixels.brightness` defines.
 
     It stands as its camera held it (EXIF or TIFF orientation), or without `upright` as it is stored.
@@ -56,20 +102,20 @@ def read_image(
     Raises:
         ValueError: naming the file: it cannot be decoded, is of another format, holds several pictures or too many pixels.
     """
-    with naming(path):
-        return to_8_bits(_decode(Path(path), upright=upright, page=page), channels)
+    with _named(image, page=page) as source:
+        return to_8_bits(source.read(upright=upright), channels)
 
 
-def read_levels(path: str | PathLike[str], *, upright: bool = True, page: int | None = None) -> Array:
+def read_levels(image: Openable, *, upright: bool = True, page: int | None = None) -> Array:
     """Grey levels (H, W) from 0, black, to 255: uint8, or float32 where the picture has more than 8 bits.
 
     Scaling, `upright` and errors are those of `read_image`.
     """
-    with naming(path):
-        return to_levels(_decode(Path(path), upright=upright, page=page))
+    with _named(image, page=page) as source:
+        return to_levels(source.read(upright=upright))
 
 
-def read_picture(path: str | PathLike[str], channels: int, plane: Plane | None = None) -> Array:
+def read_picture(image: Openable, channels: int, plane: Plane | None = None) -> Array:
     """A picture (H, W, channels) in uint8, uint16 or float32, its values as the file stores them, upright.
 
     With `channels` 3, grey is repeated; with 1, colours become grey (luma, rounded in whole numbers). Alpha is dropped. A `plane`
@@ -78,18 +124,8 @@ def read_picture(path: str | PathLike[str], channels: int, plane: Plane | None =
     Raises:
         ValueError: naming the file: as `read_image`, or values that none of the three types holds.
     """
-    with naming(path):
-        return to_picture(_decode(Path(path), plane=plane), channels)
-
-
-def stack_header(path: str | PathLike[str], plane: Plane) -> tuple[int, tuple[float, float] | None]:
-    """How many slices `plane` takes of a file, and height and width of a pixel in micrometres where the file states them, as the
-    picture should be seen. Raises ValueError as `read_picture`."""
-    with naming(path), opened(Path(path), max_bytes=None, plane=plane) as source:
-        if not isinstance(source, Tiff | OmeZarr):
-            return 1, None
-        size = source.pixel_size
-        return len(source.slices), size[::-1] if size and source.orientation >= 5 else size
+    with _named(image, plane=plane) as source:
+        return to_picture(source.read(), channels)
 
 
 def as_picture(image: Array | Image.Image | torch.Tensor, channels: int) -> Array:
@@ -125,8 +161,8 @@ def read_labels(path: str | PathLike[str]) -> Array:
         ValueError: naming the file: as `read_image`, or colours, fractions, negative or too large labels, white as zero, which
             leaves open what is background, or a format whose compression changes labels.
     """
-    with naming(path):
-        values = _decode(Path(path), labels=True).values
+    with _named(path, labels=True) as source:
+        values = source.read().values
         if values.ndim != 2:
             raise Refused("is in colour: a mask must be a label map of one channel, 0 for background")
         if values.dtype.kind not in "bui":
@@ -138,26 +174,15 @@ def read_labels(path: str | PathLike[str]) -> Array:
         return values.astype(np.int32)
 
 
-def image_size(path: str | PathLike[str], *, upright: bool = False, page: int | None = None) -> tuple[int, int]:
+def image_size(image: Openable, *, upright: bool = False, page: int | None = None) -> tuple[int, int]:
     """Width and height as they are stored, from the header, or with `upright` as `read_picture` gives them.
 
     An orientation that a PNG file holds behind its pixels is not seen. Raises ValueError as `read_image` does.
     """
-    with naming(path):
-        if page is not None and is_pdf(path):
-            return pdf.page_size(Path(path), page)
-    with naming(path), opened(Path(path), page=page) as source:
-        if isinstance(source, Tiff | OmeZarr):
-            height, width = source.shape
-            check_pixels(height, width, source.is_deep)
-            sideways = source.orientation >= 5
-        else:
-            width, height = source.size
-            known = (
-                source.format != "PNG" or "exif" in source.info
-            )  # else Pillow decodes the pixels to look behind them
-            sideways = upright and known and int(source.getexif().get(ORIENTATION, 1)) >= 5
-        return (height, width) if upright and sideways else (width, height)
+    with _named(image, page=page) as source:
+        height, width = source.shape
+        check_pixels(height, width, source.is_deep)
+        return (height, width) if upright and source.is_sideways else (width, height)
 
 
 def count_pages(path: str | PathLike[str]) -> int:
@@ -165,32 +190,27 @@ def count_pages(path: str | PathLike[str]) -> int:
 
     Of a TIFF file that was cut off, those that are there and one more, so that reading tells of it.
     """
-    path = Path(path)
+    path, least = Path(path), 0
+    if not path.is_file():  # reading a pipe or a device would not end
+        return 0
     try:
-        with naming(path):
-            if is_pdf(path):
-                return max(1, pdf.count_pages(path))
-            if not _starts(path, *STARTS):
-                return 0
-            with BoundedFile(path) as file:
-                content = open_tiff(file)
-                pages = len(document_pages(content))
-                pages += pages > 0 and is_cut_off(content)
-                return pages if pages > 1 else 0
+        with naming(path), BoundedFile(path) as file:
+            if file.starts_with(pdf.START):
+                least = 1
+                with pdf.open_document(file) as document:
+                    return max(1, len(document))
+            pages = tiff.count_pages(file) if file.starts_with(*tiff.STARTS) else 0
+            return pages if pages > 1 else 0
     except (ValueError, MemoryError):  # of which reading the picture, or the first page, tells the error
-        return int(is_pdf(path))
+        return least
 
 
 def is_pdf(path: str | PathLike[str]) -> bool:
     """Whether a file is a PDF, whatever its name ends in."""
-    return _starts(Path(path), pdf.START)
-
-
-def _starts(path: Path, *starts: bytes) -> bool:
-    if not path.is_file():  # reading a pipe or a device would not end
+    if not Path(path).is_file():
         return False
-    with path.open("rb") as file:
-        return file.read(max(map(len, starts))).startswith(starts)
+    with BoundedFile(Path(path)) as file:
+        return file.starts_with(pdf.START)
 
 
 def levels(image: Image.Image) -> Array:
@@ -211,88 +231,3 @@ def check_sizes(
     if size != mask_size:
         here, there = (" x ".join(map(str, pair)) for pair in (size, mask_size))
         raise UserError(f"{image} is {here} pixels and its mask {mask} {there}: both must have one height and width")
-
-
-def _decode(
-    path: Path, *, upright: bool = True, labels: bool = False, plane: Plane | None = None, page: int | None = None
-) -> Pixels:
-    # Of a stack only the plane is read.
-    with opened(path, labels=labels, plane=plane, page=page, max_bytes=MAX_BYTES if plane is None else None) as source:
-        if isinstance(source, Tiff | OmeZarr):
-            return source.read(upright=upright)
-        if labels and source.format in LOSSY:
-            raise Refused(f"is {source.format}, which does not keep labels exactly: save them as PNG or TIFF")
-        pixels = None
-        if source.format == "JPEG2000":
-            pixels = jpeg2000.read_deep(path, source)
-        elif source.format == "PNG":
-            pixels = _deep_png(path, source)
-        if pixels is None:
-            pixels = from_pillow(source, labels=labels)
-        if plane is not None:
-            pixels = choose_channel(pixels, plane)
-        return pixels.upright(int(source.getexif().get(ORIENTATION, 1)) if upright else 1)
-
-
-@contextmanager
-def opened(
-    path: Path,
-    *,
-    labels: bool = False,
-    max_bytes: int | None = MAX_BYTES,
-    plane: Plane | None = None,
-    page: int | None = None,
-) -> Iterator[Tiff | OmeZarr | Image.Image]:
-    """The header of a picture in an open file. Raises ValueError, without the name of the file, as `read_image` does."""
-    if is_zarr(path):
-        yield OmeZarr(path, plane)
-        return
-    if path.exists() and not path.is_file():  # reading a pipe or a device would not end
-        raise ValueError("not a regular file")
-    with BoundedFile(path) as file:
-        if max_bytes is not None and file.length > max_bytes:
-            raise Refused(f"is larger than {max_bytes:,} bytes: cut it into tiles")
-        if file.peek(4)[:4] in STARTS:
-            yield Tiff(file, labels=labels, plane=plane, number=page)
-            return
-        if file.peek(5).startswith(pdf.START):
-            if page is None:
-                raise Refused(
-                    "is a PDF, of which gcsa transcribe reads the pages, and nothing else does: save them as images"
-                )
-            yield pdf.read_page(path, page)
-            return
-        try:
-            image = Image.open(file, formats=[name for name in FORMATS if name != "TIFF"])
-        except UnidentifiedImageError as error:  # whose message names the file a second time
-            raise ValueError(f"cannot identify it as {', '.join(FORMATS)}") from error
-        with image:
-            check_pixels(image.height, image.width, image.mode.startswith(("I", "F")))
-            if image.format != "MPO" and getattr(
-                image, "is_animated", False
-            ):  # of a camera's MPO, the first is the picture
-                raise Refused("holds several pictures: save one a file")
-            yield image
-
-
-def _deep_png(path: Path, source: Any) -> Pixels | None:
-    """PNG of 16 bits in colour or with transparency, which Pillow would cut to 8 bits or leave out; None for any other, which is loaded."""
-    is_deep = ";16" in str(source.tile[0][3]) and (not source.mode.startswith("I") or "transparency" in source.info)
-    source.load()
-    if not is_deep:
-        return None
-    values = imagecodecs.png_decode(path.read_bytes())
-    return with_alpha(values, 65535) if values.shape[2] in (2, 4) else Pixels(values, 65535)
-
-
-class BoundedFile(BufferedReader):
-    """A file opened for reading. Python allocates what is asked for before it reads, and a damaged file may make its decoder ask
-    for 4 GiB: no more is asked for than there is."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(FileIO(path))
-        self.length = path.stat().st_size
-
-    def read(self, size: int | None = -1) -> bytes:
-        rest = max(0, self.length - self.tell())
-        return super().read(rest if size is None or size < 0 else min(size, rest))

@@ -1,34 +1,25 @@
 """Pictures of any size as levels that are read a window at a time: whole slides, pyramids, large TIFF files, and all others.
 
-The files of scanners (Aperio, Hamamatsu, Leica, MIRAX, DICOM ...) are read by OpenSlide (extra `slides`), TIFF files by
-`gcsa.images.tiff`, OME-Zarr (extra `zarr`) by `gcsa.images.ome_zarr`, and what is small enough is held in memory.
+What is small enough is held in memory.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import MissingExtraError
-from gcsa.images.folders import SLIDES
-from gcsa.images.intensity import percentile_values
-from gcsa.images.ome_zarr import OmeZarr
-from gcsa.images.pixels import Pixels, Refused, naming, to_picture
+from gcsa.images.pixels import Refused, naming, to_picture
 from gcsa.images.planes import Plane
-from gcsa.images.reader import opened, read_picture
-from gcsa.images.tiff import MPP_RANGE, Tiff
-from gcsa.images.windows import ArrayImage, CroppedImage, StoredImage, WindowedImage, counts, resampled
+from gcsa.images.reader import open_image
+from gcsa.images.windows import ArrayImage, CroppedImage, StoredImage, WindowedImage, resampled
 
-DICOM = (".dcm", ".dicom")
-"""Of slides of which each level is a file: OpenSlide finds the others beside the one that is named."""
 IN_MEMORY = 64_000_000
 """Pixels up to which a picture is held in memory as a whole."""
 
@@ -152,29 +143,6 @@ def _cropped(image: WindowedImage, top: int, left: int, bottom: int, right: int)
     return CroppedImage(image, top, left, bottom, right)
 
 
-class OpenSlideImage:
-    """A level of a slide, of 8 bits, in grey or colour; a `WindowedImage`. What the scanner left out is white. Where
-    pixels of a smaller level do not begin at pixels of the first, OpenSlide interpolates between them."""
-
-    def __init__(self, slide: Any, level: int, channels: int, path: Path) -> None:
-        self.slide, self.level, self.channels, self.path = slide, level, channels, path
-        width, height = slide.level_dimensions[level]
-        self.shape = (height, width)
-
-    def window(self, top: int, left: int, bottom: int, right: int) -> Array:
-        factor = self.slide.level_downsamples[self.level]
-        with naming(self.path):
-            region = self.slide.read_region(
-                (round(left * factor), round(top * factor)), self.level, (right - left, bottom - top)
-            )
-            white = Image.new("RGBA", region.size, "white")
-            colours = np.asarray(Image.alpha_composite(white, region).convert("RGB"))
-            return to_picture(Pixels(colours, 255), self.channels)
-
-    def percentiles(self, low: float, high: float) -> tuple[float, float]:
-        return percentile_values(counts(self, np.uint8), low, high)
-
-
 @contextmanager
 def open_slide(path: Path, channels: int, in_memory: int = IN_MEMORY, plane: Plane | None = None) -> Iterator[Slide]:
     """Yields the picture in a file, or of a stack the `plane`, with its levels, of which none above `in_memory` pixels is held in memory.
@@ -183,36 +151,16 @@ def open_slide(path: Path, channels: int, in_memory: int = IN_MEMORY, plane: Pla
         UserError: naming the file, as `read_picture`, `StoredImage` and OpenSlide refuse it.
         MissingExtraError: a file of a scanner without OpenSlide, OME-Zarr without zarr.
     """
-    with ExitStack() as stack:
+    with open_image(path, plane=plane, scanner=True) as source:
         with naming(path):
-            slide = _scanned(path)
-            first: WindowedImage | None = None
             smaller: list[WindowedImage] = []
-            if slide is None:
-                source = stack.enter_context(opened(path, max_bytes=None, plane=plane))
-                mpp = magnification = pixel_size = None
-                stored = 1
-                if isinstance(source, Tiff | OmeZarr):
-                    for level in source.smaller_levels:
-                        with suppress(Refused):  # of a level that no window is read of: the others are enough
-                            smaller.append(StoredImage(level, channels))
-                    mpp, pixel_size, stored = source.mpp, source.pixel_size, source.level_count
-                    if pixel_size is not None and source.orientation >= 5:
-                        pixel_size = pixel_size[::-1]
-                    if math.prod(source.shape) > in_memory:
-                        first = StoredImage(source, channels)
-            else:
-                stack.callback(slide.close)
-                if plane not in (None, Plane()):
-                    raise Refused("is a slide, one picture in colour: leave out --channel, --z and --time")
-                first = OpenSlideImage(slide, 0, channels, path)
-                stored = slide.level_count
-                smaller += (OpenSlideImage(slide, i, channels, path) for i in range(1, stored))
-                height, mpp = (_number(slide.properties.get(f"openslide.mpp-{axis}"), *MPP_RANGE) for axis in "yx")
-                pixel_size = None if height is None or mpp is None else (height, mpp)
-                magnification = _number(slide.properties.get("openslide.objective-power"), 0.1, 1000)
-        levels = first or ArrayImage(read_picture(path, channels, plane)), *smaller
-        yield Slide(levels, mpp, magnification, pixel_size, stored)
+            for level in source.smaller_levels:
+                with suppress(Refused):  # of a level that no window is read of: the others are enough
+                    smaller.append(StoredImage(level, channels))
+            by_window = source.is_slide or (source.part_size is not None and math.prod(source.shape) > in_memory)
+            first = StoredImage(source, channels) if by_window else ArrayImage(to_picture(source.read(), channels))
+        about = source.mpp, source.magnification, source.upright_pixel_size, source.levels_stored
+        yield Slide((first, *smaller), *about)
 
 
 @contextmanager
@@ -222,43 +170,3 @@ def open_window_source(
     """Yields the picture in a file: the first level of `open_slide`, which says what it raises."""
     with open_slide(path, channels, in_memory, plane) as slide:
         yield slide.levels[0]
-
-
-def has_levels(path: Path) -> bool:
-    """Whether a file is of a scanner, or a pyramid. Raises UserError, naming it, for one that cannot be opened."""
-    with naming(path):
-        slide = _scanned(path)
-        if slide is not None:
-            slide.close()
-            return True
-        with opened(path, max_bytes=None) as source:
-            return isinstance(source, Tiff | OmeZarr) and source.level_count > 1
-
-
-def _scanned(path: Path) -> Any | None:
-    """The open slide of OpenSlide, for a file of a scanner; None for any other. Raises as `open_slide`."""
-    suffix = path.suffix.lower()
-    of_scanner = suffix in (*SLIDES, *DICOM)
-    if not path.is_file() or not (of_scanner or suffix in (".tif", ".tiff")):
-        return None
-    try:
-        import openslide
-    except (ImportError, OSError) as error:  # OSError: where its library is not found
-        if not of_scanner:
-            return None
-        raise MissingExtraError(f"{path} needs OpenSlide: pip install gcsa-vit[slides]") from error
-    if openslide.OpenSlide.detect_format(str(path)) in (None, "generic-tiff"):
-        return None
-    try:
-        return openslide.OpenSlide(str(path))
-    except openslide.OpenSlideError as error:
-        raise Refused(f"cannot be read as a slide ({error}): replace it") from error
-
-
-def _number(text: str | None, low: float, high: float) -> float | None:
-    """A number from `low` to `high` in a property of a file, else None."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if low <= value <= high else None

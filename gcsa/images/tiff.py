@@ -21,19 +21,15 @@ from PIL.TiffImagePlugin import ImageFileDirectory_v2
 from gcsa._utils.arrays import Array
 from gcsa.images import jpeg2000, planes
 from gcsa.images.pixels import Pixels, Refused, check_pixels, cmyk_to_rgb, from_pillow, with_alpha
+from gcsa.images.raster import ORIENTATION
+from gcsa.images.source import MAX_SEGMENT, MPP_RANGE, ImageSource
 
 STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
-ORIENTATION = 274
-"""Number of the tag, in EXIF as in TIFF."""
-MAX_SEGMENT = 16_000_000
-"""Pixels of the largest compressed strip or tile that is decoded for a window."""
 JPEG, FAX = 7, (2, 3, 4)
 OF_BYTES = (1, 5, 8, 32773, 32946, 34925, 50000)
 """Compressions of bytes: none, LZW, Deflate, PackBits, Deflate, LZMA, Zstandard."""
 OF_IMAGES = {JPEG: "JPEG", 33005: "JPEG2000", 34712: "JPEG2000", 50001: "WEBP"}
 """Compressions of images, and what Pillow calls them. The colours of 33005 and 34712 are RGB."""
-MPP_RANGE = (0.01, 100.0)
-"""Micrometres a pixel of microscopes; beyond it, a resolution is that of a print or a screen."""
 DOCUMENTS = ("YX", "YXS", "IYX", "IYXS")
 """Axes of pages, grey or in colour."""
 
@@ -41,7 +37,7 @@ for _library in ("tifffile", "imagecodecs"):  # what they log of damaged files i
     logging.getLogger(_library).addHandler(logging.NullHandler())
 
 
-class Tiff:
+class Tiff(ImageSource):
     """The picture in an open TIFF file.
 
     shape: height and width as they are stored; dtype: of the stored values; labels: palettes are not looked up; plane: which
@@ -62,11 +58,13 @@ class Tiff:
         series: tifffile.TiffPageSeries | None = None,
         number: int | None = None,
     ) -> None:
-        self.file, self.labels = file, labels
+        self.file, self.labels, self.name = file, labels, str(file.name)
         self.series = series or _series(file, number)
         self.page: Any = self.series.keyframe
+        self.levels_stored = len(self.series.levels)
         content = self.page.parent
         page = self.page
+        self.part_size: tuple[int, int]
         self.shape = (page.imagelength, page.imagewidth)
         self.dtype: Any = page.dtype
         self.bits, self.samples = page.bitspersample, page.samplesperpixel
@@ -83,8 +81,8 @@ class Tiff:
         if any(pages[i] is None for group in slices for i in group):
             raise Refused("leaves out a plane: save the stack whole")
         separate = len(slices[0]) > 1 or page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
-        self.size = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, self.shape[1])
-        down, across = (-(-side // part) for side, part in zip(self.shape, self.size, strict=True))
+        self.part_size = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, self.shape[1])
+        down, across = (-(-side // part) for side, part in zip(self.shape, self.part_size, strict=True))
         self.across = across
         in_page = self.samples if separate else 1
         self.slices = [[(pages[i], j * down * across) for i in group for j in range(in_page)] for group in slices]
@@ -93,26 +91,18 @@ class Tiff:
         self.byteorder = content.byteorder
         self._check_coding()
         self._check_colours()
-
-    @property
-    def name(self) -> str:
-        """The name of the file."""
-        return str(self.file.name)
-
-    @property
-    def level_count(self) -> int:
-        """Of a pyramid more than 1, those that are not read included."""
-        return len(self.series.levels)
+        self.is_deep, self.slice_count = self.bits > 8, len(self.slices)
+        is_coded = page.is_tiled or page.compression != 1 or page.predictor != 1 or page.fillorder != 1
+        self.rows_are_plain = not is_coded and not self.bits % 8
 
     @property
     def orientation(self) -> int:
-        tag = self.page.tags.get(ORIENTATION)
-        return 1 if tag is None else int(tag.value)
+        stated = self.page.tags.valueof(ORIENTATION, default=1)
+        return stated if stated in range(1, 9) else 1
 
     @property
-    def smaller_levels(self) -> list[Tiff]:
-        """The other levels of a pyramid, the finest first, without those that are stored in a way that is not read."""
-        levels = []
+    def smaller_levels(self) -> list[ImageSource]:
+        levels: list[ImageSource] = []
         for series in self.series.levels[1:]:
             with suppress(Refused):
                 levels.append(Tiff(self.file, series=series))
@@ -122,24 +112,11 @@ class Tiff:
     def mpp(self) -> float | None:
         """Micrometres a pixel: `pixel_size`, or from a resolution in pixels a centimetre; None where nothing says it."""
         if self.pixel_size is not None:
-            mpp = self.pixel_size[1]
-        else:
-            pixels, centimetres = self.page.tags.valueof(282, default=(0, 1))
-            in_centimetres = pixels and self.page.tags.valueof(296, default=0) == 3
-            mpp = 1e4 * centimetres / pixels if in_centimetres else 0
+            return super().mpp
+        pixels, centimetres = self.page.tags.valueof(282, default=(0, 1))
+        in_centimetres = pixels and self.page.tags.valueof(296, default=0) == 3
+        mpp = 1e4 * centimetres / pixels if in_centimetres else 0
         return mpp if MPP_RANGE[0] <= mpp <= MPP_RANGE[1] else None
-
-    @property
-    def is_deep(self) -> bool:
-        return self.bits > 8
-
-    @property
-    def rows_are_plain(self) -> bool:
-        """Whether any row can be read by itself: strips that are not compressed."""
-        page = self.page
-        return (
-            not page.is_tiled and page.compression == 1 and page.predictor == page.fillorder == 1 and not self.bits % 8
-        )
 
     def _check_coding(self) -> None:
         page = self.page
@@ -198,15 +175,13 @@ class Tiff:
             raise Refused("stores its colours as YCBCR, subsampled or not of 8 bits: save it as RGB")
 
     def read(self, *, upright: bool = True) -> Pixels:
-        """The whole picture, as it should be seen or without `upright` as it is stored."""
-        height, width = self.shape
-        check_pixels(height, width, self.is_deep)
-        if not self.rows_are_plain and math.prod(self.size) > max(MAX_SEGMENT, height * width):
-            raise Refused(f"is stored in parts of {self.size[0]} x {self.size[1]} pixels, larger than the picture")
-        return self.window(0, 0, height, width).upright(self.orientation if upright else 1)
+        check_pixels(*self.shape, self.is_deep)
+        if not self.rows_are_plain and math.prod(self.part_size) > max(MAX_SEGMENT, math.prod(self.shape)):
+            rows, columns = self.part_size
+            raise Refused(f"is stored in parts of {rows} x {columns} pixels, larger than the picture")
+        return super().read(upright=upright)
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Pixels:
-        """Rows `top` to `bottom` and columns `left` to `right`, as they are stored."""
         pixels = self._slice(self.slices[0], top, left, bottom, right)
         for parts in self.slices[1:]:
             other = self._slice(parts, top, left, bottom, right)
@@ -241,7 +216,7 @@ class Tiff:
         stored = self.dtype.newbyteorder(self.byteorder)
         step = out.shape[2] * stored.itemsize
         for i, row in enumerate(range(top, top + len(out))):
-            strip, within = divmod(row, self.size[0])
+            strip, within = divmod(row, self.part_size[0])
             offset, count = page.dataoffsets[first + strip], page.databytecounts[first + strip]
             if not count:  # which the file leaves out
                 out[i] = 0
@@ -251,7 +226,7 @@ class Tiff:
 
     def _copy_segments(self, out: Array, page: Any, first: int, top: int, left: int) -> None:
         """Decodes the strips or tiles that hold pixels of `out` (h, w, samples)."""
-        (rows, columns), bottom, right = self.size, top + out.shape[0], left + out.shape[1]
+        (rows, columns), bottom, right = self.part_size, top + out.shape[0], left + out.shape[1]
         for i in range(top // rows, -(-bottom // rows)):
             for j in range(left // columns, -(-right // columns)):
                 y, x = i * rows, j * columns
@@ -283,7 +258,7 @@ class Tiff:
         directory, page = ImageFileDirectory_v2(), self.page
         stated = {code: page.tags[code].value for code in (292, 293) if code in page.tags}  # options of fax
         fixed = {
-            256: self.size[1],
+            256: self.part_size[1],
             257: rows,
             258: 1,
             259: page.compression,
@@ -305,7 +280,7 @@ class Tiff:
             (width, height), bands = image.size, len(image.getbands())
         if kind == "JPEG2000":  # whose boxes need not state the size of what is in them
             width, height = jpeg2000.read_header(BytesIO(data)).size
-        if height > self.size[0] or width > self.size[1] or bands != self.in_part:
+        if height > self.part_size[0] or width > self.part_size[1] or bands != self.in_part:
             raise ValueError(f"a tile of {height} x {width} pixels of {bands} channels")
 
 
@@ -335,6 +310,13 @@ def is_cut_off(content: tifffile.TiffFile) -> bool:
     content.filehandle.seek(place)
     none = bytes(8 if content.is_bigtiff else 4)
     return bool(content.filehandle.read(len(none)) != none)
+
+
+def count_pages(file: BinaryIO) -> int:
+    """The pages of a document, with one more where it was cut off, so that reading tells of it."""
+    content = open_tiff(file)
+    pages = len(document_pages(content))
+    return pages + (pages > 0 and is_cut_off(content))
 
 
 def _series(file: BinaryIO, number: int | None) -> tifffile.TiffPageSeries:

@@ -10,9 +10,8 @@ import numpy as np
 
 from gcsa._utils.arrays import Array
 from gcsa.images.intensity import percentile_values, percentiles
-from gcsa.images.ome_zarr import OmeZarr
 from gcsa.images.pixels import Refused, naming, to_picture
-from gcsa.images.tiff import MAX_SEGMENT, Tiff
+from gcsa.images.source import MAX_SEGMENT, ImageSource
 
 ROWS = 512
 """Rows of a label map that are drawn at a time."""
@@ -126,25 +125,27 @@ def resampled(
 
 
 class StoredImage:
-    """The picture of TIFF or OME-Zarr of up to 16 bits, of which a window reads only its own pixels where they are not compressed, and
+    """An image of up to 16 bits that is stored in parts, of which a window reads only its own pixels where they are not compressed, and
     else decodes only the tiles, strips or chunks that it needs. Values are those of `gcsa.images.reader.read_picture`.
 
     Raises ValueError for what that refuses, for other kinds of numbers, an orientation, and large compressed tiles or strips.
     """
 
-    def __init__(self, stored: Tiff | OmeZarr, channels: int) -> None:
+    def __init__(self, stored: ImageSource, channels: int) -> None:
         self.stored, self.channels, self.shape = stored, channels, stored.shape
         if stored.white is None:
             raise Refused(
                 f"holds {stored.dtype} values, and is too large for more than 16 bits: convert it to 8 or 16 bits"
             )
-        if stored.orientation in range(2, 9):
+        if stored.orientation != 1:
             raise Refused(
                 f"is stored rotated or reflected (orientation {stored.orientation}): save it as it should be seen"
             )
-        if not stored.rows_are_plain and math.prod(stored.size) > MAX_SEGMENT:
+        rows, columns = stored.part_size or stored.shape
+        self.rows = 1 if stored.rows_are_plain else rows
+        if not stored.rows_are_plain and rows * columns > MAX_SEGMENT:
             raise Refused(
-                f"is compressed in parts of {stored.size[0]} x {stored.size[1]} pixels, too large to be decoded one by one: save it in "
+                f"is compressed in parts of {rows} x {columns} pixels, too large to be decoded one by one: save it in "
                 "tiles, or without compression"
             )
 
@@ -154,9 +155,7 @@ class StoredImage:
 
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
         dtype = self.window(0, 0, 1, 1).dtype
-        return percentile_values(
-            counts(self, dtype, 1 if self.stored.rows_are_plain else self.stored.size[0]), low, high
-        )
+        return percentile_values(counts(self, dtype, self.rows), low, high)
 
 
 def counts(source: WindowedImage, dtype: Any, rows: int = 1) -> Array:

@@ -12,8 +12,8 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa.images.folders import SUFFIXES, ZARR, list_files
 from gcsa.images.planes import Plane
-from gcsa.images.reader import image_size, read_labels, read_picture, stack_header
-from gcsa.images.slides import has_levels, open_slide
+from gcsa.images.reader import image_size, open_image, read_labels, read_picture
+from gcsa.images.slides import open_slide
 from gcsa.images.windows import ArrayImage, StoredImage
 from tests.images.slide_files import halved, tissue_picture
 from tests.images.zarr_files import write_zarr
@@ -46,7 +46,8 @@ def test_five_axes(version: str, tmp_path: Path) -> None:
     write_zarr(path, [STACK], "tczyx", version, names=NAMES)
     assert np.array_equal(planes(path, Plane(4, 2, 2)), STACK[1, 3, 1])
     assert np.array_equal(planes(path, Plane("RFP", "max", 1)), STACK[0, 2].max(0))
-    assert stack_header(path, Plane(1, "max", 1)) == (5, (0.5, 0.5))
+    with open_image(path, plane=Plane(1, "max", 1)) as image:
+        assert (image.slice_count, image.pixel_size) == (5, (0.5, 0.5))
     for plane, words in (
         (Plane(1, 1), "holds 2 frames, 2 x 4 x 5 x 40 x 50 as TCZYX: choose by --time"),
         (Plane(1, time=1), "holds 5 slices.*choose by --z"),
@@ -61,7 +62,8 @@ def test_five_axes(version: str, tmp_path: Path) -> None:
 def test_levels_in_colour(version: str, tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
     write_zarr(path, TISSUE, "cyx", version, scale=250, unit="nanometer")
-    assert has_levels(path)
+    with open_image(path) as image:
+        assert image.is_pyramid
     assert image_size(path) == (84, 60)
     for in_memory in (1, 10**6):
         with open_slide(path, 3, in_memory) as slide:
@@ -77,7 +79,8 @@ def test_two_axes(version: str, tmp_path: Path) -> None:
     write_zarr(tmp_path / "x.zarr", [labels], "yx", version, unit=None)
     assert np.array_equal(read_labels(tmp_path / "x.zarr"), labels)
     assert np.array_equal(read_picture(tmp_path / "x.zarr", 1)[..., 0], labels)
-    assert not has_levels(tmp_path / "x.zarr")
+    with open_image(tmp_path / "x.zarr") as image:
+        assert not image.is_pyramid
     with open_slide(tmp_path / "x.zarr", 1) as slide:
         assert (slide.mpp, slide.pixel_size) == (None, None)
     with pytest.raises(UserError, match="holds int32 values, and is too large"), open_slide(tmp_path / "x.zarr", 1, 1):

@@ -12,7 +12,7 @@ from PIL import Image
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.images.planes import Plane
-from gcsa.images.reader import read_picture, stack_header
+from gcsa.images.reader import open_image, read_picture
 from gcsa.images.slides import open_window_source
 
 RNG = np.random.default_rng(0)
@@ -43,7 +43,8 @@ def test_five_axes(kind: str, tmp_path: Path) -> None:
     tifffile.imwrite(path, STACK, **KINDS[kind])
     assert np.array_equal(planes(path, Plane(4, 2, 2)), STACK[1, 1, 3])
     assert np.array_equal(planes(path, Plane(1, "max", 1)), STACK[0, :, 0].max(0))
-    assert stack_header(path, Plane(1, "max", 1))[0] == 3
+    with open_image(path, plane=Plane(1, "max", 1)) as image:
+        assert image.slice_count == 3
     if kind != "ome in tiles":
         assert np.array_equal(planes(path, Plane("RFP", 3, 1)), STACK[0, 2, 2])
         assert np.array_equal(planes(path, Plane(488, 3, 1)), STACK[0, 2, 1])
@@ -173,6 +174,8 @@ def test_other_files_that_a_stack_names_stay_closed(tmp_path: Path) -> None:
 def test_pixel_size(options: dict[str, Any], size: tuple[float, float] | None, tmp_path: Path) -> None:
     path = tmp_path / "x.tif"
     tifffile.imwrite(path, STACK[0, 0, 0], **options)
-    assert stack_header(path, Plane()) == (1, None if size is None else pytest.approx(size))
+    with open_image(path, plane=Plane()) as image:
+        assert image.upright_pixel_size == (None if size is None else pytest.approx(size))
     tifffile.imwrite(path, STACK[0, 0, 0], extratags=[(274, "H", 1, 6, True)], **options)
-    assert stack_header(path, Plane()) == (1, None if size is None else pytest.approx(size[::-1]))
+    with open_image(path, plane=Plane()) as image:
+        assert image.upright_pixel_size == (None if size is None else pytest.approx(size[::-1]))

@@ -16,9 +16,9 @@ from PIL import Image
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
+from gcsa.images.files import BoundedFile
 from gcsa.images.intensity import percentiles
 from gcsa.images.reader import (
-    BoundedFile,
     count_pages,
     image_size,
     read_image,

@@ -20,8 +20,8 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import MOST_NUMBERS, Prepare
-from gcsa.images.reader import image_size
-from gcsa.images.slides import has_levels
+from gcsa.images.reader import image_size, open_image
+from gcsa.images.source import ImageSource
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers
 
@@ -53,10 +53,9 @@ def answer_all(
             str(path).encode()
         except UnicodeEncodeError:
             raise UserError(f"{str(path)!a} has a name that is not UTF-8: rename it") from None
-        size = _checked_size(path, prepare.size, instead)
-        image = prepare(path)
-        resized += size != (prepare.size, prepare.size)
-        return image
+        with open_image(path, scanner=True) as image:
+            resized += _checked_size(image, prepare.size, instead) != (prepare.size, prepare.size)
+            return prepare(image)
 
     def work(paths: Sequence[Path], pace: batch.Pace) -> Iterator[Array | Exception]:
         with evaluation_mode(network) as where:
@@ -82,13 +81,15 @@ def answer_all(
     return names, np.stack(rows) if rows else np.empty((0, 0), np.float32), outcome
 
 
-def _checked_size(path: Path, side: int, instead: str) -> tuple[int, int]:
+def _checked_size(image: ImageSource, side: int, instead: str) -> tuple[int, int]:
     """Width and height of an image. Raises UserError for one that is too large to be seen as a square of `side` pixels."""
-    if has_levels(path):
-        raise UserError(f"{path} is a slide or a pyramid, of which the network would see a thumbnail: {instead}")
-    width, height = image_size(path)
+    if image.is_pyramid:
+        raise UserError(f"{image.name} is a slide or a pyramid, of which the network would see a thumbnail: {instead}")
+    width, height = image_size(image)
     if width * height > MOST_PIXELS * side**2:
-        raise UserError(f"{path} holds {height} x {width} pixels, and the network sees {side} x {side}: {instead}")
+        raise UserError(
+            f"{image.name} holds {height} x {width} pixels, and the network sees {side} x {side}: {instead}"
+        )
     return width, height
 
 

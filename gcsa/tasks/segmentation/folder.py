@@ -16,7 +16,7 @@ from gcsa import batch
 from gcsa._utils.errors import UserError
 from gcsa.images.pixels import naming
 from gcsa.images.planes import MAX, Plane
-from gcsa.images.reader import stack_header
+from gcsa.images.reader import open_image
 from gcsa.images.slides import Roi, Slide, open_slide
 from gcsa.tasks.segmentation.choices import ALL, ENDINGS, KINDS
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
@@ -76,8 +76,9 @@ def list_jobs(
     for path in images:
         slices = 1
         if z == ALL:
-            with suppress(ValueError, OSError):  # which is told when the image is read
-                slices, _ = stack_header(path, plane)
+            # What cannot be read is told when the image is read.
+            with suppress(ValueError, OSError), open_image(path, plane=plane) as image:
+                slices = image.slice_count
         if slices == 1:
             jobs.append(Job(path, path.stem, plane))
             continue

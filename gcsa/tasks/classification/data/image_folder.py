@@ -15,7 +15,7 @@ from gcsa.data.splits import SPLIT_FOLDERS, hold_out, strata
 from gcsa.images.folders import SUFFIXES, is_visible, list_images
 from gcsa.images.prepare import PADS, Prepare
 from gcsa.images.reader import image_size
-from gcsa.images.tiff import MPP_RANGE
+from gcsa.images.source import MPP_RANGE
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

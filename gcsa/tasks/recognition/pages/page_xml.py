@@ -17,9 +17,7 @@ from xml.etree.ElementTree import Element, ParseError
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.paths import confined, read_bounded
 from gcsa.images.folders import SUFFIXES, list_files
-from gcsa.images.ome_zarr import OmeZarr
-from gcsa.images.reader import image_size, opened
-from gcsa.images.tiff import ORIENTATION, Tiff
+from gcsa.images.reader import image_size, open_image
 from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.cutting import Points
 from gcsa.tasks.recognition.data.line_image import Line
@@ -85,12 +83,14 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
         return []
     image = _find_image(path, name, any_image)
     try:
-        width, height = image_size(image)
+        with open_image(image) as source:
+            width, height = image_size(source)
+            orientation = source.orientation
     except ValueError as error:
         raise UserError(f"the image of {path}, {error}") from error
     page_width, page_height = stated if all(stated) else (width, height)
     size = f"{page_width:g} x {page_height:g}"
-    orientation, upright = exif_orientation(image), "save the image upright, without an EXIF orientation"
+    upright = "save the image upright, without an EXIF orientation"
     stated_ratio, stored_ratio = page_width / page_height, width / height
     if _is_rotated(stated_ratio, stored_ratio):
         raise UserError(
@@ -147,15 +147,6 @@ def _reason(error: KeyError | ValueError) -> str:
 def _is_rotated(stated: float, stored: float) -> bool:
     """Whether of two ratios of width and height one is that of the page rotated by 90 degrees, and not nearly square."""
     return abs(stated * stored - 1) < SAME_ASPECT < abs(stated / stored - 1)
-
-
-def exif_orientation(image: Path) -> int:
-    """The EXIF orientation of an image, 1 to 8, from its header; 1 where there is none."""
-    with opened(image, max_bytes=None) as source:
-        if isinstance(source, Tiff | OmeZarr):
-            return source.orientation if 1 <= source.orientation <= 8 else 1
-        stated = source.getexif().get(ORIENTATION, 1)
-    return stated if isinstance(stated, int) and 1 <= stated <= 8 else 1
 
 
 def line_order(path: Path) -> list[int]:
