@@ -177,7 +177,7 @@ class RecognitionPredictor(Predictor):
         if isinstance(image, str | os.PathLike):
             sources = find_lines(Source(Path(image)), False, PageFinder(vote) if has_kraken() else None)
             lines = [_checked(source.line or UserError(source.error)) for source in sources]
-            inks: list[Ink] = [partial(read_line, line, height) for line in lines]
+            inks: list[Ink] = [partial(source.ink, height) for source in sources]
             if len(sources) == 1 and sources[0].number is None:
                 return _Item(inks)
             return _Item(inks, lines[0].orientation if lines else 0, is_page=True)
@@ -208,7 +208,7 @@ class RecognitionPredictor(Predictor):
         for chunk in _chunks(sources):
             is_page = _is_page(chunk[0])
             lines = [(source, source.line) for inputs in chunk for source in inputs if source.line is not None]
-            inks: list[Ink] = [partial(read_line, line, self.network.height) for _, line in lines]
+            inks: list[Ink] = [partial(source.ink, self.network.height) for source, _ in lines]
             advance_lines: Advance = (lambda count: None) if is_page else advance
             pages = [0] * len(inks) if is_page else ()
             readings = iter(self.read_lines(inks, pages, orientation, beams, batch_size, advance_lines))
@@ -408,6 +408,7 @@ def _chunks(sources: Iterable[Sequence[LineInput]]) -> Iterator[list[Sequence[Li
 
 
 def _transcript(source: LineInput, readings: Iterator[Reading | BaseException]) -> Transcript:
+    source = replace(source, levels=None)  # which a transcript need not keep
     if source.line is None:
         return Transcript(source, error=source.error)
     reading = next(readings)

@@ -21,7 +21,8 @@ from torch.nn import functional as F
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import levels as levels_of, read_levels
+from gcsa.images.pixels import Pixels, naming, to_levels
+from gcsa.images.reader import levels as levels_of, open_image, read_levels
 from gcsa.tasks.recognition.data.cutting import MAX_PIXELS, Points, cut, rotate_points
 
 MAX_WIDTH = 8192
@@ -182,15 +183,40 @@ def fit_bytes(line: Tensor, height: int, step: int, upright: bool) -> Tensor:
     return fit_line(line, height, step, upright).mul(255).round_().to(torch.uint8)
 
 
+def levels_ink(levels: Array, name: str, height: int | None = None) -> Tensor:
+    """As `read_line`, of grey levels (H, W); `name` is for messages."""
+    return _ink_of(levels, None, name, height)
+
+
+def page_pixels(path: Path, page: int | None = None) -> tuple[Pixels, int]:
+    """The pixels of an image, as they are stored, and its EXIF orientation; `page` is of `open_image`. Those of the last image are kept.
+
+    Raises ValueError as `read_levels`.
+    """
+    return _pixels_as_of(path, page, *_version(path))
+
+
 def page_levels(path: Path, page: int | None = None) -> Array:
-    """Grey levels (H, W) of the image of a page, as it is stored; `page` is of `read_levels`."""
-    status = path.stat()
-    return _page_as_of(path, page, status.st_mtime_ns, status.st_size)
+    """The grey levels (H, W) of `page_pixels`."""
+    return _levels_as_of(path, page, *_version(path))
+
+
+def _version(path: Path) -> tuple[int, int]:
+    with naming(path):
+        status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+@lru_cache(maxsize=1)  # size, picture and levels of a page are asked for one after the other
+def _pixels_as_of(path: Path, page: int | None, modified: int, size: int) -> tuple[Pixels, int]:
+    with open_image(path, page=page) as source, naming(path):
+        return source.read(upright=False), source.orientation
 
 
 @lru_cache(maxsize=1)  # the lines of a page come one after the other
-def _page_as_of(path: Path, page: int | None, modified: int, size: int) -> Array:
-    return read_levels(path, upright=False, page=page)  # coordinates are those of the stored pixels
+def _levels_as_of(path: Path, page: int | None, modified: int, size: int) -> Array:
+    with naming(path):
+        return to_levels(_pixels_as_of(path, page, modified, size)[0])
 
 
 def _ink_of(levels: Array, inside: Array | None, name: str, height: int | None = None) -> Tensor:

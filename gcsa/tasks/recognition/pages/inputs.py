@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from torch import Tensor
+
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import ADAPTER_CONFIG
-from gcsa.images.folders import SUFFIXES, list_files
+from gcsa.images.folders import SUFFIXES, list_files, may_have_pages
+from gcsa.images.pixels import naming, to_levels
 from gcsa.images.reader import count_pages, image_size
-from gcsa.tasks.recognition.data.line_image import Line
+from gcsa.tasks.recognition.data.line_image import Line, levels_ink, page_pixels, read_line
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
 from gcsa.tasks.recognition.pages.words import box_of, clipped, words_of
 from gcsa.tasks.recognition.reading import Reading
@@ -51,12 +55,23 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class LineInput:
-    """A line to read: `line` of `source`, with its `number` from 1 on where that is a page; or the `error` that prevents it."""
+    """A line to read: `line` of `source`, with its `number` from 1 on where that is a page; or the `error` that prevents it.
+
+    levels: grey levels of the image of a line, where it was opened already.
+    """
 
     source: Source
     line: Line | None = None
     number: int | None = None
     error: str = ""
+    levels: Array | None = field(default=None, compare=False, repr=False)
+
+    def ink(self, height: int) -> Tensor:
+        """`read_line` of the line, for a model of this height."""
+        assert self.line is not None
+        if self.levels is None:
+            return read_line(self.line, height)
+        return levels_ink(self.levels, self.line.name, height)
 
 
 @dataclass(frozen=True)
@@ -99,12 +114,15 @@ class Transcript:
 
 def find_sources(inputs: Iterable[str | Path]) -> list[Source]:
     """The files to read and those in folders, in their order; those of a folder by name; of a document of several pages each
-    page. Raises as `input_files`."""
+    page. Raises as `input_files`.
+
+    A file whose name ends as those of formats without pages is not opened.
+    """
     return [source for path in inputs for file in input_files(path) for source in _sources(file)]
 
 
 def _sources(file: Path) -> list[Source]:
-    pages = count_pages(file)
+    pages = count_pages(file) if may_have_pages(file) else 0
     return [Source(file, page, pages) for page in range(1, pages + 1)] or [Source(file)]
 
 
@@ -144,7 +162,7 @@ def images_left_out(inputs: Iterable[str | Path]) -> list[Path]:
 def find_lines(
     source: Source, any_image: bool = False, find_on: Callable[[Source], list[Line]] | None = None
 ) -> list[LineInput]:
-    """The lines of a page, none where it is blank; or the image of a line, which is not read yet.
+    """The lines of a page, none where it is blank; or the image of a line.
 
     any_image: of `read_page`; find_on: finds the lines on the image of a page, which is refused without it.
 
@@ -153,8 +171,8 @@ def find_lines(
     try:
         if is_xml(source.file):
             lines = read_page(source.file, any_image)
-        elif not is_page(source):
-            return [LineInput(source, Line(source.file, page=source.page))]
+        elif (line := _as_line(source)) is not None:
+            return [line]
         elif find_on is None:
             raise UserError(
                 f"{source.name} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'"
@@ -164,6 +182,17 @@ def find_lines(
         return [LineInput(source, line, number) for number, line in enumerate(lines, 1)]
     except UNREADABLE as error:  # the other files are read
         return [LineInput(source, error=reason(error, source))]
+
+
+def _as_line(source: Source) -> LineInput | None:
+    """The image of a line; None for that of a page. Raises ValueError for one that cannot be read."""
+    pixels, orientation = page_pixels(source.file, source.page)
+    height, width = pixels.values.shape[:2]
+    if has_page_size(width, height):
+        return None
+    with naming(source.file):
+        levels = to_levels(pixels.upright(orientation))
+    return LineInput(source, Line(source.file, page=source.page), levels=levels)
 
 
 def is_xml(file: Path) -> bool:

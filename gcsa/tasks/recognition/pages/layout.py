@@ -25,9 +25,10 @@ from torch import Tensor
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
-from gcsa.images.reader import image_size, read_image
+from gcsa.images.pixels import naming, to_8_bits
+from gcsa.images.reader import image_size
 from gcsa.tasks.recognition.data.cutting import Points, cut, rotate_points
-from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_levels, polygon_ink
+from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_levels, page_pixels, polygon_ink
 from gcsa.tasks.recognition.pages.inputs import Source
 from gcsa.tasks.recognition.pages.orientation import find_orientation
 from gcsa.tasks.recognition.pages.provenance import sign
@@ -150,7 +151,8 @@ class PageFinder:
     def __call__(self, source: Source) -> list[Line]:
         """The lines of a page in kraken's reading order, none of a blank one. Raises ValueError for one that cannot be read."""
         file, page = source.file, source.page
-        image = np.asarray(read_image(file, 3, upright=False, page=page))
+        with naming(file):
+            image = np.asarray(to_8_bits(page_pixels(file, page)[0], 3))
         layout = find_layout(page_levels(file, page), image, source.name, self.vote)
         self.segmentation = layout.as_scanned()
         line = partial(Line, file, document=file.stem, orientation=layout.orientation, page=page)

@@ -14,6 +14,7 @@ from PIL import Image, ImageOps
 from gcsa import batch
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError, one_line
+from gcsa.images.folders import may_have_pages
 from gcsa.images.reader import count_pages, read_levels
 from gcsa.tasks.recognition.pages.orientation import Orientation, find_orientation
 
@@ -88,7 +89,7 @@ def write_rows(stream: TextIO, rows: Sequence[dict[str, Any]], as_json: bool) ->
 
 
 def _orient(file: Path, fix: str | None) -> Orientation:
-    if count_pages(file) > 1:
+    if may_have_pages(file) and count_pages(file) > 1:
         raise UserError(f"{file} holds several pages: save them one a file")
     found = find_orientation(read_levels(file))
     if fix is not None:
