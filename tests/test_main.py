@@ -48,7 +48,7 @@ def test_timm_knows_the_models(code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"audit", "export"}))
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_needs_no_torch(name: str) -> None:
     done = start(
         "import sys; from gcsa.__main__ import main\n"
@@ -70,6 +70,8 @@ def test_help_needs_no_torch(name: str) -> None:
         ("transcribe gcsa_ocr_tiny.print nowhere", "there is no nowhere"),
         ("orient nowhere", "there is no nowhere"),
         ("adapt pages --output docs", "--output docs is there already"),
+        ("audit timm:resnet18 --images nowhere", "there is no nowhere"),
+        ("export gcsa_tiny --format tflite --output x", "invalid choice: 'tflite'"),
         ("demo --port 0", "0 is not a whole number from 1 to 65535"),
     ],
 )

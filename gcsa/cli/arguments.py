@@ -95,7 +95,7 @@ def slice_of(*names: str) -> Callable[[str], int | str]:
 
 
 NETWORKS = "weights of gcsa, timm:NAME, a file .onnx, .pt (TorchScript) or .pt2, or MODULE:FUNCTION"
-"""What `gcsa.integrations.networks.open_subject` opens."""
+"""What `gcsa.load` opens."""
 
 
 def add_images(

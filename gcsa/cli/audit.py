@@ -14,18 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from matplotlib.figure import Figure
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
-from rich.table import Table
-from torch import Tensor, nn
-
-from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import check_writable, write_json
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import (
     NETWORKS,
     add_hardware,
@@ -37,19 +29,15 @@ from gcsa.cli.arguments import (
     symmetry_options,
 )
 from gcsa.cli.errors import Parser, tell_failed
-from gcsa.cli.running import running
-from gcsa.evaluation.evaluation_mode import evaluation_mode
-from gcsa.evaluation.figures import colours, save
-from gcsa.evaluation.poses import Change, Turn, compare, exact_symmetry, outputs, turns, verdict
-from gcsa.images.reader import read_picture
-from gcsa.integrations.networks import KINDS, Subject, is_foreign, open_segmenter, open_subject
-from gcsa.tasks import load
-from gcsa.tasks.classification.off_grid import families, off_grid
-from gcsa.tasks.recognition.audit import audit as reader_audit
-from gcsa.tasks.segmentation.audit import audit as segmenter_audit
+from gcsa.cli.running import compute_on, running
 from gcsa.tasks.segmentation.choices import OUTPUTS
-from gcsa.tasks.segmentation.predict import SegmentationPredictor
-from gcsa.training.results import git_commit, machine
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+    from gcsa.evaluation.audited import Audited
+    from gcsa.evaluation.poses import Change
 
 FIGURES = {
     "classifier": {"answers": "answers that change", "probability": "change of a probability"},
@@ -64,8 +52,9 @@ FIGURES = {
 """The columns of the table, by kind."""
 CURVE = {"classifier": "answers", "embedding": "distance", "segmenter": "pixels", "reader": "texts"}
 """What the figure shows."""
-WHOLE = {"segmentation": "segmenter", "recognition": "reader"}
-"""What the weights of a task are audited as, where that is not a row of numbers."""
+WHOLE = ("segmenter", "reader")
+"""Kinds that see whole pictures; of the others an image is a row of numbers."""
+KINDS = tuple(FIGURES)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -109,24 +98,12 @@ def _check_output(folder: Path, images: Sequence[Path]) -> None:
         check_writable(folder / "audit.json")
 
 
-def _batches(
-    subject: Subject, images: Sequence[Path], size: int, failed: list[str], where: torch.device
-) -> Iterator[Tensor]:
-    """Prepared images; a sentence for each that cannot be read goes to `failed`."""
-    for start in range(0, len(images), size):
-        batch = []
-        for path in images[start : start + size]:
-            try:
-                batch.append(subject.prepare(path))
-            except ValueError as error:
-                failed.append(str(error))
-        if batch:
-            yield torch.stack(batch).to(where)
-
-
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], object]]:
     """A bar on terminals only; yields what advances it."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress
+
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -134,22 +111,34 @@ def _progress(total: int) -> Iterator[Callable[[int], object]]:
         yield lambda done: bar.advance(task, done)
 
 
-def _open_whole(args: argparse.Namespace) -> Any:
-    """The predictor of a segmenter or a reader, which sees whole pictures; None for other networks."""
-    asked, predictor = args.kind in WHOLE.values(), None
-    if args.source.startswith("timm:") or args.source.endswith(".py") or is_foreign(args.source):
-        kind = args.kind if asked else None
-        if asked and (args.kind == "reader" or args.source.startswith("timm:")):
-            raise UserError(f"{args.source} cannot be audited as a {args.kind}: that is for weights of gcsa")
-    else:
-        predictor = load(args.source)
-        kind = WHOLE.get(predictor.kind)
-        if args.kind is not None and (asked or kind) and args.kind != kind:
-            raise UserError(f"{args.source} holds weights for {predictor.kind}: leave out --kind {args.kind}")
-    if args.outputs is not None and (kind != "segmenter" or predictor is not None):
+def _open(args: argparse.Namespace) -> Any:
+    """The predictor of the network. Raises UserError for options that are not of it."""
+    from gcsa.models.foreign import is_foreign
+    from gcsa.tasks import load
+
+    foreign = is_foreign(args.source)
+    if foreign and args.kind in WHOLE and (args.kind == "reader" or args.source.startswith("timm:")):
+        raise UserError(f"{args.source} cannot be audited as a {args.kind}: that is for weights of gcsa")
+    if args.outputs is not None and not (foreign and args.kind == "segmenter"):
         raise UserError(f"--outputs {args.outputs} is for segmenters of others: leave it out, or add --kind segmenter")
-    if kind is None:
-        return None
+    kind = args.kind
+    if not foreign:
+        predictor: Any = load(args.source)
+        kind = predictor.audit_kind
+        if args.kind is not None and (args.kind in WHOLE or kind) and args.kind != kind:
+            raise UserError(f"{args.source} holds weights for {predictor.kind}: leave out --kind {args.kind}")
+    if kind in WHOLE:
+        _check_whole(args, kind)
+    if foreign:
+        return load(args.source, task="segmentation" if kind == "segmenter" else None, outputs=args.outputs)
+    if kind not in WHOLE:
+        return predictor.fold()
+    symmetry_options(args).check_needed(args.source, predictor.group)
+    return predictor
+
+
+def _check_whole(args: argparse.Namespace, kind: str) -> None:
+    """Raises UserError for options that are not of networks that see whole pictures."""
     if args.off_grid:
         raise UserError(f"--off-grid is for classifiers and embeddings: leave it out for a {kind}")
     if args.size is not None:
@@ -159,81 +148,38 @@ def _open_whole(args: argparse.Namespace) -> Any:
         raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}")
     if args.rotations is not None:
         raise UserError(f"--rotations is for classifiers and embeddings: leave it out for a {kind}")
-    options = symmetry_options(args)
-    if predictor is None:
-        return SegmentationPredictor(open_segmenter(args.source, args.outputs))
-    options.check_needed(args.source, predictor.group)
-    return predictor
+    symmetry_options(args)
 
 
-def _measure_whole(
-    predictor: Any, kind: str, images: Sequence[Path], args: argparse.Namespace
-) -> tuple[list[Change], list[str]]:
-    failed: list[str] = []
+def _measure(predictor: Any, images: Sequence[Path], args: argparse.Namespace) -> dict[str, Audited]:
+    """What was measured of the network as it is, and as the options make it."""
+    from gcsa.evaluation.audited import AuditOptions
 
-    def pictures() -> Iterator[Array]:
-        for path in images:
-            try:
-                yield read_picture(path, predictor.network.in_chans if kind == "segmenter" else 3)
-            except (ValueError, OSError) as error:
-                failed.append(f"{path}: {one_line(error)}" if str(path) not in str(error) else str(error))
+    where = device(args.device)
+    predictor.to(where)
+    kind = args.kind or ("embedding" if args.source.startswith("timm:") else "classifier")
+    options = AuditOptions(
+        args.source, args.angles, kind, args.size, args.batch_size, device=where, off_grid=args.off_grid
+    )
+    if predictor.audit_kind:
+        found = {"as it is": predictor.audit(images, options, progress=_progress)}
+        if args.symmetry is not None:
+            predictor.make_exact(args.symmetry, args.group)
+            found[args.symmetry] = predictor.audit(images, options, progress=_progress)
+        return found
+    from gcsa.tasks.classification.audit import network_of
 
-    each = len(turns(args.angles)) + 1 if kind == "segmenter" else 4
-    with _progress(each * len(images)) as advance:
-        if kind == "segmenter":
-            found, is_empty = segmenter_audit(predictor, pictures(), args.angles, advance)
-            if is_empty and len(failed) < len(images):
-                print("no label map holds anything but background, so it says little that they stay", file=sys.stderr)
-        else:
-            found = reader_audit(predictor, pictures(), advance)
-    if len(failed) == len(images):
-        raise UserError(f"none of the {len(images)} images could be read: {failed[0]}")
-    return found, failed
-
-
-def _measure(
-    subject: Subject, network: nn.Module, images: Sequence[Path], args: argparse.Namespace, where: torch.device
-) -> tuple[list[Change], list[str]]:
-    failed: list[str] = []
-    with _progress(len(images) * (len(turns(args.angles)) + 1)) as advance, evaluation_mode(network):
-        batches = _batches(subject, images, args.batch_size, failed, where)
-        try:
-            found = outputs(network, batches, args.angles, advance)
-        except (UserError, OSError):
-            raise
-        except Exception as error:  # of a stranger's network
-            raise UserError(
-                f"{args.source} does not take these images ({type(error).__name__}: {one_line(error)})"
-            ) from error
-    rows = next(iter(found.values()), torch.zeros(0, 0))
-    if not len(rows):
-        raise UserError(f"none of the {len(images)} images could be read: {failed[0]}")
-    if subject.kind == "classifier" and rows.shape[1] < 2:
-        raise UserError(f"{args.source} gives one number for an image: take --kind embedding")
-    if subject.kind == "embedding" and len(rows) < 2:
-        raise UserError("features are compared with those of other images: give two images or more")
-    if any(not values.isfinite().all() for values in found.values()):
-        raise UserError(f"{args.source} gives NaN or infinite outputs")
-    if subject.kind == "classifier" and len(found[Turn(0.0)].argmax(1).unique()) == 1:
-        print(
-            f"all images have one answer of {rows.shape[1]}, so it says little how many change. Features: --kind embedding",
-            file=sys.stderr,
-        )
-    return compare(found, subject.kind), failed
-
-
-def _measure_off_grid(
-    subject: Subject, network: nn.Module, images: Sequence[Path], args: argparse.Namespace, where: torch.device
-) -> dict[str, dict[str, float]]:
-    """What `off_grid` finds; images that cannot be read were told of before."""
-    prepare = subject.prepare
-    passes = sum(map(len, families(len(prepare.mean), args.angles).values()))
-    with _progress(passes * len(images)) as advance, evaluation_mode(network):
-        batches = _batches(subject, images, args.batch_size, [], where)
-        return off_grid(network, batches, prepare.mean, prepare.std, subject.kind, args.angles, advance)
+    network = network_of(predictor, options)
+    networks = {"as it is": network, _wrapping(args) or "as it is": symmetrized(network, args, predictor.group)}
+    return {
+        name: predictor.audit(images, options, system.to(where), progress=_progress)
+        for name, system in networks.items()
+    }
 
 
 def _off_grid_table(found: dict[str, dict[str, float]], kind: str, name: str) -> Table:
+    from rich.table import Table
+
     moves = "answers that change" if kind == "classifier" else "images that are no longer their own nearest"
     screen = Table(title=f"One step off the grid, {name}: {moves}")
     for words in ("family", "mean, %", "worst, %", "the worst"):
@@ -246,9 +192,11 @@ def _off_grid_table(found: dict[str, dict[str, float]], kind: str, name: str) ->
 
 
 def _table(changes: Sequence[Change], kind: str, title: str) -> Table:
+    from rich.table import Table
+
     screen = Table(title=title)
     screen.add_column("pose", no_wrap=True)
-    is_whole = kind in WHOLE.values()
+    is_whole = kind in WHOLE
     for words in ([] if is_whole else ["relative change"]) + [*FIGURES[kind].values()]:
         screen.add_column(words, justify="right", min_width=8)
     for change in changes:
@@ -261,6 +209,10 @@ def _table(changes: Sequence[Change], kind: str, title: str) -> Table:
 
 def _figure(systems: dict[str, list[Change]], kind: str, title: str) -> Figure:
     """The change against the angle: dots for the exact ones, a line for those between."""
+    from matplotlib.figure import Figure
+
+    from gcsa.evaluation.figures import colours
+
     figure = Figure(figsize=(7.5, 4), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     key = CURVE[kind]
@@ -287,56 +239,53 @@ def _wrapping(args: argparse.Namespace) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    with running(args.threads):
+    with running():
         images = find_images(args.images, recursive=True)[: args.limit]
         if args.output is not None:
             _check_output(Path(args.output), images)
-        where = device(args.device)
-        systems, steady = {}, {}
-        if predictor := _open_whole(args):
-            kind, size = WHOLE[predictor.kind], None
-            predictor.to(where)
-            systems["as it is"], failed = _measure_whole(predictor, kind, images, args)
-            if args.symmetry is not None:
-                predictor.make_exact(args.symmetry, args.group)
-                systems[args.symmetry], failed = _measure_whole(predictor, kind, images, args)
-        else:
-            subject = open_subject(args.source, args.kind, args.size)
-            kind, size = subject.kind, subject.prepare.size
-            networks: dict[str, nn.Module] = {"as it is": subject.network}
-            networks |= {_wrapping(args) or "as it is": symmetrized(subject.network, args, subject.group)}
-            for name, network in networks.items():
-                systems[name], failed = _measure(subject, network.to(where), images, args, where)
-                if args.off_grid:
-                    steady[name] = _measure_off_grid(subject, network, images, args, where)
-        read = len(images) - len(failed)
-        title = f"{args.source}, {kind}, {read} images" + (f" of {size} x {size}" if size else "")
+        from rich.console import Console
+
+        from gcsa.evaluation.poses import exact_symmetry, verdict
+
+        compute_on(args.threads)
+        systems = _measure(_open(args), images, args)
+        first = systems["as it is"]
+        read = len(images) - len(first.failed)
+        size = f" of {first.size} x {first.size}" if first.size else ""
+        title = f"{args.source}, {first.kind}, {read} images{size}"
         console = Console()
-        for name, changes in systems.items():
-            console.print(_table(changes, kind, f"{title}, {name}"))
-        for name, moved in steady.items():
-            console.print(_off_grid_table(moved, kind, name))
-        sentences = {name: verdict(changes, kind) for name, changes in systems.items()}
+        for note in dict.fromkeys(found.note for found in systems.values() if found.note):
+            print(note, file=sys.stderr)
+        for name, found in systems.items():
+            console.print(_table(found.changes, found.kind, f"{title}, {name}"))
+        for name, found in systems.items():
+            if found.off_grid is not None:
+                console.print(_off_grid_table(found.off_grid, found.kind, name))
+        sentences = {name: verdict(found.changes, found.kind) for name, found in systems.items()}
         for name, sentence in sentences.items():
             console.print(f"{name}: {sentence}", highlight=False, soft_wrap=True)
         if args.output is not None:
-            folder = Path(args.output)
-            folder.mkdir(parents=True, exist_ok=True)
-            found = {
+            content = {
                 name: {
                     "verdict": sentences[name],
-                    "group": str(exact_symmetry(changes)),
-                    "changes": [asdict(c) for c in changes],
-                    "off_grid": steady.get(name),
+                    "group": str(exact_symmetry(found.changes)),
+                    "changes": [asdict(change) for change in found.changes],
+                    "off_grid": found.off_grid,
                 }
-                for name, changes in systems.items()
+                for name, found in systems.items()
             }
-            about = {"network": args.source, "kind": kind, "images": read, "size": size}
-            print(save(_figure(systems, kind, title), folder / "audit.png"))
-            print(
-                write_json(
-                    folder / "audit.json", about | {"systems": found, "commit": git_commit(), "machine": machine()}
-                )
-            )
-        tell_failed(failed, len(images), "measured")
-    return 1 if failed else 0
+            about = {"network": args.source, "kind": first.kind, "images": read, "size": first.size}
+            _write(Path(args.output), about | {"systems": content}, systems, title)
+        tell_failed(first.failed, len(images), "measured")
+    return 1 if first.failed else 0
+
+
+def _write(folder: Path, content: dict[str, Any], systems: dict[str, Audited], title: str) -> None:
+    """Writes the figure and the table as JSON, and names them on stdout."""
+    from gcsa.evaluation.figures import save
+    from gcsa.training.results import git_commit, machine
+
+    folder.mkdir(parents=True, exist_ok=True)
+    kind = systems["as it is"].kind
+    print(save(_figure({name: found.changes for name, found in systems.items()}, kind, title), folder / "audit.png"))
+    print(write_json(folder / "audit.json", content | {"commit": git_commit(), "machine": machine()}))

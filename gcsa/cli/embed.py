@@ -162,20 +162,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             _check_output(args.output, images)
         from gcsa.images.slides import Roi
-        from gcsa.integrations.networks import open_subject
+        from gcsa.models.foreign import is_foreign
+        from gcsa.tasks import load
         from gcsa.tasks.classification.folder import answer_all, write_features
         from gcsa.tasks.classification.slides import Cut, embed_slides
 
         compute_on(args.threads)
         heat = _heat(args)
         chosen = device(args.device)
-        subject = open_subject(args.model, "embedding", adapter=args.adapter)
-        network = symmetrized(subject.network, args, subject.group).to(chosen)
-        if len(subject.group.exact_elements) == 1 and args.symmetry is None:
+        task = None if is_foreign(args.model) else "classification"
+        predictor: Any = load(args.model, args.adapter, task).fold()
+        network = symmetrized(predictor.embedding, args, predictor.group).to(chosen)
+        if len(predictor.group.exact_elements) == 1 and args.symmetry is None:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
-        prepare = subject.prepare
+        prepare = predictor.preprocess
         about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
         about |= {} if args.adapter is None else {"adapter": args.adapter}
         about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
@@ -195,14 +197,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _heat(args: argparse.Namespace) -> Any:
     """What --heatmap asks for; None without it. Raises UserError for a network that gives features only, and as `probability_of`."""
-    from gcsa.integrations.networks import is_foreign
+    from gcsa.models.foreign import is_foreign
     from gcsa.tasks import load
     from gcsa.tasks.classification.heatmap import probability_of
     from gcsa.tasks.classification.slides import Heat
 
     if args.heatmap is None:
         return None
-    if is_foreign(args.model) or args.model.startswith("timm:"):
+    if is_foreign(args.model):
         raise UserError(
             f"--heatmap {args.heatmap} is the probability of a class, and {args.model} gives features only: name a classifier of gcsa"
         )

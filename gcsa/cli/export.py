@@ -5,63 +5,49 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.published import published
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.export import FORMATS
-from gcsa.export.bioimageio import write_bioimageio
-from gcsa.export.formats import check_file, export
-from gcsa.export.hub import write_hub
-from gcsa.export.images import read_images
-from gcsa.models.create import create_model
-from gcsa.tasks import load
-from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.tasks.recognition.kraken.file import write_kraken
-from gcsa.tasks.segmentation import Segmenter
 
-KRAKEN = "kraken"
-"""A format of another kind: the weights of a recogniser, not folded, for kraken's own command (see `gcsa.tasks.recognition.kraken`)."""
-HUB = "hub"
-BIOIMAGEIO = "bioimageio"
+if TYPE_CHECKING:
+    from torch import nn
+
+OF_WEIGHTS = {"hub": "trained weights", "bioimageio": "segmenters", "kraken": "recognisers of text lines"}
+"""Formats that predictors write (`exporters`), and what for."""
 LARGEST = 4096
 """Pixels a side: attention over more positions takes minutes and gigabytes where it was a slip of the keyboard."""
 
-SEGMENTED = (256, 256)
-"""Pixels of the images of a segmenter by default: a crop of its training."""
 
+def open_model(source: str, group: str | None = None) -> tuple[nn.Module, dict[str, Any], tuple[int, int, int]]:
+    """The model that `source` names, what a file of it should say, and (C, H, W) of the images that it was made for: a .ckpt of
+    train.py, a folder of weights of any kind, or a name in timm, which gives random weights and takes another `group`. Raises
+    FileNotFoundError and ValueError, naming the source."""
+    from gcsa.models.create import create_model
+    from gcsa.tasks import load
+    from gcsa.tasks.base import default_size
 
-def open_model(source: str, group: str | None = None) -> tuple[nn.Module, dict[str, Any]]:
-    """The model that `source` names, and what a file of it should say: a .ckpt of train.py, a folder of weights of any kind, or
-    a name in timm, which gives random weights and takes another `group`. Raises FileNotFoundError and ValueError, naming the source."""
-    path = Path(source.removeprefix("local-dir:"))
-    if not source.startswith("local-dir:") and path.suffix != ".ckpt" and not path.is_dir():
-        return create_model(source, group=group), {}
+    if not _is_trained(source):
+        model = create_model(source, group=group)
+        return model, {}, default_size(model)
     if group is not None:
         raise UserError(f"--group {group} is for a name in timm: {source} has a group already")
     predictor = load(source)
-    return predictor.exported(), predictor.describe()
+    return predictor.exported(), predictor.describe(), predictor.input_size
 
 
-def default_size(model: Any) -> tuple[int, int, int]:
-    """(C, H, W) of the images that the model was made for; a line of 12 times its height, and `SEGMENTED` for a segmenter."""
-    if isinstance(model, Segmenter):
-        return model.in_chans, *SEGMENTED
-    if isinstance(model, CTCRecognizer):
-        return 1, model.height, 12 * model.stride * (model.height // model.stride)
-    channels, height, width = model.pretrained_cfg["input_size"]
-    return getattr(model, "in_chans", channels), height, width
+def _is_trained(source: str) -> bool:
+    path = Path(source)
+    return source.startswith("local-dir:") or path.suffix == ".ckpt" or path.is_dir() or published(source) is not None
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(prog="gcsa export", description="Writes a model in a format that runs elsewhere.")
     what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
     parser.add_argument("model", help=what)
-    parser.add_argument("--format", choices=[*FORMATS, HUB, BIOIMAGEIO, KRAKEN], required=True, help="hub: a folder")
+    parser.add_argument("--format", choices=[*FORMATS, *OF_WEIGHTS], required=True, help="hub: a folder")
     parser.add_argument("--output", required=True, metavar="FILE", help="of hub: a new folder")
     parser.add_argument("--group", help='such as "c8", for a name in timm')
     parser.add_argument(
@@ -74,9 +60,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="pictures such as the model is to see: onnx-int8 is calibrated on them, other formats are compared",
     )
     args = parser.parse_args(argv)
-    if args.format == KRAKEN and (args.size or args.any_size or args.images):
+    if args.format == "kraken" and (args.size or args.any_size or args.images):
         parser.error("--format kraken takes lines of any width: drop --size, --any-size and --images")
-    if args.format in (HUB, BIOIMAGEIO) and (args.group or args.size or args.any_size or args.images):
+    if args.format in ("hub", "bioimageio") and (args.group or args.size or args.any_size or args.images):
         parser.error(
             f"{args.format} takes trained weights as they are: leave out --group, --size, --any-size, --images"
         )
@@ -97,28 +83,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns 0. Raises SystemExit: 2 for an error that the user can mend, 1 for any other."""
     args = _arguments(argv)
     with user_errors():
-        if args.format == HUB:
-            folder = write_hub(args.model, args.output)
-            size_mb = sum(part.stat().st_size for part in folder.iterdir()) / 1e6
-            print(f"{folder} (hub, {size_mb:.1f} MB) holds the same weights; its README.md says how they are loaded")
-            return 0
         file = Path(args.output)
-        if args.format == BIOIMAGEIO:
-            error = write_bioimageio(args.model, file)
-            size_mb = file.stat().st_size / 1e6
-            print(
-                f"{file} (bioimageio, {size_mb:.1f} MB) differs from the model by {error:.1e}: bioimageio test {file}"
-            )
+        if args.format in OF_WEIGHTS:
+            from gcsa.tasks import load
+
+            exporters = load(args.model).exporters if _is_trained(args.model) else {}
+            if args.format not in exporters:
+                raise UserError(f"--format {args.format} is for {OF_WEIGHTS[args.format]}, and {args.model} is none")
+            print(exporters[args.format](args.model, file))
             return 0
+        import torch
+
+        from gcsa.export.formats import check_file, export
+        from gcsa.tasks.calibration import read_images
+
         check_file(file, args.format)
-        model, about = open_model(str(published(args.model) or args.model), args.group)
-        if args.format == KRAKEN:
-            if not isinstance(model, CTCRecognizer):
-                raise UserError(f"--format kraken is for recognisers of text lines, and {args.model} is none")
-            write_kraken(model, file)
-            print(f"{file} (kraken, {file.stat().st_size / 1e6:.1f} MB): kraken ... ocr -m {file}")
-            return 0
-        channels, *size = default_size(model)
+        model, about, (channels, *size) = open_model(str(published(args.model) or args.model), args.group)
         height, width = args.size or size
         torch.manual_seed(0)
         shape = (channels, height, width)

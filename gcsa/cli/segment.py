@@ -206,19 +206,12 @@ def _check_folder(name: str, stems: Sequence[str], found: Sequence[Path], kinds:
 
 def _predictor(args: argparse.Namespace) -> Any:
     """The segmenter with its options. Raises UserError for options that are not of it."""
-    from gcsa.integrations.networks import is_foreign, open_segmenter
+    from gcsa.models.foreign import is_foreign
     from gcsa.tasks import load
-    from gcsa.tasks.segmentation.predict import SegmentationPredictor
     from gcsa.tasks.segmentation.stars import check_installed
 
     chosen = device(args.device)
-    predictor: Any
-    if is_foreign(args.model):
-        predictor = SegmentationPredictor(open_segmenter(args.model, args.outputs))
-    elif args.outputs is not None:
-        raise UserError(f"--outputs is for segmenters of others, and {args.model} says its own: leave it out")
-    else:
-        predictor = load(args.model, task="segmentation")
+    predictor: Any = load(args.model, task="segmentation", outputs=args.outputs)
     check_installed()
     if args.symmetry is not None:
         predictor.make_exact(args.symmetry)

@@ -1,4 +1,5 @@
-"""A model as a file of another format. What the command lets users choose is here, without torch."""
+"""A network as a file of another format. What the command lets users choose is here, without torch; what only one task writes, its
+predictor does (`exporters`)."""
 
 from importlib import import_module
 from typing import Any

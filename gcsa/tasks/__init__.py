@@ -43,21 +43,34 @@ def get_task(name: object) -> Task:
     return import_module(f"{_room(name)}.task").Task()
 
 
-def load(source: str | Path, adapter: str | Path | None = None, task: str | None = None) -> Predictor:
+def load(
+    source: str | Path, adapter: str | Path | None = None, task: str | None = None, outputs: str | None = None
+) -> Predictor:
     """The trained network in `source` with its preprocessing and postprocessing, in eval mode on the CPU.
 
     Args:
-        source: the name of published weights or of a published adapter, which is BASE.NAME; a folder of weights, a .ckpt of train.py, or `hf-hub:OWNER/NAME`.
+        source: the name of published weights or of a published adapter, which is BASE.NAME; a folder of weights, a .ckpt of train.py, or
+            `hf-hub:OWNER/NAME`. Or a network of others: `timm:NAME`, a file .onnx, .pt, .pth, .ts or .pt2, or `MODULE:FUNCTION`
+            (`gcsa.tasks.networks.open_foreign`); a file .pt or .pt2 and a function run the code that they hold, which weights of gcsa never do.
         adapter: a folder of an adapter on these weights, or the name of a published one; it is merged.
-        task: the only task that is accepted; None for any.
+        task: the only task that is accepted; None for any. A segmenter of others is one where "segmentation" is asked for.
+        outputs: what the maps of such a segmenter are (`gcsa.tasks.segmentation.choices.OUTPUTS`).
 
     Raises:
         FileNotFoundError: a missing file.
         ValueError: a damaged file, weights with an entry out of its range or of another task, an adapter of another base.
     """
+    from gcsa.models.foreign import is_foreign
+    from gcsa.tasks.networks import open_foreign
     from gcsa.weights import read
 
     folder = published(str(source))
+    if folder is None and is_foreign(str(source)):
+        if adapter is not None:
+            raise UserError(f"an adapter is for weights of gcsa, and {source} is none")
+        return open_foreign(str(source), task, outputs)
+    if outputs is not None:
+        raise UserError(f"--outputs is for segmenters of others, and {source} says its own: leave it out")
     if adapter is None and folder is not None and (folder / ADAPTER_CONFIG).is_file():
         source, adapter = str(source).rpartition(".")[0], source
     return make_predictor(read(source), adapter, task)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from torch import nn
 
-from gcsa._utils.errors import MissingExtraError
+from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa.evaluation.audited import Audited, AuditOptions, Progress, silent
 from gcsa.groups import Group, group as make_group
 from gcsa.models.folding import fold
 from gcsa.tasks.doubt import Doubt
 
 P = TypeVar("P", bound="Predictor")
+Exporter = Callable[[str, Path], str]
+"""Writes the weights of this source into a file or a folder, and says what came of it."""
 
 
 class Predictor(ABC):
@@ -24,12 +28,14 @@ class Predictor(ABC):
 
     Attributes:
         kind: the name of the task.
+        audit_kind: what `audit` compares of a task that sees whole pictures: "segmenter" or "reader"; "" of others.
         network: the module, in eval mode: for training, export and folding.
         preprocess: a function from an image to the input of `network`.
         doubt: tells images apart that are unlike those of training, where the weights say what these are like.
     """
 
     kind: ClassVar[str]
+    audit_kind: ClassVar[str] = ""
     network: Any
     preprocess: Any
     doubt: Doubt | None = None
@@ -56,9 +62,32 @@ class Predictor(ABC):
         """What a program needs that runs the network without gcsa, JSON-ready; it stands in the metadata of ONNX files."""
         return {"task": self.kind, "group": str(self.group)}
 
+    @property
+    def exporters(self) -> dict[str, Exporter]:
+        """How trained weights are written in formats that are not of one network (`gcsa.export.FORMATS`), by their names."""
+        return {"hub": _to_hub}
+
+    @property
+    def input_size(self) -> tuple[int, int, int]:
+        """(C, H, W) of images that the network was made for."""
+        return default_size(self.network)
+
     def exported(self) -> nn.Module:
         """The network as a file of its own has it, which runs without gcsa."""
         return self.network
+
+    def audit(
+        self,
+        images: Sequence[Path],
+        options: AuditOptions,
+        network: nn.Module | None = None,
+        progress: Progress = silent,
+    ) -> Audited:
+        """How the answers for `images` change when these rotate and reflect; of `network` where one is given, which is this one made exact.
+
+        Raises UserError for a task that has no audit, and where no image can be read.
+        """
+        raise UserError(f"{options.name} is for {self.kind}, which has no audit")
 
     @abstractmethod
     def predict(self, images: Any) -> Any:
@@ -67,6 +96,20 @@ class Predictor(ABC):
         images: a path, an array (H, W) or (H, W, C), a PIL image or a tensor (C, H, W); or a list of these, for a list of
         results. Raises ValueError for an image that cannot be read or does not fit, naming it.
         """
+
+
+def default_size(network: Any) -> tuple[int, int, int]:
+    """(C, H, W) of images, as timm's networks say it."""
+    channels, height, width = network.pretrained_cfg["input_size"]
+    return getattr(network, "in_chans", channels), height, width
+
+
+def _to_hub(source: str, folder: Path) -> str:
+    from gcsa.tasks.hub import write_hub
+
+    write_hub(source, folder)
+    size_mb = sum(part.stat().st_size for part in folder.iterdir()) / 1e6
+    return f"{folder} (hub, {size_mb:.1f} MB) holds the same weights; its README.md says how they are loaded"
 
 
 def merge_adapter(network: nn.Module, adapter: str | Path) -> Any:

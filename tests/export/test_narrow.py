@@ -9,10 +9,10 @@ from PIL import Image
 from torch import Tensor
 
 from gcsa.export import export
-from gcsa.export.images import MOST, read_images
 from gcsa.export.narrow import quantized
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.folding import fold
+from gcsa.tasks.calibration import MOST, read_images
 
 from .small import create, recognizer
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_int
+from gcsa.evaluation.audited import Audited, AuditOptions, Progress, silent
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.prepare import Prepare
 from gcsa.models.backbone import Backbone
@@ -162,6 +163,17 @@ class ClassificationPredictor(Predictor):
         doubts: list[float | None] = [None] * len(rows) if self.doubt is None else rows[:, count].tolist()
         return self.target.answers(rows[:, :count]), doubts
 
+    def audit(
+        self,
+        images: Sequence[Path],
+        options: AuditOptions,
+        network: nn.Module | None = None,
+        progress: Progress = silent,
+    ) -> Audited:
+        from gcsa.tasks.classification.audit import audit, network_of
+
+        return audit(network or network_of(self, options), self.preprocess, images, options, progress)
+
     def predict(self, images: Any, batch_size: int = 32) -> Any:
         """The `Classification`, `Multilabel` or `Regression` of an image, as the weights were trained; a list for several images.
 
@@ -172,26 +184,14 @@ class ClassificationPredictor(Predictor):
         Raises:
             UserError: an image that cannot be read, naming it.
         """
-        rows = self._run(self.doubting(), images, batch_size)
+        rows = run_batches(self.doubting(), self.preprocess, images, batch_size)
         answers, doubts = self.answers(rows if rows.ndim == 2 else rows[None])
         named = [self._named(row, doubt) for row, doubt in zip(answers.tolist(), doubts, strict=True)]
         return named if _is_several(images) else named[0]
 
     def features(self, images: Any, batch_size: int = 32) -> Tensor:
         """The features of the images in front of the last layer: (D,) of one, (N, D) of several; as `predict`."""
-        return self._run(self.embedding, images, batch_size)
-
-    def _run(self, network: nn.Module, images: Any, batch_size: int) -> Tensor:
-        check_int("batch_size", batch_size, 1)
-        several = list(images) if _is_several(images) else [images]
-        if not several:
-            raise UserError("there are no images: give one or more")
-        rows = []
-        with evaluation_mode(network) as device:
-            for start in range(0, len(several), batch_size):
-                batch = torch.stack([self.preprocess(image) for image in several[start : start + batch_size]])
-                rows.append(network(batch.to(device)).float().cpu())
-        return torch.cat(rows) if _is_several(images) else rows[0][0]
+        return run_batches(self.embedding, self.preprocess, images, batch_size)
 
     def describe(self) -> dict[str, Any]:
         prepare = self.preprocess
@@ -225,6 +225,20 @@ class ClassificationPredictor(Predictor):
             return Multilabel(tuple(name for name, value in scores.items() if value >= 0.5), scores, doubt)
         label = max(scores, key=scores.__getitem__)
         return Classification(label, scores[label], scores, doubt)
+
+
+def run_batches(network: nn.Module, prepare: Prepare, images: Any, batch_size: int) -> Tensor:
+    """What `network` gives for an image, or for each of several, in batches."""
+    check_int("batch_size", batch_size, 1)
+    several = list(images) if _is_several(images) else [images]
+    if not several:
+        raise UserError("there are no images: give one or more")
+    rows = []
+    with evaluation_mode(network) as device:
+        for start in range(0, len(several), batch_size):
+            batch = torch.stack([prepare(image) for image in several[start : start + batch_size]])
+            rows.append(network(batch.to(device)).float().cpu())
+    return torch.cat(rows) if _is_several(images) else rows[0][0]
 
 
 def with_features(network: nn.Module) -> nn.Module | None:

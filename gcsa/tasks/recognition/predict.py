@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa.evaluation.audited import Audited, AuditOptions, Progress, check_some, read_pictures, silent
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.reader import levels
-from gcsa.tasks.base import Predictor, merge_adapter
+from gcsa.tasks.base import Exporter, Predictor, merge_adapter
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.charset import stored_characters
 from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line, without_margins
@@ -123,13 +124,45 @@ class RecognitionPredictor(Predictor):
     """Reads lines and pages."""
 
     kind = "recognition"
+    audit_kind = "reader"
     network: CTCRecognizer
 
     def __init__(self, network: Any) -> None:
         super().__init__(network, self._ink)
 
+    @property
+    def exporters(self) -> dict[str, Exporter]:
+        return super().exporters | {"kraken": self._to_kraken}
+
+    @property
+    def input_size(self) -> tuple[int, int, int]:
+        """A line of twelve times its height."""
+        height, stride = self.network.height, self.network.stride
+        return 1, height, 12 * stride * (height // stride)
+
+    def _to_kraken(self, source: str, file: Path) -> str:
+        from gcsa.tasks.recognition.kraken.file import write_kraken
+
+        write_kraken(self.network, file)
+        return f"{file} (kraken, {file.stat().st_size / 1e6:.1f} MB): kraken ... ocr -m {file}"
+
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"characters": self.network.charset.characters, "height": self.network.height}
+
+    def audit(
+        self,
+        images: Sequence[Path],
+        options: AuditOptions,
+        network: nn.Module | None = None,
+        progress: Progress = silent,
+    ) -> Audited:
+        from gcsa.tasks.recognition.audit import audit
+
+        failed: list[str] = []
+        with progress(4 * len(images)) as advance:
+            found = audit(self, read_pictures(images, 3, failed), advance)
+        check_some(images, failed)
+        return Audited(self.audit_kind, found, failed)
 
     def _ink(self, image: Any, upright: bool = False) -> Tensor:
         """Ink from 0 to 1 of a line, as of `predict` or a `Line`: (1, height, W), or (1, W, height) of one that stands.

@@ -16,6 +16,8 @@ from gcsa.groups import group
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.stars import numbered
 
+EMPTY = "no label map holds anything but background, so it says little that they stay"
+
 
 def audit(
     predictor: Any, pictures: Iterable[Array], steps: int, advance: Callable[[int], object] = lambda count: None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +19,9 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.options import Range, explain
 from gcsa._utils.validation import check_choice, check_float
 from gcsa.actions import transform_array, transformed_shape
+from gcsa.evaluation.audited import Audited, AuditOptions, Progress, check_some, read_pictures, silent
 from gcsa.evaluation.evaluation_mode import evaluation_mode
+from gcsa.evaluation.poses import turns
 from gcsa.groups import Group
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
@@ -28,7 +30,7 @@ from gcsa.images.stain import STAINS, StainImage
 from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage, counts, resampled, row_windows
 from gcsa.models.unet import UNet
 from gcsa.symmetry import SymmetryOptions, canonical_pose
-from gcsa.tasks.base import Predictor
+from gcsa.tasks.base import Exporter, Predictor
 from gcsa.tasks.doubt import Doubt, reduced_outputs
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, TransformedWindows, transform_objects
@@ -174,6 +176,7 @@ class SegmentationPredictor(Predictor):
     """
 
     kind = "segmentation"
+    audit_kind = "segmenter"
     network: Any
 
     def __init__(self, network: Any, **settings: Any) -> None:
@@ -221,9 +224,34 @@ class SegmentationPredictor(Predictor):
             Weights(source, self.kind, network.name, self.options, tensors, about=notes, entries=entries), folder
         )
 
+    @property
+    def exporters(self) -> dict[str, Exporter]:
+        return super().exporters | {"bioimageio": _to_bioimageio}
+
+    @property
+    def input_size(self) -> tuple[int, int, int]:
+        """A crop of its training."""
+        return self.network.in_chans, 256, 256
+
     def describe(self) -> dict[str, Any]:
         settings = {key: getattr(self, key) for key in ("pmin", "pmax", "prob_thresh", "nms_thresh", "diameter")}
         return super().describe() | {"output": self.network.output} | settings
+
+    def audit(
+        self,
+        images: Sequence[Path],
+        options: AuditOptions,
+        network: nn.Module | None = None,
+        progress: Progress = silent,
+    ) -> Audited:
+        from gcsa.tasks.segmentation.audit import EMPTY, audit
+
+        failed: list[str] = []
+        with progress((len(turns(options.steps)) + 1) * len(images)) as advance:
+            pictures = read_pictures(images, self.network.in_chans, failed)
+            found, is_empty = audit(self, pictures, options.steps, advance)
+        check_some(images, failed)
+        return Audited(self.audit_kind, found, failed, note=EMPTY if is_empty else "")
 
     def limits(self, image: WindowedImage) -> tuple[float, float]:
         """The values of an image that become 0 and 1."""
@@ -375,6 +403,14 @@ class SegmentationPredictor(Predictor):
         label_map = TransformedWindows(DrawnObjects(objects, shape), group, back)
         objects = transform_objects(objects, shape, group, back)
         return Segmentation(label_map, objects, self.network.num_classes, doubt=candidates.doubt)
+
+
+def _to_bioimageio(source: str, file: Path) -> str:
+    from gcsa.tasks.segmentation.bioimageio import write_bioimageio
+
+    error = write_bioimageio(source, file)
+    size_mb = file.stat().st_size / 1e6
+    return f"{file} (bioimageio, {size_mb:.1f} MB) differs from the model by {error:.1e}: bioimageio test {file}"
 
 
 def unet_of(network: Any) -> UNet | None:

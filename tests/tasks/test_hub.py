@@ -17,8 +17,8 @@ from huggingface_hub.errors import EntryNotFoundError
 import gcsa
 from gcsa._utils.published import published
 from gcsa.cli.export import main
-from gcsa.export import hub
-from gcsa.export.hub import write_hub
+from gcsa.tasks import hub
+from gcsa.tasks.hub import write_hub
 
 OWNER = "somebody"
 

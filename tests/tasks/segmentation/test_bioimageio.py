@@ -12,11 +12,10 @@ import torch
 
 from gcsa._utils.errors import UserError
 from gcsa.cli.export import main
-from gcsa.export.bioimageio import Probabilities, describe, sketch, stardist_labels, write_bioimageio
 from gcsa.tasks.segmentation import SegmentationPredictor
+from gcsa.tasks.segmentation.bioimageio import Probabilities, describe, sketch, stardist_labels, write_bioimageio
 from gcsa.testing import randomize
-
-from .small import recognizer
+from tests.export.small import recognizer
 
 SIZES: dict[str, Any] = dict(fields=[2, 2], depths=[1, 1], num_heads=[1, 1], radii=[1, 1], stem_fields=[2], rays=8)
 
