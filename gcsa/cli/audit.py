@@ -130,7 +130,8 @@ def _open(args: argparse.Namespace) -> Any:
     if kind in WHOLE:
         _check_whole(args, kind)
     if foreign:
-        return load(args.source, task="segmentation" if kind == "segmenter" else None, outputs=args.outputs)
+        task = "segmentation" if kind == "segmenter" else None
+        return load(args.source, task=task, outputs=args.outputs, trust_code=True)
     if kind not in WHOLE:
         return predictor.fold()
     symmetry_options(args).check_needed(args.source, predictor.group)

@@ -171,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         heat = _heat(args)
         chosen = device(args.device)
         task = None if is_foreign(args.model) else "classification"
-        predictor: Any = load(args.model, args.adapter, task).fold()
+        predictor: Any = load(args.model, args.adapter, task, trust_code=True).fold()
         network = symmetrized(predictor.embedding, args, predictor.group).to(chosen)
         if len(predictor.group.exact_elements) == 1 and args.symmetry is None:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)

@@ -211,7 +211,7 @@ def _predictor(args: argparse.Namespace) -> Any:
     from gcsa.tasks.segmentation.stars import check_installed
 
     chosen = device(args.device)
-    predictor: Any = load(args.model, task="segmentation", outputs=args.outputs)
+    predictor: Any = load(args.model, task="segmentation", outputs=args.outputs, trust_code=True)
     check_installed()
     if args.symmetry is not None:
         predictor.make_exact(args.symmetry)

@@ -61,11 +61,13 @@ def is_foreign(source: str) -> bool:
     return of_python or Path(source).suffix in (*SUFFIXES, ".py")
 
 
-def open_network(source: str) -> nn.Module:
-    """The network in a file .onnx, .pt, .pth or .ts of TorchScript, or .pt2, or MODULE:FUNCTION. A file .pt or .pt2 and a function run the code
-    that they hold. Raises FileNotFoundError, and UserError for what cannot be opened."""
+def open_network(source: str, trust_code: bool) -> nn.Module:
+    """The network in a file .onnx, .pt, .pth or .ts of TorchScript, or .pt2, or MODULE:FUNCTION. All but the first run the code that they hold,
+    and are refused without `trust_code`. Raises FileNotFoundError, and UserError for what cannot be opened."""
     if Path(source).suffix == ".py":
         raise UserError(f"{source} is a file of Python: name a network in it, {Path(source).stem}:NAME")
+    if not trust_code and Path(source).suffix != ".onnx":
+        raise UserError(f"{source} runs the code that it holds: load it with trust_code=True if you trust it")
     return _of_file(Path(source)) if Path(source).suffix in SUFFIXES else _of_function(source)
 
 

@@ -44,17 +44,22 @@ def get_task(name: object) -> Task:
 
 
 def load(
-    source: str | Path, adapter: str | Path | None = None, task: str | None = None, outputs: str | None = None
+    source: str | Path,
+    adapter: str | Path | None = None,
+    task: str | None = None,
+    outputs: str | None = None,
+    trust_code: bool = False,
 ) -> Predictor:
     """The trained network in `source` with its preprocessing and postprocessing, in eval mode on the CPU.
 
     Args:
         source: the name of published weights or of a published adapter, which is BASE.NAME; a folder of weights, a .ckpt of train.py, or
             `hf-hub:OWNER/NAME`. Or a network of others: `timm:NAME`, a file .onnx, .pt, .pth, .ts or .pt2, or `MODULE:FUNCTION`
-            (`gcsa.tasks.networks.open_foreign`); a file .pt or .pt2 and a function run the code that they hold, which weights of gcsa never do.
+            (`gcsa.tasks.networks.open_foreign`).
         adapter: a folder of an adapter on these weights, or the name of a published one; it is merged.
         task: the only task that is accepted; None for any. A segmenter of others is one where "segmentation" is asked for.
         outputs: what the maps of such a segmenter are (`gcsa.tasks.segmentation.choices.OUTPUTS`).
+        trust_code: whether a file .pt, .pth, .ts or .pt2 and a function may run the code that they hold, which weights of gcsa, timm's and ONNX never do.
 
     Raises:
         FileNotFoundError: a missing file.
@@ -68,7 +73,7 @@ def load(
     if folder is None and is_foreign(str(source)):
         if adapter is not None:
             raise UserError(f"an adapter is for weights of gcsa, and {source} is none")
-        return open_foreign(str(source), task, outputs)
+        return open_foreign(str(source), task, outputs, trust_code)
     if outputs is not None:
         raise UserError(f"--outputs is for segmenters of others, and {source} says its own: leave it out")
     if adapter is None and folder is not None and (folder / ADAPTER_CONFIG).is_file():

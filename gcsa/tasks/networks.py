@@ -51,7 +51,9 @@ class NetworkPredictor(Predictor):
         return run_batches(self.network, self.preprocess, images, batch_size)
 
 
-def open_foreign(source: str, task: str | None = None, outputs: str | None = None) -> Predictor:
+def open_foreign(
+    source: str, task: str | None = None, outputs: str | None = None, trust_code: bool = False
+) -> Predictor:
     """The predictor of a network that is not of gcsa (`gcsa.models.foreign.is_foreign`).
 
     Args:
@@ -59,6 +61,7 @@ def open_foreign(source: str, task: str | None = None, outputs: str | None = Non
             MODULE:FUNCTION, which takes normalised images (B, 3, S, S).
         task: "segmentation" for a segmenter; None: the network gives a row of numbers for each image.
         outputs: of `ForeignSegmenter`.
+        trust_code: of `gcsa.load`.
 
     Raises:
         UserError, FileNotFoundError: a source that cannot be opened, or that is not of this task.
@@ -67,7 +70,9 @@ def open_foreign(source: str, task: str | None = None, outputs: str | None = Non
         from gcsa.tasks.segmentation.foreign import ForeignSegmenter
         from gcsa.tasks.segmentation.predict import SegmentationPredictor
 
-        return SegmentationPredictor(ForeignSegmenter(open_network(source), source, outputs or "classes").eval())
+        return SegmentationPredictor(
+            ForeignSegmenter(open_network(source, trust_code), source, outputs or "classes").eval()
+        )
     if source.startswith(TIMM) and task in (None, ClassificationPredictor.kind):
         network = open_timm(source.removeprefix(TIMM))
         cfg = timm.data.resolve_model_data_config(network)
@@ -76,4 +81,4 @@ def open_foreign(source: str, task: str | None = None, outputs: str | None = Non
         raise UserError(
             f"{source} is a network of others, which does not say that it is for {task}: name weights of gcsa"
         )
-    return NetworkPredictor(open_network(source), Prepare(SIZE, MEAN, STD))
+    return NetworkPredictor(open_network(source, trust_code), Prepare(SIZE, MEAN, STD))

@@ -113,7 +113,7 @@ def test_weights_of_ones_own_get_a_card_without_a_licence(tmp_path: Path) -> Non
     ("arguments", "message"),
     [
         (["gcsa_ocr_tiny.print.de19"], "is an adapter, which the hub takes as PEFT wrote it: name whole weights"),
-        (["gcsa_tiny"], "name a folder of weights as train.py writes it"),
+        (["gcsa_tiny"], "--format hub is for trained weights, and gcsa_tiny is none"),
         (["gcsa_tiny.rotmnist", "--group", "c8"], "hub takes trained weights as they are"),
     ],
 )

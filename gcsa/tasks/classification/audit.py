@@ -16,6 +16,7 @@ from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.poses import Turn, compare, outputs, turns
 from gcsa.images.prepare import Prepare
 from gcsa.tasks.classification.off_grid import families, off_grid
+from gcsa.tasks.classification.targets import Classes
 
 ONE_ANSWER = "all images have one answer of {classes}, so it says little how many change. Features: --kind embedding"
 
@@ -27,7 +28,7 @@ def network_of(predictor: Any, options: AuditOptions) -> nn.Module:
         embedding: nn.Module = predictor.embedding
         return embedding
     target = getattr(predictor, "target", None)
-    if target is not None and target.kind != "classes":
+    if target is not None and not isinstance(target, Classes):
         raise UserError(f"{options.name} was trained for target={target.kind}, not for classes: take --kind embedding")
     network: nn.Module = predictor.network
     return network
