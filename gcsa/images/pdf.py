@@ -21,7 +21,7 @@ class PdfPage(ImageSource):
     """A page of an open document, on white paper, which is drawn when it is read."""
 
     def __init__(self, name: str, document: Any, page: int) -> None:
-        self.name, self.pages, self.page = name, len(document), document[page - 1]
+        self.name, self.page = name, document[page - 1]
         sides = self.page.get_size()
         self.scale = min(DPI / 72, MAX_SIDE / max(1, *sides))
         width, height = (math.ceil(side * self.scale) for side in sides)  # as pdfium rounds

@@ -15,7 +15,7 @@ MAX_SEGMENT = 16_000_000
 class ImageSource:
     """An image, or one level of it, of which no pixel is decoded before it is asked for.
 
-    name: of the file; shape: height and width as they are stored; pages: of the file, of which this is one.
+    name: of the file; shape: height and width as they are stored.
     dtype: of the values; white: the value of white, None where the file does not state it; is_deep: more than 8 bits.
     part_size: height and width of the strips, tiles or chunks; None where the image is decoded as a whole.
     rows_are_plain: any row can be read by itself.
@@ -27,7 +27,6 @@ class ImageSource:
 
     name: str
     shape: tuple[int, int]
-    pages: int = 1
     dtype: Any = None
     white: int | None = None
     is_deep: bool = False

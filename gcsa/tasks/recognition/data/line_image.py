@@ -196,6 +196,12 @@ def page_pixels(path: Path, page: int | None = None) -> tuple[Pixels, int]:
     return _pixels_as_of(path, page, *_version(path))
 
 
+def page_size(path: Path, page: int | None = None) -> tuple[int, int]:
+    """Width and height of `page_pixels`: of a page that was just read, its file is not opened again."""
+    height, width = page_pixels(path, page)[0].values.shape[:2]
+    return width, height
+
+
 def page_levels(path: Path, page: int | None = None) -> Array:
     """The grey levels (H, W) of `page_pixels`."""
     return _levels_as_of(path, page, *_version(path))

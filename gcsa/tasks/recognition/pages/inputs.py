@@ -21,7 +21,7 @@ from gcsa._utils.published import ADAPTER_CONFIG
 from gcsa.images.folders import SUFFIXES, list_files, may_have_pages
 from gcsa.images.pixels import naming, to_levels
 from gcsa.images.reader import count_pages, image_size
-from gcsa.tasks.recognition.data.line_image import Line, levels_ink, page_pixels, read_line
+from gcsa.tasks.recognition.data.line_image import Line, levels_ink, page_pixels, page_size, read_line
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
 from gcsa.tasks.recognition.pages.words import box_of, clipped, words_of
 from gcsa.tasks.recognition.reading import Reading
@@ -186,10 +186,9 @@ def find_lines(
 
 def _as_line(source: Source) -> LineInput | None:
     """The image of a line; None for that of a page. Raises ValueError for one that cannot be read."""
-    pixels, orientation = page_pixels(source.file, source.page)
-    height, width = pixels.values.shape[:2]
-    if has_page_size(width, height):
+    if has_page_size(*page_size(source.file, source.page)):
         return None
+    pixels, orientation = page_pixels(source.file, source.page)
     with naming(source.file):
         levels = to_levels(pixels.upright(orientation))
     return LineInput(source, Line(source.file, page=source.page), levels=levels)

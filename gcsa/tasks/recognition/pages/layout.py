@@ -26,9 +26,8 @@ from torch import Tensor
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
 from gcsa.images.pixels import naming, to_8_bits
-from gcsa.images.reader import image_size
 from gcsa.tasks.recognition.data.cutting import Points, cut, rotate_points
-from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_levels, page_pixels, polygon_ink
+from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_levels, page_pixels, page_size, polygon_ink
 from gcsa.tasks.recognition.pages.inputs import Source
 from gcsa.tasks.recognition.pages.orientation import find_orientation
 from gcsa.tasks.recognition.pages.provenance import sign
@@ -266,7 +265,7 @@ def write(segmentation: Any, readings: Iterable[Reading | None], source: Source,
     from kraken.serialization import serialize
 
     step = ProcessingStep("lines", "processing", "search of lines", {"model": "kraken's default"})
-    size = image_size(source.file, page=source.page)
+    size = page_size(source.file, source.page)
     with _naming(source.name):
         found = [record.logical_order() for record in records(segmentation, readings)]
         results = replace(segmentation, lines=found, imagename=source.file.name)

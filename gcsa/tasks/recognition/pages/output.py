@@ -9,8 +9,9 @@ from typing import Any
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
-from gcsa.images.reader import image_size, is_pdf
+from gcsa.images.reader import is_pdf
 from gcsa.tasks.recognition.choices import ENDINGS, is_folder
+from gcsa.tasks.recognition.data.line_image import page_size
 from gcsa.tasks.recognition.pages.hocr import hocr
 from gcsa.tasks.recognition.pages.inputs import UNREADABLE, Source, Transcript, is_page, is_readable, is_xml
 from gcsa.tasks.recognition.pages.layout import FORMATS, has_kraken, write
@@ -135,7 +136,7 @@ def _page_size(transcripts: Sequence[Transcript]) -> tuple[int, int] | None:
     found = [transcript.input.line for transcript in transcripts]
     line = next((line for line in found if line is not None and line.polygon is not None), None)
     try:
-        return None if line is None else image_size(line.image, page=line.page)
+        return None if line is None else page_size(line.image, line.page)
     except UNREADABLE:
         return None
 

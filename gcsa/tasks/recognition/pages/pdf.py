@@ -16,9 +16,9 @@ from PIL import Image, UnidentifiedImageError
 
 from gcsa import __version__
 from gcsa._utils.errors import visible
-from gcsa.images.pixels import naming
-from gcsa.images.reader import read_image
+from gcsa.images.pixels import naming, to_8_bits
 from gcsa.tasks.recognition.data.cutting import rotate_points
+from gcsa.tasks.recognition.data.line_image import page_pixels
 from gcsa.tasks.recognition.pages.placed import PlacedLine, PlacedPage
 from gcsa.tasks.recognition.pages.words import ANYWHERE, Box, box_of, upright_points
 from gcsa.tasks.recognition.reading import text_orientation
@@ -35,7 +35,7 @@ def has_ocrmypdf() -> bool:
 def searchable_pdf(page: PlacedPage, weights: str) -> bytes:
     """A PDF file of one page, which says that gcsa read it with `weights`. It opens upright, whichever way the picture lies.
 
-    A JPEG file is put into it as it is, any other picture without loss. Raises ValueError as `read_image`.
+    A JPEG file is put into it as it is, any other picture without loss. Raises ValueError as `page_pixels`.
     """
     from fpdf import FPDF
     from fpdf.enums import TextMode
@@ -124,13 +124,13 @@ def _picture(page: PlacedPage) -> tuple[Any, float]:
         try:
             with Image.open(page.image) as image:
                 dpi = scan_dpi(image.info.get("dpi", ()))
-                is_grey = image.mode in ("1", "L", "I", "F") or image.mode.startswith("I;16")
                 as_it_is = image.format == "JPEG" and image.mode in ("L", "RGB")
         except UnidentifiedImageError:  # a TIFF file that gcsa reads and Pillow does not
-            dpi, is_grey, as_it_is = DPI, False, False
-    if as_it_is:
-        return str(page.image), dpi
-    return read_image(page.image, 1 if is_grey else 3, upright=False, page=page.page), dpi
+            dpi, as_it_is = DPI, False
+        if as_it_is:
+            return str(page.image), dpi
+        pixels, _ = page_pixels(page.image, page.page)
+        return to_8_bits(pixels, 1 if pixels.values.ndim == 2 else 3), dpi
 
 
 def scan_dpi(stated: Sequence[float]) -> float:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gcsa.images.reader import image_size
 from gcsa.tasks.recognition.data.cutting import Points
+from gcsa.tasks.recognition.data.line_image import page_size
 from gcsa.tasks.recognition.pages.inputs import Source, Transcript, is_xml
 from gcsa.tasks.recognition.pages.page_xml import read_regions
 from gcsa.tasks.recognition.pages.words import Box, Word, box_of, clipped, upright_points, words_of
@@ -55,7 +55,7 @@ def placed_page(
         image, regions = read_regions(source.file, any_image)
     else:
         image, regions = source.file, [next(iter(line.regions or ()), "") for line in segmentation.lines]
-    size = image_size(image, page=source.page)
+    size = page_size(image, source.page)
     lines = [
         _placed(clipped(line.polygon, size), line.baseline, transcript.reading, region)
         for transcript, region in zip(transcripts, regions, strict=True)
