@@ -10,7 +10,7 @@ import pytest
 TESTS = Path(__file__).parent
 HEAVY = (
     *("pytorch_lightning", "lightning", "lightning_fabric", "hydra", "omegaconf", "matplotlib", "torchmetrics", "h5py"),
-    *("escnn", "lie_learn"),
+    *("escnn", "lie_learn", "sklearn"),
 )
 PROGRAM = f"""
 import runpy, sys
@@ -50,5 +50,22 @@ def test_imports_are_light_and_a_command_says_what_it_must(tmp_path: Path) -> No
 @pytest.mark.parametrize("first", ["gcsa.layers.layout", "gcsa.symmetry", "gcsa.models.create", "gcsa.testing"])
 def test_any_part_can_be_imported_first(first: str) -> None:
     program = f"import {first}, timm; assert timm.is_model('gcsa_tiny')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", cwd=TESTS.parent)
+    assert done.returncode == 0, done.stderr
+
+
+def test_baselines_are_imported_when_they_are_asked_for() -> None:
+    program = """
+import sys, gcsa, timm
+
+def loaded():
+    return {name.rpartition(".")[2] for name in sys.modules if name.startswith("gcsa.models.baselines.")}
+
+assert loaded() == set(), loaded()
+assert {"performer_tiny", "vgg16_small", "gsa_tiny"} <= set(timm.list_models())
+assert timm.get_pretrained_cfg("vgg16_small").input_size == (3, 32, 32)
+model = timm.create_model("performer_tiny", dim=24)
+assert loaded() == {"performer", "kernelizable"}, loaded()
+"""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", cwd=TESTS.parent)
     assert done.returncode == 0, done.stderr

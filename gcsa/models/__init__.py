@@ -5,6 +5,5 @@ from gcsa.models.create import register_options
 from gcsa.models.gcnn import GCNN
 from gcsa.models.gcsa import GCSA
 from gcsa.models.gcsa_pyramid import GCSAPyramid
-from gcsa.models.gsa import GSA
 
-__all__ = ["GCNN", "GCSA", "GSA", "GCSAPyramid", "baselines", "register_options"]
+__all__ = ["GCNN", "GCSA", "GCSAPyramid", "baselines", "register_options"]

@@ -22,7 +22,7 @@ from gcsa._utils import options as declared
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.options import Count, Options, Range, Rate, Side, Width, Word
 from gcsa._utils.validation import shown
-from gcsa.models import baselines, gcnn, gcsa, gcsa_pyramid, gsa  # noqa: F401 (which register their models)
+from gcsa.models import baselines, gcnn, gcsa, gcsa_pyramid  # noqa: F401 (which register their models)
 from gcsa.models.backbone import BackboneOptions
 from gcsa.models.pose import symmetrize
 from gcsa.models.registry import MODEL_OPTIONS
@@ -85,6 +85,13 @@ def register_options(name: str, **kinds: Any) -> None:
     MODEL_OPTIONS[name] = make_dataclass(name, options, bases=(TimmOptions,), frozen=True, kw_only=True)
 
 
+def options_of(name: str) -> type[Options]:
+    """What the model `name`, with a tag or without, takes: `TimmOptions` where it declares nothing else."""
+    architecture = name.partition(".")[0]
+    baselines.import_baseline(architecture)
+    return MODEL_OPTIONS.get(architecture, TimmOptions)
+
+
 def fitting_options(name: str) -> list[str]:
     """Those of `TimmOptions` that the class of timm's model `name` takes; all where it cannot be made without memory."""
     names = [field.name for field in fields(TimmOptions)]
@@ -99,7 +106,7 @@ def fitting_options(name: str) -> list[str]:
 def check_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are not None, those of `SymmetryOptions` among them. Raises UserError, in one sentence, for one that the
     model `name` does not take, and for a value out of its range."""
-    family = MODEL_OPTIONS.get(name.partition(".")[0], TimmOptions)
+    family = options_of(name)
     symmetry = {key: options[key] for key in SYMMETRY if options.get(key) is not None}
     SymmetryOptions(**symmetry)
     if symmetry and issubclass(family, BackboneOptions):

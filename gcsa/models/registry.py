@@ -20,7 +20,7 @@ from gcsa._utils.published import CONFIG, TENSORS, list_models, published
 from gcsa.groups import group
 
 MODEL_OPTIONS: dict[str, type[Options]] = {}
-"""The options of each model that gcsa registers with timm."""
+"""The options of each model that gcsa registers with timm, those of baselines once one was asked for (`gcsa.models.create.options_of`)."""
 
 
 def default_cfg(

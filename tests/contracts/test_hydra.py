@@ -20,8 +20,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from gcsa._utils.options import explain as declared_options
-from gcsa.models.create import create_model
-from gcsa.models.registry import MODEL_OPTIONS
+from gcsa.models.create import create_model, options_of
 from gcsa.tasks import get_task, list_tasks
 from gcsa.tasks.classification.data import list_datamodules
 from gcsa.tasks.classification.task import Task as Classification
@@ -116,7 +115,7 @@ DECLARED = {
 
 @pytest.mark.parametrize("file", DECLARED)
 def test_model_options_are_commented_as_they_are_declared(file: str) -> None:
-    declared = declared_options(MODEL_OPTIONS[DECLARED[file]])
+    declared = declared_options(options_of(DECLARED[file]))
     lines = re.findall(r"^(\w+): (\S+)  # (.*)$", (CONF / f"model/{file}.yaml").read_text(), re.MULTILINE)
     options = {key: comment for key, value, comment in lines if key != "name" and value != "auto"}
     assert options == {key: declared[key].meaning for key in options}

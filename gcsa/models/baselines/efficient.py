@@ -17,15 +17,15 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import torch
-from timm.models import build_model_with_cfg, register_model
+from timm.models import build_model_with_cfg
 from torch import Tensor, nn
 
 from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa._utils.options import Count, Range, Width
 from gcsa._utils.validation import check_divisor
 from gcsa.models.backbone import ImageSize, height_and_width
-from gcsa.models.baselines.performer import NAMES_OF_ENDS, TokenClassifier, TokenOptions
-from gcsa.models.registry import default_cfg, family_cfgs, refuse_features_only
+from gcsa.models.baselines.performer import TokenClassifier, TokenOptions
+from gcsa.models.registry import MODEL_OPTIONS, refuse_features_only
 
 
 def require(package: str) -> ModuleType:
@@ -137,21 +137,15 @@ class RoutingTransformerClassifier(EfficientTransformer):
         return x
 
 
-CFG = {**default_cfg((1, 28, 28), 2, num_classes=10), **NAMES_OF_ENDS, "fixed_input_size": True}
-default_cfgs = {
-    **family_cfgs(LinformerOptions, {"linformer_tiny": CFG}),
-    **family_cfgs(RoutingOptions, {"routing_transformer_tiny": CFG}),
-}
+MODEL_OPTIONS.update(linformer_tiny=LinformerOptions, routing_transformer_tiny=RoutingOptions)
 
 
-@register_model
 def linformer_tiny(pretrained: bool = False, **kwargs: Any) -> LinformerClassifier:
     """Linformer for 28 x 28 images."""
     refuse_features_only("linformer_tiny", kwargs)
     return build_model_with_cfg(LinformerClassifier, "linformer_tiny", pretrained, **kwargs)
 
 
-@register_model
 def routing_transformer_tiny(pretrained: bool = False, **kwargs: Any) -> RoutingTransformerClassifier:
     """Routing Transformer for 28 x 28 images."""
     refuse_features_only("routing_transformer_tiny", kwargs)

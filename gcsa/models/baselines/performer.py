@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from timm.layers import Mlp
-from timm.models import build_model_with_cfg, checkpoint_seq, register_model
+from timm.models import build_model_with_cfg, checkpoint_seq
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
@@ -30,7 +30,7 @@ from gcsa.models.baselines.kernelizable import (
     make_attention,
     redraw,
 )
-from gcsa.models.registry import default_cfg, family_cfgs, refuse_features_only
+from gcsa.models.registry import MODEL_OPTIONS, refuse_features_only
 
 POOLS = ("avg", "")
 
@@ -246,14 +246,7 @@ SIZES: dict[str, dict[str, Any]] = {
     ),
 }
 
-NAMES_OF_ENDS = dict(first_conv="patch_embed", classifier="head")
-default_cfgs = family_cfgs(
-    PerformerOptions,
-    {
-        "performer_tiny": {**default_cfg((1, 28, 28), 2, num_classes=10), **NAMES_OF_ENDS},
-        "performer_horn": {**default_cfg((3, 32, 32), 1, num_classes=10), **NAMES_OF_ENDS},
-    },
-)
+MODEL_OPTIONS.update(dict.fromkeys(SIZES, PerformerOptions))
 
 
 def _create(name: str, pretrained: bool, kwargs: dict[str, Any]) -> Performer:
@@ -261,13 +254,11 @@ def _create(name: str, pretrained: bool, kwargs: dict[str, Any]) -> Performer:
     return build_model_with_cfg(Performer, name, pretrained, **{**SIZES[name], **kwargs})
 
 
-@register_model
 def performer_tiny(pretrained: bool = False, **kwargs: Any) -> Performer:
     """Performer for 28 x 28 images."""
     return _create("performer_tiny", pretrained, kwargs)
 
 
-@register_model
 def performer_horn(pretrained: bool = False, **kwargs: Any) -> Performer:
     """The document's Performer, of 4.7M parameters."""
     return _create("performer_horn", pretrained, kwargs)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import torch
-from timm.models import build_model_with_cfg, register_model
+from timm.models import build_model_with_cfg
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options, Range, Rate
 from gcsa.layers.pooling import check_classes
-from gcsa.models.registry import default_cfg, family_cfgs, refuse_features_only
+from gcsa.models.registry import MODEL_OPTIONS, refuse_features_only
 
 POOLS = ("max", "")
 
@@ -138,8 +138,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "vgg16_small": dict(layers=_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)), smallest=16, batch_norm=True),
 }
 
-CFG = dict(default_cfg((3, 32, 32), 16, num_classes=10), first_conv="features.0", classifier="fc")
-default_cfgs = family_cfgs(PlainOptions, dict.fromkeys(SIZES, CFG))
+MODEL_OPTIONS.update(dict.fromkeys(SIZES, PlainOptions))
 
 
 def _create(name: str, pretrained: bool, kwargs: dict[str, Any]) -> PlainCNN:
@@ -147,13 +146,11 @@ def _create(name: str, pretrained: bool, kwargs: dict[str, Any]) -> PlainCNN:
     return build_model_with_cfg(PlainCNN, name, pretrained, **{**SIZES[name], **kwargs})
 
 
-@register_model
 def alexnet_small(pretrained: bool = False, **kwargs: Any) -> PlainCNN:
     """AlexNet for small images."""
     return _create("alexnet_small", pretrained, kwargs)
 
 
-@register_model
 def vgg16_small(pretrained: bool = False, **kwargs: Any) -> PlainCNN:
     """VGG-16 with batch norm for small images."""
     return _create("vgg16_small", pretrained, kwargs)

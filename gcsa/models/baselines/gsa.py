@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 import torch
 import torch.nn.functional as F
 from timm.layers import DropPath
-from timm.models import register_model
 from torch import Tensor, nn
 
 from gcsa._utils.options import Count, Range, Rate, Width
@@ -23,7 +22,7 @@ from gcsa.layers import FieldMlp, FieldNorm, LiftingSelfAttention, RelativeSelfA
 from gcsa.layers.blocks import mlp_width
 from gcsa.layers.windows import check_window_size
 from gcsa.models.backbone import ATTN_DROP, Backbone, BackboneOptions, MlpRatio, Radius, Stride, stage_info
-from gcsa.models.registry import build, default_cfg, family_cfgs, merge
+from gcsa.models.registry import MODEL_OPTIONS, build, merge
 
 
 class LiftingStem(nn.Module):
@@ -140,14 +139,7 @@ TINY: dict[str, Any] = dict(group="c4", fields=12, depth=3, num_heads=2, stride=
 SMALL: dict[str, Any] = dict(group="c4", fields=16, depth=6, num_heads=4, radius=2, stride=8, head_fields=128)
 Z2 = {**TINY, "group": "c1", "fields": 10}  # as many parameters as gsa_tiny
 
-default_cfgs = family_cfgs(
-    GSAOptions,
-    {
-        "gsa_tiny": default_cfg((1, 28, 28), 4, num_classes=10, first_conv="stem.attn.qkv"),
-        "gsa_small": default_cfg((3, 96, 96), 8, num_classes=2, first_conv="stem.attn.qkv"),
-        "z2sa_tiny": default_cfg((1, 28, 28), 4, num_classes=10, first_conv="stem.attn.qkv"),
-    },
-)
+MODEL_OPTIONS.update(dict.fromkeys(("gsa_tiny", "gsa_small", "z2sa_tiny"), GSAOptions))
 
 
 def _create(name: str, pretrained: bool, kwargs: dict[str, Any], size: dict[str, Any]) -> GSA:
@@ -155,19 +147,16 @@ def _create(name: str, pretrained: bool, kwargs: dict[str, Any], size: dict[str,
     return build(GSA, name, pretrained, kwargs, partial(merge, size, num_heads=4))
 
 
-@register_model
 def gsa_tiny(pretrained: bool = False, **kwargs: Any) -> GSA:
     """G-SA for 28 x 28 images, at most 100k parameters."""
     return _create("gsa_tiny", pretrained, kwargs, TINY)
 
 
-@register_model
 def gsa_small(pretrained: bool = False, **kwargs: Any) -> GSA:
     """G-SA for 96 x 96 images."""
     return _create("gsa_small", pretrained, kwargs, SMALL)
 
 
-@register_model
 def z2sa_tiny(pretrained: bool = False, **kwargs: Any) -> GSA:
     """Self-attention on Z^2 with relative encodings, for 28 x 28 images."""
     return _create("z2sa_tiny", pretrained, kwargs, Z2)

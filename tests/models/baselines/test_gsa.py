@@ -6,7 +6,7 @@ import pytest
 import timm
 import torch
 
-from gcsa.models import GSA
+from gcsa.models.baselines.gsa import GSA
 from gcsa.testing import assert_equivariant, assert_invariant, randomize, relative_error
 
 
