@@ -56,9 +56,3 @@ def list_files(folder: str | os.PathLike[str], suffixes: Sequence[str], *, recur
 def is_visible(name: str) -> bool:
     """Whether a file or folder of this name is the user's own."""
     return not name.startswith(".") and name.lower() not in SYSTEM_NAMES
-
-
-def may_have_pages(path: Path) -> bool:
-    """Whether the name of a file leaves open that it holds several pages."""
-    suffix = path.suffix.lower()
-    return suffix in (".tif", ".tiff") or suffix not in (*SUFFIXES, ".xml")

@@ -34,7 +34,6 @@ def read_deep(file: BinaryIO, image: Image.Image) -> Pixels | None:
 
     Raises ValueError where it is damaged, holds several pictures, too many pixels, or colours with a sign.
     """
-    position = file.tell()
     header = read_header(file)
     if header.streams > 1:
         raise Refused("holds several pictures: save one a file")
@@ -42,10 +41,8 @@ def read_deep(file: BinaryIO, image: Image.Image) -> Pixels | None:
         raise ValueError("its headers state two sizes")
     bits = max(header.bits)
     if bits <= 8:
-        file.seek(position)
         return None
     if image.mode == "I;16":
-        file.seek(position)
         return Pixels(np.asarray(image) >> max(0, 16 - bits), 2 ** min(16, bits) - 1)
     check_pixels(image.height, image.width, deep=True)
     file.seek(0)

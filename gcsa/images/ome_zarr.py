@@ -16,21 +16,11 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError
 from gcsa.images.folders import ZARR
 from gcsa.images.pixels import Pixels, Refused
-from gcsa.images.planes import Plane, numbers
+from gcsa.images.planes import MICROMETRES, Plane, numbers
 from gcsa.images.source import MAX_SEGMENT, ImageSource
 
 METADATA = ("zarr.json", ".zgroup")
 """One of these lies in every group of Zarr."""
-MICROMETRES = {
-    "angstrom": 1e-4,
-    "nanometer": 1e-3,
-    "micrometer": 1.0,
-    "millimeter": 1e3,
-    "centimeter": 1e4,
-    "meter": 1e6,
-    "inch": 25_400.0,
-}
-"""Of the units of length of OME-NGFF that microscopes have."""
 CODECS = {
     *("blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta"),
     *("bytes", "transpose", "crc32c", "sharding_indexed"),

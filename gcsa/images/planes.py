@@ -12,8 +12,11 @@ import tifffile
 
 from gcsa.images.pixels import Pixels, Refused
 
-MICROMETRES = {"nm": 1e-3, "um": 1.0, "micron": 1.0, "microns": 1.0, "mm": 1e3, "cm": 1e4, "m": 1e6, "inch": 25_400.0}
-"""Of the units of length in OME-XML and in ImageJ; in these, the sign for micro is u."""
+MICROMETRES = {
+    **{"nm": 1e-3, "um": 1.0, "micron": 1.0, "microns": 1.0, "mm": 1e3, "cm": 1e4, "m": 1e6, "inch": 25_400.0},
+    **{"angstrom": 1e-4, "nanometer": 1e-3, "micrometer": 1.0, "millimeter": 1e3, "centimeter": 1e4, "meter": 1e6},
+}
+"""Of the units of length in OME-XML and in ImageJ, where the sign for micro is u, and in OME-NGFF."""
 COLOURS = ("red", "green", "blue")
 MAX = "max"
 

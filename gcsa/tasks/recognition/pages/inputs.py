@@ -18,7 +18,7 @@ from torch import Tensor
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import ADAPTER_CONFIG
-from gcsa.images.folders import SUFFIXES, list_files, may_have_pages
+from gcsa.images.folders import SUFFIXES, list_files
 from gcsa.images.pixels import naming, to_levels
 from gcsa.images.reader import count_pages, image_size
 from gcsa.tasks.recognition.data.line_image import Line, levels_ink, page_pixels, page_size, read_line
@@ -30,6 +30,8 @@ UNREADABLE = (ValueError, OSError, MemoryError)
 """What reading a line or a page raises."""
 IMAGES = (*SUFFIXES, ".pdf")
 """What is read of a folder without XML pages."""
+WITHOUT_PAGES = (*(suffix for suffix in SUFFIXES if suffix not in (".tif", ".tiff")), ".xml")
+"""Of files that hold one page."""
 PAGE_SIDE = 400
 PAGE_ASPECT = 4
 """An image of this many pixels on its short side, whose long side is below so many times that, is a page."""
@@ -122,7 +124,7 @@ def find_sources(inputs: Iterable[str | Path]) -> list[Source]:
 
 
 def _sources(file: Path) -> list[Source]:
-    pages = count_pages(file) if may_have_pages(file) else 0
+    pages = 0 if file.suffix.lower() in WITHOUT_PAGES else count_pages(file)
     return [Source(file, page, pages) for page in range(1, pages + 1)] or [Source(file)]
 
 

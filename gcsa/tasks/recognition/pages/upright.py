@@ -14,8 +14,7 @@ from PIL import Image, ImageOps
 from gcsa import batch
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError, one_line
-from gcsa.images.folders import may_have_pages
-from gcsa.images.reader import count_pages, read_levels
+from gcsa.images.reader import read_levels
 from gcsa.tasks.recognition.pages.orientation import Orientation, find_orientation
 
 CLOCKWISE = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_90}
@@ -89,8 +88,6 @@ def write_rows(stream: TextIO, rows: Sequence[dict[str, Any]], as_json: bool) ->
 
 
 def _orient(file: Path, fix: str | None) -> Orientation:
-    if may_have_pages(file) and count_pages(file) > 1:
-        raise UserError(f"{file} holds several pages: save them one a file")
     found = find_orientation(read_levels(file))
     if fix is not None:
         try:
