@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from gcsa._utils.errors import UserError, one_line
 from gcsa.images.folders import SUFFIXES, ZARR, list_files
-from gcsa.images.ome_zarr import is_zarr
 
 if TYPE_CHECKING:
     import torch
@@ -111,18 +110,18 @@ def add_images(
     parser.add_argument(
         "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help=f"{done} together (default 32)"
     )
-    parser.add_argument("--adapter", metavar="ADAPTER", help="of the weights; a folder or a published name")
+    parser.add_argument("--adapter", metavar="ADAPTER", help="adapter of the weights: a folder or a published name")
 
 
 def add_symmetry(parser: argparse.ArgumentParser) -> None:
     """Adds --symmetry, --group and --rotations."""
     parser.add_argument("--symmetry", choices=("averaged", "canonical"), help="make the network exact by gcsa.symmetry")
-    parser.add_argument("--group", choices=GROUPS, help="of --symmetry (default d4)")
+    parser.add_argument("--group", choices=GROUPS, help="group of --symmetry (default d4)")
     parser.add_argument(
         "--rotations",
         type=count(360),
         metavar="N",
-        help="of an exact network, the mean over N rotations, such as 8: steadier at angles between, in N / 4 passes",
+        help="answer by the mean over N rotations of an exact network, such as 8: steadier at angles between, in N / 4 passes",
     )
 
 
@@ -151,8 +150,8 @@ def symmetrized(network: nn.Module, args: argparse.Namespace, group: Group | Non
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:
     """Adds --threads and --device."""
-    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
-    parser.add_argument("--device", help="such as cuda or cpu (default: cuda where there is one)")
+    parser.add_argument("--threads", type=count(1000), help="threads of the CPU (default: one a core)")
+    parser.add_argument("--device", help="where to compute, such as cuda or cpu (default: cuda where there is one)")
 
 
 def device(name: str | None) -> torch.device:
@@ -178,7 +177,7 @@ def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Seq
     found: list[Path] = []
     for name in inputs:
         path = Path(name)
-        if ZARR in suffixes and is_zarr(path):
+        if path.is_dir() and ZARR in suffixes and _is_zarr(path):
             found.append(path)
         elif path.is_dir():
             inside = list_files(path, suffixes, recursive=recursive)
@@ -192,6 +191,12 @@ def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Seq
         else:
             raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
     return list(dict.fromkeys(found))
+
+
+def _is_zarr(folder: Path) -> bool:
+    from gcsa.images.ome_zarr import is_zarr  # of which NumPy and tifffile are imported
+
+    return is_zarr(folder)
 
 
 def check_outside(folder: Path, images: Iterable[Path]) -> None:

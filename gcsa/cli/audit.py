@@ -73,7 +73,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--kind", choices=KINDS, help="default: that of weights of gcsa, embedding for timm:NAME, else classifier"
     )
     parser.add_argument("--size", type=count(4096), help="pixels a side; default: the network's, or 224")
-    parser.add_argument("--outputs", choices=OUTPUTS, help="of a segmenter of others (default classes)")
+    parser.add_argument(
+        "--outputs", choices=OUTPUTS, help="what the maps of a segmenter of others are (default classes)"
+    )
     add_symmetry(parser)
     parser.add_argument("--angles", type=count(360), default=16, help="around the circle (default 16)")
     parser.add_argument(

@@ -41,9 +41,8 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.running import compute_on, running
+from gcsa.images.choices import MAX, MPP_RANGE
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
-from gcsa.images.planes import MAX
-from gcsa.images.source import MPP_RANGE
 
 FORMATS = (".parquet", ".h5")
 CUT = ("mpp", "slide_mpp", "tissue", "level", "roi", "channel", "z", "time")
@@ -79,13 +78,16 @@ def _add_patches(parser: argparse.ArgumentParser) -> None:
         help="embed patches of slides, in a file for each; the same command goes on after a stop",
     )
     parser.add_argument(
-        "--mpp", type=scale, metavar="MICROMETRES", help="a pixel of patches (default: as in the weights)"
+        "--mpp", type=scale, metavar="MICROMETRES", help="micrometres a pixel of patches (default: as in the weights)"
     )
     parser.add_argument(
-        "--slide-mpp", type=scale, metavar="MICROMETRES", help="a pixel of slides, where they do not say it"
+        "--slide-mpp", type=scale, metavar="MICROMETRES", help="micrometres a pixel of slides, where they do not say it"
     )
     parser.add_argument(
-        "--tissue", type=number(0, 1), metavar="SHARE", help="of a patch at least (default 0.25); 0: all patches"
+        "--tissue",
+        type=number(0, 1),
+        metavar="SHARE",
+        help="least share of tissue in a patch (default 0.25); 0: all patches",
     )
     parser.add_argument(
         "--level", type=level, metavar="N", help="take the pixels of this level, 0 the finest, instead of --mpp"
@@ -93,15 +95,20 @@ def _add_patches(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--roi", type=roi, metavar="X,Y,WIDTH,HEIGHT", help="embed the patches of this rectangle, in pixels of level 0"
     )
-    parser.add_argument("--channel", type=channel, metavar="N|NAME", help="of slides with several, counted from 1")
     parser.add_argument(
-        "--z", type=slice_of(MAX), metavar="max|N", help="of stacks: the largest values, or a slice, from 1"
+        "--channel", type=channel, metavar="N|NAME", help="channel of slides with several, counted from 1, or its name"
     )
-    parser.add_argument("--time", type=count(10**6), metavar="N", help="of series: the frame, counted from 1")
+    parser.add_argument(
+        "--z",
+        type=slice_of(MAX),
+        metavar="max|N",
+        help="slice of stacks, counted from 1; max: the largest values over all slices",
+    )
+    parser.add_argument("--time", type=count(10**6), metavar="N", help="frame of series, counted from 1")
     parser.add_argument(
         "--heatmap",
         metavar="CLASS",
-        help="of a classifier of gcsa: also draw the probability of this class over each slide",
+        help="also draw the probability of this class over each slide, by a classifier of gcsa",
     )
 
 

@@ -48,10 +48,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
     parser.add_argument("model", help=what)
     parser.add_argument("--format", choices=[*FORMATS, *OF_WEIGHTS], required=True, help="hub: a folder")
-    parser.add_argument("--output", required=True, metavar="FILE", help="of hub: a new folder")
+    parser.add_argument("--output", required=True, metavar="FILE", help="file to write; for hub, a new folder")
     parser.add_argument("--group", help='such as "c8", for a name in timm')
     parser.add_argument(
-        "--size", type=_side, nargs=2, metavar=("H", "W"), help="of the images; default: the model's own"
+        "--size",
+        type=_side,
+        nargs=2,
+        metavar=("H", "W"),
+        help="height and width of the images (default: the model's own)",
     )
     parser.add_argument("--any-size", action="store_true", help="also any height and width that the strides divide")
     parser.add_argument(

@@ -43,7 +43,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="FOLDER",
         help="for upright copies of all images; JPEG is encoded anew where a page was rotated, nothing else loses anything",
     )
-    parser.add_argument("--threads", type=count(1000), help="of the CPU (default: one a core)")
+    parser.add_argument("--threads", type=count(1000), help="threads of the CPU (default: one a core)")
     return parser.parse_intermixed_args(argv)
 
 

@@ -37,10 +37,8 @@ from gcsa.cli.arguments import (
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import tell_doubts
 from gcsa.cli.running import compute_on, running
+from gcsa.images.choices import MAX, MPP_RANGE, STAINS
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
-from gcsa.images.planes import MAX
-from gcsa.images.source import MPP_RANGE
-from gcsa.images.stain import STAINS
 from gcsa.tasks.segmentation.choices import ALL, AUTO, ENDINGS, KINDS, OUTPUTS, PROPERTIES, TILE
 
 KEPT = 2**25
@@ -97,13 +95,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="magnify images by this factor for the network; auto: by what it finds, in a second pass where sizes differ",
     )
     sizes.add_argument(
-        "--diameter", type=_factor, metavar="PIXELS", help="of the objects: finds the factor from the weights"
+        "--diameter", type=_factor, metavar="PIXELS", help="diameter of the objects: finds the factor from the weights"
     )
     sizes.add_argument(
         "--mpp",
         type=number(*MPP_RANGE),
         metavar="MICROMETRES",
-        help="a pixel that the network sees, of images that say theirs",
+        help="micrometres a pixel that the network sees, of images that say theirs",
     )
     parser.add_argument(
         "--stain",
@@ -123,21 +121,21 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--channel",
         type=channel,
         metavar="N|NAME",
-        help="of images with several, counted from 1, or its name in the file",
+        help="channel of images with several, counted from 1, or its name in the file",
     )
     parser.add_argument(
         "--z",
         type=slice_of(MAX, ALL),
         metavar="max|all|N",
-        help="of stacks: the largest values over all slices, every slice by itself, or one, counted from 1",
+        help="slice of stacks, counted from 1; max: the largest values over all slices; all: every slice by itself",
     )
-    parser.add_argument("--time", type=count(10**6), metavar="N", help="of series: the frame, counted from 1")
+    parser.add_argument("--time", type=count(10**6), metavar="N", help="frame of series, counted from 1")
     parser.add_argument(
         "--level",
         type=level,
         default=0,
         metavar="N",
-        help="of slides and pyramids: the level that the network sees, 0 the finest; results are of level 0",
+        help="level of slides and pyramids that the network sees, 0 the finest; results are of level 0",
     )
     parser.add_argument(
         "--roi",
@@ -148,7 +146,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--outputs",
         choices=OUTPUTS,
-        help="of the segmenter of somebody else: a logit for each class (default), one probability, or probability and distances as "
+        help="what the maps of a segmenter of others are: a logit for each class (default), one probability, or probability and distances as "
         "of StarDist",
     )
     parser.add_argument(

@@ -55,7 +55,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="any: rotated by any multiple of 90 degrees (default; an encoder without these rotations reads a line in a pass for each); "
         "upright: faster",
     )
-    parser.add_argument("--beams", type=count(1000), default=1, help="of a beam search (default 1: greedy, faster)")
+    parser.add_argument("--beams", type=count(1000), default=1, help="beams of the search (default 1: greedy, faster)")
     parser.add_argument(
         "--batch-size", type=count(10_000), default=16, metavar="LINES", help="read together (default 16)"
     )
@@ -93,7 +93,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--precision",
         choices=("32", "bf16"),
         default="32",
-        help="of the numbers; bf16 is faster on processors with AMX; one line in fifty is read otherwise",
+        help="precision of the numbers; bf16 is faster on processors with AMX; one line in fifty is read otherwise",
     )
     add_hardware(parser)
     args = parser.parse_intermixed_args(argv)

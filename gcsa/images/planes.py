@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tifffile
 
+from gcsa.images.choices import MAX
 from gcsa.images.pixels import Pixels, Refused
 
 MICROMETRES = {
@@ -18,7 +19,6 @@ MICROMETRES = {
 }
 """Of the units of length in OME-XML and in ImageJ, where the sign for micro is u, and in OME-NGFF."""
 COLOURS = ("red", "green", "blue")
-MAX = "max"
 
 
 @dataclass(frozen=True)

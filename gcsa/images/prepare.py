@@ -19,9 +19,10 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import is_number, shown
+from gcsa.images.choices import MPP_RANGE
 from gcsa.images.pixels import from_pillow, naming, to_8_bits
 from gcsa.images.reader import read_image
-from gcsa.images.source import MPP_RANGE, ImageSource
+from gcsa.images.source import ImageSource
 
 PADS = (None, "white", "black")
 """Colours of the border that makes an image a square; None: it is cropped at its centre."""

@@ -9,9 +9,10 @@ import numpy as np
 from PIL import Image
 
 from gcsa._utils.errors import MissingExtraError
+from gcsa.images.choices import MPP_RANGE
 from gcsa.images.folders import SLIDES
 from gcsa.images.pixels import Pixels, Refused
-from gcsa.images.source import MPP_RANGE, ImageSource
+from gcsa.images.source import ImageSource
 
 DICOM = (".dcm", ".dicom")
 """Of slides of which each level is a file: OpenSlide finds the others beside the one that is named."""

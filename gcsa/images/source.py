@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gcsa.images.choices import MPP_RANGE
 from gcsa.images.pixels import Pixels, check_pixels
 
-MPP_RANGE = (0.01, 100.0)
-"""Micrometres a pixel of microscopes; beyond it, a resolution is that of a print or a screen."""
 MAX_SEGMENT = 16_000_000
 """Pixels of the largest compressed strip, tile or chunk that is decoded for a window."""
 

@@ -10,7 +10,6 @@ from gcsa.images.intensity import percentile_values
 from gcsa.images.pixels import is_grey
 from gcsa.images.windows import WindowedImage, counts, row_windows
 
-STAINS = ("haematoxylin",)
 MOST = 4.0
 """Optical density of the stain that becomes the largest value; light is then weaker by a factor of 10,000."""
 

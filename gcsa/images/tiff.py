@@ -20,9 +20,10 @@ from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from gcsa._utils.arrays import Array
 from gcsa.images import jpeg2000, planes
+from gcsa.images.choices import MPP_RANGE
 from gcsa.images.pixels import Pixels, Refused, check_pixels, cmyk_to_rgb, from_pillow, with_alpha
 from gcsa.images.raster import ORIENTATION
-from gcsa.images.source import MAX_SEGMENT, MPP_RANGE, ImageSource
+from gcsa.images.source import MAX_SEGMENT, ImageSource
 
 STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 JPEG, FAX = 7, (2, 3, 4)

@@ -14,8 +14,9 @@ import numpy as np
 
 from gcsa import batch
 from gcsa._utils.errors import UserError
+from gcsa.images.choices import MAX
 from gcsa.images.pixels import naming
-from gcsa.images.planes import MAX, Plane
+from gcsa.images.planes import Plane
 from gcsa.images.reader import open_image
 from gcsa.images.slides import Roi, Slide, open_slide
 from gcsa.tasks.segmentation.choices import ALL, ENDINGS, KINDS

@@ -23,10 +23,11 @@ from gcsa.evaluation.audited import Audited, AuditOptions, Progress, check_some,
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.evaluation.poses import turns
 from gcsa.groups import Group
+from gcsa.images.choices import STAINS
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.slides import open_window_source
-from gcsa.images.stain import STAINS, StainImage
+from gcsa.images.stain import StainImage
 from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage, counts, resampled, row_windows
 from gcsa.models.unet import UNet
 from gcsa.symmetry import SymmetryOptions, canonical_pose

@@ -12,10 +12,10 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_float, check_int
 from gcsa.data.splits import SPLIT_FOLDERS, hold_out, strata
+from gcsa.images.choices import MPP_RANGE
 from gcsa.images.folders import SUFFIXES, is_visible, list_images
 from gcsa.images.prepare import PADS, Prepare
 from gcsa.images.reader import image_size
-from gcsa.images.source import MPP_RANGE
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
