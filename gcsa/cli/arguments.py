@@ -142,7 +142,6 @@ def symmetrized(network: nn.Module, args: argparse.Namespace, group: Group | Non
 
     group, options = group or make_group("c1"), symmetry_options(args)
     if options.symmetry is not None:
-        options.check_needed("the network", group)
         group = options.group
         network = symmetrize(network, options.symmetry, str(group))
     return network if args.rotations is None else RotationAveraged(network, group, args.rotations)
