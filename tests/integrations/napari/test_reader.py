@@ -43,7 +43,7 @@ def test_label_images_have_their_table(files: Path) -> None:
     with pytest.raises(UserError, match=r"a_objects\.csv is not of the 2 objects"):
         opened(files / "a_labels.png")
     (files / "a_objects.csv").write_text("name,row\nx,2\n")
-    with pytest.raises(UserError, match=r"a_objects\.csv is no table of segment\.py"):
+    with pytest.raises(UserError, match=r"a_objects\.csv is no table of gcsa segment"):
         opened(files / "a_labels.png")
     (files / "a_objects.csv").unlink()
     assert "features" not in opened(files / "a_labels.png")[1]
