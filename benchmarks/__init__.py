@@ -1,2 +1,2 @@
-"""Measurements, each a module: `python -m benchmarks.ROOM.NAME` from the repository writes NAME.json
+"""Measurements, each a module: `python -m benchmarks.PACKAGE.NAME` from the repository writes NAME.json
 to benchmarks/results/, timings to a folder of their machine there."""

@@ -235,21 +235,21 @@ def published_pages() -> str:
     return published("../weights/{name}/README.md")
 
 
-def doubts() -> dict[str, dict[str, Any]]:
-    """What benchmarks/learning/doubt.py measured, by the name of the weights."""
+def ood_scores() -> dict[str, dict[str, Any]]:
+    """What benchmarks/learning/ood.py measured, by the name of the weights."""
     return {
-        path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/doubt").glob("*.json"))
+        path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/ood").glob("*.json"))
     }
 
 
 def told(found: dict[str, Any]) -> str:
-    """How many of the other pictures have a doubt above 1, such as "54 of 58"."""
+    """How many of the other pictures have an OOD score above 1, such as "54 of 58"."""
     others = found["others"].values()
     return f"{sum(value > 1 for value in others)} of {len(others)}"
 
 
-def doubt() -> str:
-    """How well the doubt tells other pictures from the test images."""
+def ood_score() -> str:
+    """How well the OOD score tells other pictures from the test images."""
     rows = [
         [
             f"`{name}`",
@@ -258,7 +258,7 @@ def doubt() -> str:
             told(found),
             f"{found['auroc']:.3f}",
         ]
-        for name, found in doubts().items()
+        for name, found in ood_scores().items()
     ]
     return table(["weights", "test images", "of these above 1", "other pictures above 1", "AUROC"], rows)
 
@@ -292,12 +292,12 @@ def card(name: str) -> str:
         f"{run['fit_seconds'] / 60:.0f} minutes on {machine_title(run['machine'])}; seed {run['seed']}, "
         f"commit {run['commit'][:8]}. The configuration is in `benchmarks/results/{about.run}.json`."
     )
-    found = doubts().get(name)
-    doubtful = (
+    found = ood_scores().get(name)
+    unlike = (
         ""
         if found is None
         else (
-            f" Of photographs, pages and other pictures that it is not for, {told(found)} have a doubt above 1, and "
+            f" Of photographs, pages and other pictures that it is not for, {told(found)} have an OOD score above 1, and "
             f"{percent(found['false_alarms'], 1)} of the test images."
         )
     )
@@ -334,7 +334,7 @@ tags: [gcsa{"" if plain else ", rotation-equivariance"}]
 
 ## Limits
 
-{about.limits}{doubtful}
+{about.limits}{unlike}
 
 ## {f"Adapt {about.base} to other lines" if about.base else heading}
 

@@ -1,1 +1,1 @@
-"""What every room may use and no user needs: validation, errors, atomic files, paths, threads."""
+"""What every package may use and no user needs: validation, errors, atomic files, paths, threads."""

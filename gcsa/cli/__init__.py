@@ -1,1 +1,1 @@
-"""The commands of `gcsa`, a module each: what is typed is parsed, the rooms do the work, and what came out is printed."""
+"""The commands of `gcsa`, a module each: what is typed is parsed, the packages do the work, and what came out is printed."""

@@ -1,6 +1,6 @@
 """Classify images: `gcsa classify gcsa_pooled_small.pcam patches/ --output answers.csv`.
 
-The table has one row for each image: `file`, `label`, `confidence`, `doubt`, and the probability of each class by its name. A doubt
+The table has one row for each image: `file`, `label`, `confidence`, `ood_score`, and the probability of each class by its name. An OOD score
 above 1 says that the image is unlike those of training; weights that do not tell have no such column. Weights for several labels give
 `labels`, with "|" between them, and the probability of each; weights for numbers give these. Answers stay the same when an image rotates
 or reflects by an element of the model's group that maps the pixel grid onto itself.
@@ -19,7 +19,7 @@ from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, device, find_images, symmetrized
 from gcsa.cli.errors import Parser
-from gcsa.cli.output import SCREEN, tell_doubts, written
+from gcsa.cli.output import SCREEN, warn_out_of_distribution, written
 from gcsa.cli.running import compute_on, running
 
 
@@ -61,13 +61,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         compute_on(args.threads)
         predictor: Any = load(args.model, args.adapter, "classification").to(device(args.device)).fold()
-        network = predictor.doubting(symmetrized(predictor.network, args, predictor.group))
+        network = predictor.with_ood_scores(symmetrized(predictor.network, args, predictor.group))
         names, rows, outcome = answer_all(network, predictor.preprocess, images, args.batch_size)
         if names:
-            answers, doubts = predictor.answers(torch.from_numpy(rows))
+            answers, ood_scores = predictor.answers(torch.from_numpy(rows))
             with written(args.output) as stream:
-                write_answers(stream, names, answers.numpy(), doubts, predictor)
-            tell_doubts(zip(names, doubts, strict=True))
+                write_answers(stream, names, answers.numpy(), ood_scores, predictor)
+            warn_out_of_distribution(zip(names, ood_scores, strict=True))
             if args.output != SCREEN:
                 print(f"{args.output}: {len(names)} images")
         return outcome.tell("classified")

@@ -39,15 +39,15 @@ def written(name: str) -> Iterator[TextIO]:
         raise
 
 
-def tell_doubts(doubts: Iterable[tuple[str, float | None]]) -> None:
-    """Says in one line on stderr which images, by their names, are unlike those of training: a doubt above 1."""
-    known = [(name, doubt) for name, doubt in doubts if doubt is not None]
+def warn_out_of_distribution(ood_scores: Iterable[tuple[str, float | None]]) -> None:
+    """Says in one line on stderr which images, by their names, are unlike those of training: an OOD score above 1."""
+    known = [(name, score) for name, score in ood_scores if score is not None]
     unlike = sorted([row for row in known if row[1] > 1], key=lambda row: -row[1])
     if unlike:
-        named = ", ".join(f"{visible(name)} ({doubt:.1f})" for name, doubt in unlike[:MOST_NAMED])
+        named = ", ".join(f"{visible(name)} ({score:.1f})" for name, score in unlike[:MOST_NAMED])
         rest = f" and {len(unlike) - MOST_NAMED} more" if len(unlike) > MOST_NAMED else ""
         print(
-            f"warning: {len(unlike)} of {len(known)} images are unlike those of training (doubt above 1): {named}{rest}; "
+            f"warning: {len(unlike)} of {len(known)} images are unlike those of training (OOD score above 1): {named}{rest}; "
             "look at their results before you use them",
             file=sys.stderr,
         )

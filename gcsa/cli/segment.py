@@ -35,7 +35,7 @@ from gcsa.cli.arguments import (
     slice_of,
 )
 from gcsa.cli.errors import Parser
-from gcsa.cli.output import tell_doubts
+from gcsa.cli.output import warn_out_of_distribution
 from gcsa.cli.running import compute_on, running
 from gcsa.images.choices import MAX, MPP_RANGE, STAINS
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
@@ -262,7 +262,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         options: dict[str, Any] = {name: getattr(args, name) for name in names}
         roi = None if args.roi is None else Roi(*args.roi)
         found = segment_all(predictor, jobs, folder, Wanted(kinds=args.only, roi=roi, **options))
-        tell_doubts(found.doubts)
+        warn_out_of_distribution(found.ood_scores)
         if found.empty:
             print(f"nothing was found in {found.empty} of {len(jobs)} images: {NOTHING}", file=sys.stderr)
         if not existed and not any(folder.iterdir()):

@@ -84,7 +84,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--report",
         metavar="FILE.csv",
-        help="a row for each page: orientation, confidence, lines, which of them are doubtful, seconds, error",
+        help="a row for each page: orientation, confidence, lines, which of them have a low confidence, seconds, error",
     )
     parser.add_argument(
         "--any-image", action="store_true", help="PAGE and ALTO may name images outside of their folder"

@@ -16,31 +16,31 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.plugins import load_plugins
 from gcsa._utils.published import ADAPTER_CONFIG, published
 
-if TYPE_CHECKING:  # the commands import what a room lets them choose, and no torch
+if TYPE_CHECKING:  # the commands import what a package lets them choose, and no torch
     from gcsa.tasks.base import Predictor
     from gcsa.training.task import Task
     from gcsa.weights import Weights
 
-_ROOMS: dict[str, str] = {
-    room.name: f"{__name__}.{room.name}"
-    for room in iter_modules(__path__)
-    if (Path(__path__[0]) / room.name / "task.py").is_file()
+_PACKAGES: dict[str, str] = {
+    package.name: f"{__name__}.{package.name}"
+    for package in iter_modules(__path__)
+    if (Path(__path__[0]) / package.name / "task.py").is_file()
 }
 
 
 def register_task(name: str, package: str) -> None:
-    """Makes the package of the dotted name `package` the room of the task `name`."""
-    _ROOMS[name] = package
+    """Makes the package of the dotted name `package` that of the task `name`."""
+    _PACKAGES[name] = package
 
 
 def list_tasks() -> list[str]:
     """The names of the tasks, in the order of the alphabet."""
-    return sorted(_ROOMS)
+    return sorted(_PACKAGES)
 
 
 def get_task(name: object) -> Task:
     """The task of this name, for training and evaluation. Raises ValueError for an unknown one."""
-    return import_module(f"{_room(name)}.task").Task()
+    return import_module(f"{_package(name)}.task").Task()
 
 
 def load(
@@ -84,14 +84,14 @@ def load(
 def make_predictor(weights: Weights, adapter: str | Path | None = None, task: str | None = None) -> Predictor:
     """`load` for weights that were read already."""
     load_plugins()
-    room = _room(weights.task)
+    package = _package(weights.task)
     if task not in (None, weights.task):
         raise UserError(f"{weights.source} holds weights for {weights.task}: name weights for {task}")
-    predictor: Predictor = import_module(f"{room}.predict").make_predictor(weights, adapter)
+    predictor: Predictor = import_module(f"{package}.predict").make_predictor(weights, adapter)
     return predictor
 
 
-def _room(name: object) -> str:
-    if not isinstance(name, str) or name not in _ROOMS:
+def _package(name: object) -> str:
+    if not isinstance(name, str) or name not in _PACKAGES:
         raise UserError(f"unknown task {str(name)[:60]!r}: choose one of {', '.join(list_tasks())}")
-    return _ROOMS[name]
+    return _PACKAGES[name]

@@ -14,7 +14,7 @@ from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa.evaluation.audited import Audited, AuditOptions, Progress, silent
 from gcsa.groups import Group, group as make_group
 from gcsa.models.folding import fold
-from gcsa.tasks.doubt import Doubt
+from gcsa.tasks.ood import OODScorer
 
 P = TypeVar("P", bound="Predictor")
 Exporter = Callable[[str, Path], str]
@@ -31,14 +31,14 @@ class Predictor(ABC):
         audit_kind: what `audit` compares of a task that sees whole pictures: "segmenter" or "reader"; "" of others.
         network: the module, in eval mode: for training, export and folding.
         preprocess: a function from an image to the input of `network`.
-        doubt: tells images apart that are unlike those of training, where the weights say what these are like.
+        ood_scorer: gives the OOD score of an image, where the weights say what those of training are like; else None.
     """
 
     kind: ClassVar[str]
     audit_kind: ClassVar[str] = ""
     network: Any
     preprocess: Any
-    doubt: Doubt | None = None
+    ood_scorer: OODScorer | None = None
 
     def __init__(self, network: nn.Module, preprocess: Any) -> None:
         self.network, self.preprocess = network.eval(), preprocess

@@ -56,7 +56,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             kept = "the earlier one is kept" if target.exists() else "nothing was kept"
             raise OSError(
                 f"cannot write the checkpoint {target} ({next(filter(None, reasons), 'the disk may be full')}), {kept}: make "
-                f"room in {target.parent} or set another output_dir"
+                f"space in {target.parent} or set another output_dir"
             ) from error
 
     def load_checkpoint(self, path: str | os.PathLike[str], *_: Any, **__: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a run asks of a kind of work; each room of `gcsa.tasks` has a `Task` in its task.py."""
+"""What a run asks of a kind of work; each package of `gcsa.tasks` has a `Task` in its task.py."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -44,7 +44,7 @@ class Weights:
 
     Attributes:
         source: the file or folder, for messages.
-        task: the room in `gcsa.tasks` that builds the network.
+        task: the package in `gcsa.tasks` that builds the network.
         architecture: the name of the network, or of the encoder of a recogniser.
         options: keyword arguments of that network, which checks them when it is made.
         tensors: the state dict, on the CPU, finite.
@@ -149,7 +149,7 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_complex():
             raise UserError(f"{source} holds something else than a dense tensor of numbers called {name[:100]}")
-        # A view of few numbers as many takes no room in the file, but would take it here.
+        # A view of few numbers as many takes no space in the file, but would take it here.
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise UserError(f"{source} holds fewer numbers than its {name[:100]} needs: it is damaged")
     check_finite(source, tensors)

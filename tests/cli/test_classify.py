@@ -62,7 +62,7 @@ def test_the_mean_over_angles_between(run: Run, images: Path) -> None:
     expected = logits.softmax(1)[:, 1].tolist()
     assert [float(row["tumour"]) for row in rows] == pytest.approx(expected, abs=1e-5)
     assert max(expected[:8]) - min(expected[:8]) < 1e-5
-    assert all(float(row["doubt"]) > 0 for row in rows)
+    assert all(float(row["ood_score"]) > 0 for row in rows)
     for options, sentence in (
         (("--rotations", 6), "rotations=6 must be a multiple of 4, the exact ones of d4, such as 8"),
         (("--rotations", 8, "--symmetry", "averaged", "--group", "d1"), "rotations=8 is for a network that is exact"),
@@ -97,15 +97,15 @@ def test_what_cannot_be_read_is_listed(run: Run, images: Path) -> None:
 
 
 def test_an_image_that_it_was_not_trained_for(run: Run, images: Path) -> None:
-    """A column tells the doubt, and a line on stderr names the image."""
+    """A column tells the OOD score, and a line on stderr names the image."""
     cup = images.parent / "cup.png"
     Image.fromarray(coffee()).save(cup)
     code, _, err = run("classify", WEIGHTS, images / "0.png", cup, "--output", "a.csv")
     assert code == 0
     assert err.splitlines()[-1].startswith(
-        f"warning: 1 of 2 images are unlike those of training (doubt above 1): {cup} ("
+        f"warning: 1 of 2 images are unlike those of training (OOD score above 1): {cup} ("
     )
     with open("a.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["file", "label", "confidence", "doubt", "normal", "tumour"]
-    assert float(rows[0]["doubt"]) < 1 < float(rows[1]["doubt"])
+    assert list(rows[0]) == ["file", "label", "confidence", "ood_score", "normal", "tumour"]
+    assert float(rows[0]["ood_score"]) < 1 < float(rows[1]["ood_score"])

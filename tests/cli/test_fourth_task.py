@@ -159,7 +159,7 @@ def test_a_package_and_two_yaml_files(run: Run, tmp_path: Path, monkeypatch: pyt
     finally:
         from gcsa import tasks
 
-        tasks._ROOMS.pop("brightness", None)
+        tasks._PACKAGES.pop("brightness", None)
         for name in [name for name in sys.modules if name.startswith("brightness_task")]:
             del sys.modules[name]
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gcsa.cli.output import SCREEN, tell_doubts, written
+from gcsa.cli.output import SCREEN, warn_out_of_distribution, written
 
 
 def test_a_reader_that_has_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,11 +20,11 @@ def test_a_reader_that_has_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_images_that_are_unlike_those_of_training(capsys: pytest.CaptureFixture[str]) -> None:
     """One line, which names the worst; nothing where no image is, or where the weights do not tell."""
-    tell_doubts([("a.png", 0.9), ("b.png", None)])
+    warn_out_of_distribution([("a.png", 0.9), ("b.png", None)])
     assert capsys.readouterr().err == ""
-    tell_doubts([("a.png", 0.9), *((f"{i}.png", 1.5 + i) for i in range(7))])
+    warn_out_of_distribution([("a.png", 0.9), *((f"{i}.png", 1.5 + i) for i in range(7))])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(
-        "warning: 7 of 8 images are unlike those of training (doubt above 1): 6.png (7.5), 5.png (6.5)"
+        "warning: 7 of 8 images are unlike those of training (OOD score above 1): 6.png (7.5), 5.png (6.5)"
     )
     assert "2.png (3.5) and 2 more; look" in line

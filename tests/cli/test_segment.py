@@ -381,14 +381,14 @@ def test_micrometres_a_pixel(
 
 
 def test_an_image_that_it_was_not_trained_for(run: Run, tmp_path: Path) -> None:
-    """The table of its objects tells the doubt, and a line on stderr names the image."""
+    """The table of its objects tells the OOD score, and a line on stderr names the image."""
     nuclei, cup = Path(__file__).parents[1] / "stored/nuclei.png", tmp_path / "cup.png"
     Image.fromarray(coffee()[:256, :256]).save(cup)
     arguments = ("gcsa_unet_tiny.nuclei", cup, nuclei, "--output", tmp_path / "found")
     code, _, err = run("segment", *arguments, "--only", "csv")
     assert code == 0
-    named = "warning: 1 of 2 images are unlike those of training (doubt above 1): "
+    named = "warning: 1 of 2 images are unlike those of training (OOD score above 1): "
     assert any(line.startswith(f"{named}{cup} (") for line in err.splitlines())
     rows = list(csv.DictReader((tmp_path / "found/nuclei_objects.csv").read_text().splitlines()))
-    assert len({row["doubt"] for row in rows}) == 1
-    assert float(rows[0]["doubt"]) < 1
+    assert len({row["ood_score"] for row in rows}) == 1
+    assert float(rows[0]["ood_score"]) < 1

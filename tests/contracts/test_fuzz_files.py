@@ -1,6 +1,6 @@
 """Damaged and hostile files of data: a documented error or a picture, never anything else.
 
-Each of the thousands of mutations (`tests/fuzzing/`) is read in a sealed room: no socket, no program, no file outside
+Each of the thousands of mutations (`tests/fuzzing/`) is read in a sandbox: no socket, no program, no file outside
 of its folder, bounded memory and time. A documented error is a ValueError or FileNotFoundError of one line that names
 the file. A few of each kind run always, all with `-m slow`. What they brought to light stands below by name.
 """
@@ -228,7 +228,7 @@ def test_mutated_h5_files(kind: str, tmp_path: Path) -> None:
 
 
 def check(kind: str, folder: Path, count: int, seed: int) -> None:
-    """The good file can be read, also in a sealed room, and of the mutated ones every fifth at least is refused."""
+    """The good file can be read, also in a sandbox, and of the mutated ones every fifth at least is refused."""
     inner = folder_for(kind, folder / "good")
     path = inner / name_for(kind, count)
     path.write_bytes(good(kind))

@@ -32,9 +32,9 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """weights/, recognizer/, segmenter/, adapter/ and the checkpoints of the first three."""
     folder = tmp_path_factory.mktemp("good")
     model = classifier()
-    doubt = {"mean": [0.5, 1.0], "axes": [[1.0, 0.0]], "variances": [2.0], "rest": 0.5, "limit": 3.0}
+    scorer = {"mean": [0.5, 1.0], "axes": [[1.0, 0.0]], "variances": [2.0], "rest": 0.5, "limit": 3.0}
     about: dict[str, Any] = dict(input_size=(1, 28, 28), mean=(0.5,), std=(0.25,))
-    checkpoints.save_classifier(model, folder / "weights", doubt=doubt, **about)
+    checkpoints.save_classifier(model, folder / "weights", ood_score=scorer, **about)
     recognizer = CTCRecognizer("ab c", hidden=8, **TINY)
     recognizer.save_pretrained(folder / "recognizer")
     segmenter = SegmentationPredictor.create("gcsa_unet_tiny", **SEGMENTER)
@@ -43,7 +43,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.save(stored(recognizer, TEXT_HYPER), folder / "recognizer.ckpt")
     torch.save(stored(segmenter.network, DENSE_HYPER), folder / "segmenter.ckpt")
     peft.get_peft_model(model, adapters.lora_config(model, 2)).save_pretrained(str(folder / "adapter"))
-    # What PEFT and escnn import late is imported here, not in the sealed room: the latter for a group without shipped tables.
+    # What PEFT and escnn import late is imported here, not in the sandbox: the latter for a group without shipped tables.
     adapters.load(classifier(), folder / "adapter")
     planar_tables(group("c5"), 3)
     return folder
@@ -85,18 +85,18 @@ def stored(model: Any, hyper: Any) -> dict[str, Any]:
     return {"state_dict": tensors, "hyper_parameters": hyper}
 
 
-def hyperparameters(name: str, hyper: dict[str, Any], good: Path, room: Path, count: int) -> Iterator[Path]:
+def hyperparameters(name: str, hyper: dict[str, Any], good: Path, sandbox: Path, count: int) -> Iterator[Path]:
     """Checkpoints of which the hyperparameters were changed."""
     whole = torch.load(good / f"{name}.ckpt", weights_only=True)
     for changed in json_mutations(hyper, count, seed=1):
-        torch.save({**whole, "hyper_parameters": changed}, room / "x.ckpt")
-        yield room / "x.ckpt"
+        torch.save({**whole, "hyper_parameters": changed}, sandbox / "x.ckpt")
+        yield sandbox / "x.ckpt"
 
 
-def files(folder: str, name: str, good: Path, room: Path, count: int) -> Iterator[Path]:
+def files(folder: str, name: str, good: Path, sandbox: Path, count: int) -> Iterator[Path]:
     """Folders of which one file was changed, as bytes and, where it is JSON, as values."""
     for file in (good / folder).iterdir():
-        (room / file.name).write_bytes(file.read_bytes())
+        (sandbox / file.name).write_bytes(file.read_bytes())
     content = (good / folder / name).read_bytes()
     if name.endswith(".json"):
         variations = [as_json(value) for value in json_mutations(json.loads(content), count * 3 // 4, seed=2)]
@@ -106,14 +106,14 @@ def files(folder: str, name: str, good: Path, room: Path, count: int) -> Iterato
         variations = [mutated + content[header:] for mutated in mutations(content[:header], count * 3 // 4, seed=4)]
         variations += mutations(content, count - len(variations), seed=5)
     for changed in variations:
-        (room / name).write_bytes(changed)
-        yield room
+        (sandbox / name).write_bytes(changed)
+        yield sandbox
 
 
-def checkpoint_bytes(good: Path, room: Path, count: int) -> Iterator[Path]:
+def checkpoint_bytes(good: Path, sandbox: Path, count: int) -> Iterator[Path]:
     for changed in mutations((good / "weights.ckpt").read_bytes(), count, seed=6):
-        (room / "x.ckpt").write_bytes(changed)
-        yield room / "x.ckpt"
+        (sandbox / "x.ckpt").write_bytes(changed)
+        yield sandbox / "x.ckpt"
 
 
 def read(source: Path) -> None:
@@ -158,19 +158,19 @@ def deeply(sources: Iterator[Path]) -> Iterator[Path]:
         yield source
 
 
-def fuzz(target: str, good: Path, room: Path, count: int) -> int:
+def fuzz(target: str, good: Path, sandbox: Path, count: int) -> int:
     """How many of `count` variations were refused. Fails for an undocumented exception, a leak or a long message."""
     read_target, variations = TARGETS[target]
     refused = 0
-    for source in deeply(variations(good, room, count)):
+    for source in deeply(variations(good, sandbox, count)):
         try:
-            with sealed(room, readable=[good]):
+            with sealed(sandbox, readable=[good]):
                 read_target(source)
         except (ValueError, FileNotFoundError) as error:
             if type(error) not in (UserError, FileNotFoundError) or "\n" in str(error) or len(str(error)) > 2000:
                 raise
             refused += 1
-    written = {path.name for path in room.iterdir()} - {path.name for path in good.rglob("*")} - {"x.ckpt"}
+    written = {path.name for path in sandbox.iterdir()} - {path.name for path in good.rglob("*")} - {"x.ckpt"}
     assert all(name.startswith("tables-v") for name in written), written
     return refused
 

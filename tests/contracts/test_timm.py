@@ -253,7 +253,7 @@ def test_feature_classes_agree(name: str, feature_cls: str) -> None:
     for found in (features(x), scripted(x)):
         assert len(found) == len(expected)
         for a, b in zip(found, expected, strict=True):
-            # torch.fx sees the house layout inside the model
+            # torch.fx sees the layout (B, h, w, N, C) inside the model
             assert torch.allclose(a if feature_cls == "getter" else to_nchw(a), b, atol=1e-5)
 
 

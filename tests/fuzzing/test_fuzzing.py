@@ -1,4 +1,4 @@
-"""The room is sealed: what leaks out of it is told, also where the code under test hides it."""
+"""The sandbox is sealed: what leaks out of it is told, also where the code under test hides it."""
 
 import json
 import os
@@ -66,8 +66,8 @@ KINDS = ("socket", "address", "write", "read", "os.open", "rename", "remove", "p
 def test_leaks_are_told(kind: str, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "secret").write_text("s")
-    (tmp_path / "room").mkdir()
-    with pytest.raises(Leak), sealed(tmp_path / "room", seconds=0.5):
+    (tmp_path / "sandbox").mkdir()
+    with pytest.raises(Leak), sealed(tmp_path / "sandbox", seconds=0.5):
         leak(kind, tmp_path / "outside")
     if kind != "time":
 
@@ -77,34 +77,34 @@ def test_leaks_are_told(kind: str, tmp_path: Path) -> None:
             except Exception as error:
                 raise ValueError("some file is damaged") from error
 
-        with pytest.raises(Leak), suppress(ValueError), sealed(tmp_path / "room"):
+        with pytest.raises(Leak), suppress(ValueError), sealed(tmp_path / "sandbox"):
             hidden()
     assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret"]
 
 
 def test_links_do_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
-    (tmp_path / "room").mkdir()
-    (tmp_path / "room" / "link").symlink_to(tmp_path / "secret")
-    with pytest.raises(Leak, match="secret"), sealed(tmp_path / "room"):
-        (tmp_path / "room" / "link").read_text()
+    (tmp_path / "sandbox").mkdir()
+    (tmp_path / "sandbox" / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(Leak, match="secret"), sealed(tmp_path / "sandbox"):
+        (tmp_path / "sandbox" / "link").read_text()
 
 
 def test_reading_and_writing_inside_is_allowed(tmp_path: Path) -> None:
     (tmp_path / "more").write_text("m")
-    room = tmp_path / "room"
-    room.mkdir()
-    with sealed(room, readable=[tmp_path / "more"]):
+    sandbox = tmp_path / "sandbox"
+    sandbox.mkdir()
+    with sealed(sandbox, readable=[tmp_path / "more"]):
         import tabnanny  # a module that nobody has imported yet
 
-        (room / "sub").mkdir()
-        (room / "sub" / "file").write_text((tmp_path / "more").read_text())
-        os.replace(room / "sub" / "file", room / "file")
+        (sandbox / "sub").mkdir()
+        (sandbox / "sub" / "file").write_text((tmp_path / "more").read_text())
+        os.replace(sandbox / "sub" / "file", sandbox / "file")
         torch.zeros(1 << 20)
-    assert (room / "file").read_text() == "m"
+    assert (sandbox / "file").read_text() == "m"
     assert tabnanny
-    with pytest.raises(Leak, match="file"), sealed(room, write=False):
-        (room / "file").write_text("x")
-    with pytest.raises(ValueError, match="as it is"), sealed(room):
+    with pytest.raises(Leak, match="file"), sealed(sandbox, write=False):
+        (sandbox / "file").write_text("x")
+    with pytest.raises(ValueError, match="as it is"), sealed(sandbox):
         raise ValueError("as it is")
-    (tmp_path / "free").write_text("outside of the room, all is as ever")
+    (tmp_path / "free").write_text("outside of the sandbox, all is as ever")

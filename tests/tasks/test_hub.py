@@ -51,7 +51,7 @@ def test_timm_opens_a_classifier(name: str, fake_hub: Path) -> None:
         assert tuple(model.pretrained_cfg["mean"]) == expected.pretrained_cfg["mean"]  # type: ignore[index]
         again: Any = gcsa.load(source)
         assert torch.equal(again.network(x), expected(x))
-        assert again.doubt is not None
+        assert again.ood_scorer is not None
     card = ModelCard.load(folder / "README.md")
     assert (card.data.license, card.data.library_name) == ("apache-2.0", "timm")
     assert "## Test set" in card.text

@@ -220,12 +220,12 @@ def test_an_encoder_of_timm_fetches_nothing(recognizer: Path) -> None:
         gcsa.load(recognizer)
 
 
-DOUBT: dict[str, Any] = {"mean": [0.5, 1.0], "axes": [[1.0, 0.0]], "variances": [2.0], "rest": 0.5, "limit": 3.0}
+OOD_SCORE: dict[str, Any] = {"mean": [0.5, 1.0], "axes": [[1.0, 0.0]], "variances": [2.0], "rest": 0.5, "limit": 3.0}
 
 
 def test_what_is_known_of_training_images(classifier: Path) -> None:
-    folder = changed(classifier, lambda config: config.update(doubt=DOUBT))
-    assert checkpoints.read(folder).entries["doubt"] == DOUBT
+    folder = changed(classifier, lambda config: config.update(ood_score=OOD_SCORE))
+    assert checkpoints.read(folder).entries["ood_score"] == OOD_SCORE
 
 
 @pytest.mark.parametrize(
@@ -246,8 +246,8 @@ def test_what_is_known_of_training_images(classifier: Path) -> None:
     ids=str,
 )
 def test_it_is_checked(wrong: dict[str, Any], classifier: Path) -> None:
-    folder = changed(classifier, lambda config: config.update(doubt={**DOUBT, **wrong}))
-    with pytest.raises(ValueError, match="doubt") as error:
+    folder = changed(classifier, lambda config: config.update(ood_score={**OOD_SCORE, **wrong}))
+    with pytest.raises(ValueError, match="ood_score") as error:
         gcsa.load(folder)
     assert "\n" not in str(error.value)
 

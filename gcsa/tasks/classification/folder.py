@@ -97,25 +97,25 @@ def write_answers(
     stream: TextIO,
     names: Sequence[str],
     answers: Array,
-    doubts: Sequence[float | None],
+    ood_scores: Sequence[float | None],
     predictor: ClassificationPredictor,
 ) -> None:
-    """Writes a table with a row for each image: what it shows, its doubt, and the answer (N, K) of each class, label or number."""
+    """Writes a table with a row for each image: what it shows, its OOD score, and the answer (N, K) of each class, label or number."""
     classes, kind = predictor.class_names, predictor.target.kind
     beside = {Classes.kind: ["label", "confidence"], Labels.kind: ["labels"], Numbers.kind: []}[kind]
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["file", *beside, *([] if predictor.doubt is None else ["doubt"]), *classes])
-    for name, row, doubt in zip(names, answers, doubts, strict=True):
+    writer.writerow(["file", *beside, *([] if predictor.ood_scorer is None else ["ood_score"]), *classes])
+    for name, row, ood_score in zip(names, answers, ood_scores, strict=True):
         shown = [f"{value:.6g}" if kind == Numbers.kind else f"{value:.6f}" for value in row]
-        shown_doubt = [] if doubt is None else [f"{doubt:.3f}"]
+        shown_score = [] if ood_score is None else [f"{ood_score:.3f}"]
         if kind == Classes.kind:
             best = int(row.argmax())
-            writer.writerow([name, classes[best], shown[best], *shown_doubt, *shown])
+            writer.writerow([name, classes[best], shown[best], *shown_score, *shown])
         elif kind == Labels.kind:
             labels = "|".join(label for label, value in zip(classes, row, strict=True) if value >= 0.5)
-            writer.writerow([name, labels, *shown_doubt, *shown])
+            writer.writerow([name, labels, *shown_score, *shown])
         else:
-            writer.writerow([name, *shown_doubt, *shown])
+            writer.writerow([name, *shown_score, *shown])
 
 
 def write_features(path: Path, features: Array, names: Sequence[str], about: Mapping[str, Any]) -> None:

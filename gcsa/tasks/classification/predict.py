@@ -22,7 +22,7 @@ from gcsa.models.create import classifier_names, create_model
 from gcsa.symmetry import RotationAveraged, Symmetrized
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target, target_of
-from gcsa.tasks.doubt import Doubt, reduced_outputs
+from gcsa.tasks.ood import OODScorer, reduced_outputs
 from gcsa.weights import Weights, fill, read_adapter
 from gcsa.weights.fingerprint import is_within
 from gcsa.weights.writer import BORDER
@@ -30,30 +30,30 @@ from gcsa.weights.writer import BORDER
 
 @dataclass(frozen=True)
 class Classification:
-    """The most probable class, its probability, the probability of every class by its name, and the doubt: above 1, the image is
-    unlike those of training; None where the weights do not tell (`gcsa.tasks.doubt`)."""
+    """The most probable class, its probability, the probability of every class by its name, and the OOD score: above 1, the image is
+    unlike those of training; None where the weights do not tell (`gcsa.tasks.ood`)."""
 
     label: str
     confidence: float
     scores: dict[str, float]
-    doubt: float | None = None
+    ood_score: float | None = None
 
 
 @dataclass(frozen=True)
 class Multilabel:
-    """The labels of probability 0.5 and more, the probability of every label by its name, and the doubt as of `Classification`."""
+    """The labels of probability 0.5 and more, the probability of every label by its name, and the OOD score as of `Classification`."""
 
     labels: tuple[str, ...]
     scores: dict[str, float]
-    doubt: float | None = None
+    ood_score: float | None = None
 
 
 @dataclass(frozen=True)
 class Regression:
-    """The number of every column by its name, in the column's units, and the doubt as of `Classification`."""
+    """The number of every column by its name, in the column's units, and the OOD score as of `Classification`."""
 
     values: dict[str, float]
-    doubt: float | None = None
+    ood_score: float | None = None
 
 
 class PreLogits(nn.Module):
@@ -88,20 +88,20 @@ class ScoresAndFeatures(nn.Module):
         return torch.cat([scores, *(mean.to(scores) for mean in means)], 1)
 
 
-class Doubting(nn.Module):
-    """Normalised images (B, C, H, W) to scores and, behind them, the doubt of each image, (B, K + 1).
+class WithOODScore(nn.Module):
+    """Normalised images (B, C, H, W) to scores and, behind them, the OOD score of each image, (B, K + 1).
 
     both: gives scores and features, (B, K + D).
     """
 
-    def __init__(self, both: nn.Module, num_classes: int, doubt: Doubt) -> None:
+    def __init__(self, both: nn.Module, num_classes: int, scorer: OODScorer) -> None:
         super().__init__()
-        self.both, self.num_classes, self.doubt = both, num_classes, doubt
+        self.both, self.num_classes, self.ood_scorer = both, num_classes, scorer
 
     def forward(self, images: Tensor) -> Tensor:
         rows = self.both(images)
         scores, features = rows[:, : self.num_classes], rows[:, self.num_classes :]
-        return torch.cat([scores, self.doubt(features).to(scores)[:, None]], 1)
+        return torch.cat([scores, self.ood_scorer(features).to(scores)[:, None]], 1)
 
 
 class ClassificationPredictor(Predictor):
@@ -148,20 +148,20 @@ class ClassificationPredictor(Predictor):
         """The network without its last layer: prepared images (B, C, size, size) to features (B, D)."""
         return _within(self.network, PreLogits).eval()
 
-    def doubting(self, network: nn.Module | None = None) -> nn.Module:
+    def with_ood_scores(self, network: nn.Module | None = None) -> nn.Module:
         """The network, or `network`, which is the same made exact: prepared images (B, C, size, size) to scores and, where the weights
-        say what training images are like, the doubt behind them, (B, K) or (B, K + 1)."""
+        say what training images are like, the OOD score behind them, (B, K) or (B, K + 1)."""
         network = self.network if network is None else network
-        both = None if self.doubt is None else with_features(network)
-        if both is None or self.doubt is None:
+        both = None if self.ood_scorer is None else with_features(network)
+        if both is None or self.ood_scorer is None:
             return network
-        return Doubting(both, len(self.class_names), self.doubt)
+        return WithOODScore(both, len(self.class_names), self.ood_scorer)
 
     def answers(self, rows: Tensor) -> tuple[Tensor, list[float | None]]:
-        """What `doubting` gave (N, K) or (N, K + 1): answers (N, K), and the doubt of each image."""
+        """What `with_ood_scores` gave (N, K) or (N, K + 1): answers (N, K), and the OOD score of each image."""
         count = len(self.class_names)
-        doubts: list[float | None] = [None] * len(rows) if self.doubt is None else rows[:, count].tolist()
-        return self.target.answers(rows[:, :count]), doubts
+        ood_scores: list[float | None] = [None] * len(rows) if self.ood_scorer is None else rows[:, count].tolist()
+        return self.target.answers(rows[:, :count]), ood_scores
 
     def audit(
         self,
@@ -184,9 +184,9 @@ class ClassificationPredictor(Predictor):
         Raises:
             UserError: an image that cannot be read, naming it.
         """
-        rows = run_batches(self.doubting(), self.preprocess, images, batch_size)
-        answers, doubts = self.answers(rows if rows.ndim == 2 else rows[None])
-        named = [self._named(row, doubt) for row, doubt in zip(answers.tolist(), doubts, strict=True)]
+        rows = run_batches(self.with_ood_scores(), self.preprocess, images, batch_size)
+        answers, ood_scores = self.answers(rows if rows.ndim == 2 else rows[None])
+        named = [self._named(row, ood_score) for row, ood_score in zip(answers.tolist(), ood_scores, strict=True)]
         return named if _is_several(images) else named[0]
 
     def features(self, images: Any, batch_size: int = 32) -> Tensor:
@@ -217,14 +217,14 @@ class ClassificationPredictor(Predictor):
                 head.bias = nn.Parameter(bias)
         return network
 
-    def _named(self, answers: list[float], doubt: float | None) -> Classification | Multilabel | Regression:
+    def _named(self, answers: list[float], ood_score: float | None) -> Classification | Multilabel | Regression:
         scores = dict(zip(self.class_names, answers, strict=True))
         if isinstance(self.target, Numbers):
-            return Regression(scores, doubt)
+            return Regression(scores, ood_score)
         if isinstance(self.target, Labels):
-            return Multilabel(tuple(name for name, value in scores.items() if value >= 0.5), scores, doubt)
+            return Multilabel(tuple(name for name, value in scores.items() if value >= 0.5), scores, ood_score)
         label = max(scores, key=scores.__getitem__)
-        return Classification(label, scores[label], scores, doubt)
+        return Classification(label, scores[label], scores, ood_score)
 
 
 def run_batches(network: nn.Module, prepare: Prepare, images: Any, batch_size: int) -> Tensor:
@@ -260,7 +260,7 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
     """The classifier of `weights`, with `adapter` merged. Raises UserError for weights that do not say how images are
     prepared, and for an adapter of another model."""
     prepare = Prepare.from_weights(weights.source, {**weights.entries, **weights.preprocessing})
-    target, doubt = target_of(weights.entries), Doubt.of(weights)
+    target, ood_scorer = target_of(weights.entries), OODScorer.of(weights)
     network: Any = fill(lambda: create_model(weights.architecture, **weights.options), weights)
     # timm's nearest way to a whole image in a square has a border in the mean colour.
     border = BORDER if prepare.pad else {}
@@ -278,7 +278,7 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
         network, names = _adapted(network, adapter, names)
     predictor = ClassificationPredictor(network, prepare, names, target)
     if adapter is None and with_features(network) is not None:  # with an adapter, training images have other features
-        predictor.doubt = doubt
+        predictor.ood_scorer = ood_scorer
     return predictor
 
 

@@ -1,4 +1,4 @@
-"""What train.py and gcsa evaluate do with the task of this room; see `gcsa.training.task`."""
+"""What train.py and gcsa evaluate do with the task of this package; see `gcsa.training.task`."""
 
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from gcsa.tasks.classification.options import ClassificationOptions
 from gcsa.tasks.classification.predict import with_features
 from gcsa.tasks.classification.pretrained import load_pretrained, normalisation_of
 from gcsa.tasks.classification.targets import Classes
-from gcsa.tasks.doubt import MOST_IMAGES, Doubt
+from gcsa.tasks.ood import MOST_IMAGES, OODScorer
 from gcsa.training.task import data_options, make_data, model_options, task_options
 from gcsa.weights import read, save_classifier
 
@@ -96,9 +96,9 @@ class Task:
     def export(self, classifier: Classifier, data: Any, folder: Path) -> str:
         """Writes the weights into `folder`; returns how timm names them."""
         about = {"data": data.name, "group": str(getattr(classifier.model, "group", "c1"))}
-        doubt = measure_doubt(classifier.model, data)
-        entry = None if doubt is None else doubt.entry()
-        written = save_classifier(classifier.model, folder, about, doubt=entry, **data.preprocessing)
+        ood_scorer = fit_ood_scorer(classifier.model, data)
+        entry = None if ood_scorer is None else ood_scorer.entry()
+        written = save_classifier(classifier.model, folder, about, ood_score=entry, **data.preprocessing)
         return f"local-dir:{written}"
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
@@ -127,8 +127,8 @@ class Task:
         return {"invariance_error": error}, lines
 
 
-def measure_doubt(model: Any, data: Any) -> Doubt | None:
-    """The doubt of images that are unlike those of training, whose limit the validation images set; None for networks of others, and
+def fit_ood_scorer(model: Any, data: Any) -> OODScorer | None:
+    """The scorer of images that are unlike those of training, whose limit the validation images set; None for networks of others, and
     for too few images."""
     both = with_features(model)
     if both is None:
@@ -138,7 +138,7 @@ def measure_doubt(model: Any, data: Any) -> Doubt | None:
         for split in ("train", "val"):
             batches = (part for images, _ in draw_sample(data, split, MOST_IMAGES) for part in images.split(TOGETHER))
             splits.append(torch.cat([both(part.to(weight)).float().cpu() for part in batches])[:, model.num_classes :])
-    return Doubt.fit(*splits)
+    return OODScorer.fit(*splits)
 
 
 def normalisation(cfg: dict[str, Any]) -> dict[str, Any]:

@@ -16,8 +16,13 @@ from gcsa.tasks.recognition.pages.inputs import UNREADABLE, LineInput, Source, T
 from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken
 from gcsa.tasks.recognition.pages.output import content_of, page_content, target_of
 from gcsa.tasks.recognition.pages.report import Report
-from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt, page_confidence, page_doubts
-from gcsa.tasks.recognition.reading import DOUBTFUL, Reading
+from gcsa.tasks.recognition.predict import (
+    RecognitionPredictor,
+    low_confidence_pages,
+    low_confidence_warning,
+    page_confidence,
+)
+from gcsa.tasks.recognition.reading import LOW_CONFIDENCE, Reading
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def transcribe_all(
 ) -> batch.Outcome:
     """Reads `sources`, and writes each to `stream` or, without it, to a file of its own, as soon as it is read.
 
-    Says on stderr what could not be read or written, and what is empty or doubtful. A line that cannot be read counts by itself. shown: of
+    Says on stderr what could not be read or written, and what is empty or read with a low confidence. A line that cannot be read counts by itself. shown: of
     `batch.run`.
     """
     finder = PageFinder(predictor.page_orientation if wanted.orientation == "any" else None) if has_kraken() else None
@@ -116,11 +121,11 @@ class _Told:
             self.empty.append(source.name)
         elif transcripts[0].input.number is None:
             self.lines += [(len(reading.text), reading.confidence) for reading in readings]
-        elif (confidence := page_confidence(readings)) >= DOUBTFUL:
+        elif (confidence := page_confidence(readings)) >= LOW_CONFIDENCE:
             self.pages[source.name] = confidence
         else:
             print(
-                f"{visible(source.name)} was read with a confidence of {confidence:.2f}, below {DOUBTFUL}: most of it may be wrong. "
+                f"{visible(source.name)} was read with a confidence of {confidence:.2f}, below {LOW_CONFIDENCE}: most of it may be wrong. "
                 f"Try --orientation {'upright' if self.wanted.orientation == 'any' else 'any'}, or weights for this script and type",
                 file=sys.stderr,
             )
@@ -131,7 +136,7 @@ class _Told:
             print(
                 f"no lines of text are on {len(self.empty)} of {count} pages, which are empty: {names}", file=sys.stderr
             )
-        for sentence in (doubt(self.lines), page_doubts(self.pages)):
+        for sentence in (low_confidence_warning(self.lines), low_confidence_pages(self.pages)):
             if sentence:
                 print(visible(sentence), file=sys.stderr)
 

@@ -334,8 +334,8 @@ class RecognitionPredictor(Predictor):
         return found
 
 
-def doubt(readings: Sequence[tuple[int, float]]) -> str:
-    """A sentence where `readings` of (characters, confidence) are doubtful as a whole, else nothing."""
+def low_confidence_warning(readings: Sequence[tuple[int, float]]) -> str:
+    """A sentence where `readings` of (characters, confidence) have a low confidence as a whole, else nothing."""
     confidence = mean_confidence(readings)
     if not any(length for length, _ in readings) or confidence >= CONFIDENT:
         return ""
@@ -350,13 +350,13 @@ def page_confidence(readings: Sequence[Reading]) -> float:
     return mean_confidence((len(reading.text), reading.confidence) for reading in readings) if readings else 1.0
 
 
-def page_doubts(pages: Mapping[str, float]) -> str:
+def low_confidence_pages(pages: Mapping[str, float]) -> str:
     """A sentence where some of `pages`, confidences by name, are below `CONFIDENT`, else nothing."""
-    doubtful = [f"{name} ({confidence:.2f})" for name, confidence in pages.items() if confidence < CONFIDENT]
-    if not doubtful:
+    unsure = [f"{name} ({confidence:.2f})" for name, confidence in pages.items() if confidence < CONFIDENT]
+    if not unsure:
         return ""
     return (
-        f"pages that were read with a confidence below {CONFIDENT}, so that many errors are to be expected: {', '.join(doubtful)}. "
+        f"pages that were read with a confidence below {CONFIDENT}, so that many errors are to be expected: {', '.join(unsure)}. "
         "Was the model made for their script and type?"
     )
 

@@ -19,7 +19,7 @@ from gcsa._utils.errors import UserError
 from gcsa.groups import Group
 from gcsa.tasks.recognition.choices import ORIENTATIONS
 
-DOUBTFUL = 0.78
+LOW_CONFIDENCE = 0.78
 """Mean confidence of a page: users who read 160 upright pages of public collections saw 0.73 or less for those read on their side,
 and 0.82 or more for others. Not measured here again."""
 TIE = 1e-4

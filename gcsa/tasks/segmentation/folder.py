@@ -61,9 +61,9 @@ class Wanted:
 
 @dataclass
 class Found:
-    """What a run found: the doubt of each image by its name, and how many hold nothing."""
+    """What a run found: the OOD score of each image by its name, and how many hold nothing."""
 
-    doubts: list[tuple[str, float | None]]
+    ood_scores: list[tuple[str, float | None]]
     empty: int
     outcome: batch.Outcome
 
@@ -131,7 +131,7 @@ def segment_all(predictor: SegmentationPredictor, jobs: Sequence[Job], folder: P
 
     def tell(job: Job, result: Segmentation, seconds: float) -> None:
         batch.say(f"{job}: {_summary(result)}")
-        found.doubts.append((str(job), result.doubt))
+        found.ood_scores.append((str(job), result.ood_score))
         found.empty += result.objects is not None and not len(result.objects)
 
     smaller = "cut the image" if predictor.network.margin is None else "choose a smaller --tile, or cut the image"

@@ -32,7 +32,7 @@ from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage
 from gcsa.models.unet import UNet
 from gcsa.symmetry import SymmetryOptions, canonical_pose
 from gcsa.tasks.base import Exporter, Predictor
-from gcsa.tasks.doubt import Doubt, reduced_outputs
+from gcsa.tasks.ood import OODScorer, reduced_outputs
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, TransformedWindows, transform_objects
 from gcsa.tasks.segmentation.stars import (
@@ -86,14 +86,14 @@ class Segmentation:
         objects: of a network for instances, the highest score first; each is a polygon around its pixels. None for classes.
         num_classes: of a network for classes.
         origin: row and column of the first pixel in the picture that the image was cut from; files of results count from its corner.
-        doubt: above 1, the image is unlike those of training; None where the weights do not tell (`gcsa.tasks.doubt`).
+        ood_score: above 1, the image is unlike those of training; None where the weights do not tell (`gcsa.tasks.ood`).
     """
 
     label_map: Windowed
     objects: Objects | None
     num_classes: int = 2
     origin: tuple[int, int] = (0, 0)
-    doubt: float | None = None
+    ood_score: float | None = None
 
     @cached_property
     def labels(self) -> Labels:
@@ -147,14 +147,14 @@ class Candidates:
         shape: height and width in this pose.
         objects: all polygons above the threshold at which they were found; None for classes.
         classes: the class of each pixel; None for instances.
-        doubt: as of `Segmentation`.
+        ood_score: as of `Segmentation`.
     """
 
     pose: int
     shape: tuple[int, int]
     objects: Objects | None
     classes: Labels | None
-    doubt: float | None = None
+    ood_score: float | None = None
 
     def resized(self, shape: tuple[int, int]) -> Candidates:
         """Those of the image with another shape, in this pose."""
@@ -162,7 +162,7 @@ class Candidates:
             return self
         objects = None if self.objects is None else self.objects.resized(self.shape, shape)
         classes = None if self.classes is None else nearest(self.classes, shape)
-        return Candidates(self.pose, shape, objects, classes, self.doubt)
+        return Candidates(self.pose, shape, objects, classes, self.ood_score)
 
 
 class SegmentationPredictor(Predictor):
@@ -216,11 +216,11 @@ class SegmentationPredictor(Predictor):
     def save_pretrained(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:
         """Writes config.json and model.safetensors into `folder`, for `gcsa.load`; returns it. Raises as `gcsa.weights.write`.
 
-        `doubt` is written as it is: set it to None for a network that was trained further, whose features are others.
+        `ood_scorer` is written as it is: set it to None for a network that was trained further, whose features are others.
         """
         network, source = self.network, type(self).__name__
         tensors, notes = network.state_dict(), dict(about or {})
-        entries = {} if self.doubt is None else {"doubt": self.doubt.entry()}
+        entries = {} if self.ood_scorer is None else {"ood_score": self.ood_scorer.entry()}
         return write(
             Weights(source, self.kind, network.name, self.options, tensors, about=notes, entries=entries), folder
         )
@@ -353,7 +353,7 @@ class SegmentationPredictor(Predictor):
         seen: WindowedImage = upright if scale == 1 else ScaledImage(upright, scale)
         objects: list[Objects] = []
         classes: Labels | None = np.zeros(seen.shape, np.int32) if self.network.output == "classes" else None
-        unet = None if self.doubt is None else unet_of(self.network)
+        unet = None if self.ood_scorer is None else unet_of(self.network)
         encoders = [] if unet is None else [unet.encoder]
         with evaluation_mode(self.network), reduced_outputs(encoders, pooled) as features:
             for part, wider, maps in predict_tiles(self.network, seen, self.limits(image), tile, progress):
@@ -366,14 +366,18 @@ class SegmentationPredictor(Predictor):
                     inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
                     objects.append(nearby[inside])
                 del maps  # before those of the next tile are made
-        doubt = float(self.doubt(torch.stack(features).mean(0)[None])) if self.doubt and features else None
+        ood_score = (
+            float(self.ood_scorer(torch.stack(features).mean(0)[None])) if self.ood_scorer and features else None
+        )
         if classes is not None:
-            return Candidates(pose, upright.shape, None, nearest(classes, upright.shape), doubt)
-        return Candidates(pose, upright.shape, Objects.joined(objects).resized(seen.shape, upright.shape), None, doubt)
+            return Candidates(pose, upright.shape, None, nearest(classes, upright.shape), ood_score)
+        return Candidates(
+            pose, upright.shape, Objects.joined(objects).resized(seen.shape, upright.shape), None, ood_score
+        )
 
     @torch.inference_mode()
     def features(self, image: WindowedImage) -> Tensor | None:
-        """The features (D,) of an image, in the mean over its tiles, from which its doubt is told; None for a network without."""
+        """The features (D,) of an image, in the mean over its tiles, from which its OOD score is computed; None for a network without."""
         unet = unet_of(self.network)
         if unet is None:
             return None
@@ -395,7 +399,7 @@ class SegmentationPredictor(Predictor):
         back = int(group.inverse[candidates.pose])
         if candidates.classes is not None:
             classes = np.ascontiguousarray(transform_array(candidates.classes, group, back))
-            return Segmentation(ArrayImage(classes), None, self.network.num_classes, doubt=candidates.doubt)
+            return Segmentation(ArrayImage(classes), None, self.network.num_classes, ood_score=candidates.ood_score)
         assert candidates.objects is not None
         prob_thresh = self.prob_thresh if prob_thresh is None else prob_thresh
         objects = candidates.objects[candidates.objects.scores > prob_thresh]
@@ -403,7 +407,7 @@ class SegmentationPredictor(Predictor):
         objects = objects[pixel_counts(DrawnObjects(objects, shape), len(objects) + 1)[1:] > 0]
         label_map = TransformedWindows(DrawnObjects(objects, shape), group, back)
         objects = transform_objects(objects, shape, group, back)
-        return Segmentation(label_map, objects, self.network.num_classes, doubt=candidates.doubt)
+        return Segmentation(label_map, objects, self.network.num_classes, ood_score=candidates.ood_score)
 
 
 def _to_bioimageio(source: str, file: Path) -> str:
@@ -415,7 +419,7 @@ def _to_bioimageio(source: str, file: Path) -> str:
 
 
 def unet_of(network: Any) -> UNet | None:
-    """The U-Net of gcsa in a `Segmenter`, whose features tell a doubt; None in others."""
+    """The U-Net of gcsa in a `Segmenter`, whose features give an OOD score; None in others."""
     unet = getattr(network, "network", None)
     return unet if isinstance(unet, UNet) else None
 
@@ -467,13 +471,13 @@ def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str,
 
 
 def make_predictor(weights: Weights, adapter: str | Path | None = None) -> SegmentationPredictor:
-    """The predictor that `weights`, as read, describe. Raises UserError for weights of another task, for an adapter, and for a doubt
+    """The predictor that `weights`, as read, describe. Raises UserError for weights of another task, for an adapter, and for an OOD score
     of another network."""
     if adapter is not None:
         raise UserError(f"{weights.source} is a segmenter, which takes no adapter: leave out {adapter}")
     options, settings = split_options(weights.options)
     predictor = SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **options), weights), **settings)
-    predictor.doubt, unet = Doubt.of(weights), unet_of(predictor.network)
-    if predictor.doubt is not None and unet is not None:  # before a slide is read
-        predictor.doubt.check(sum(level.fields for level in unet.encoder.levels))
+    predictor.ood_scorer, unet = OODScorer.of(weights), unet_of(predictor.network)
+    if predictor.ood_scorer is not None and unet is not None:  # before a slide is read
+        predictor.ood_scorer.check(sum(level.fields for level in unet.encoder.levels))
     return predictor

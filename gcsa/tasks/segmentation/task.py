@@ -10,8 +10,8 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.options import Options
 from gcsa.evaluation.cost import count_flops
 from gcsa.images.windows import ArrayImage
-from gcsa.tasks.doubt import MOST_IMAGES, Doubt
 from gcsa.tasks.evaluating import evenly_spread
+from gcsa.tasks.ood import MOST_IMAGES, OODScorer
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
 from gcsa.tasks.segmentation.evaluate import evaluate_masks
 from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes, make_targets, split_validator
@@ -26,7 +26,7 @@ MODULES = {module.name: module for module in (Nuclei, MasksDataModule)}
 COUNTED_SIDE = 256
 """Side in pixels of the image whose FLOPs are counted."""
 SMALL = 96
-"""Side in pixels of the small pictures that shall be no doubt."""
+"""Side in pixels of the small pictures whose OOD score shall be below 1."""
 DEFAULTS = {"output": "instances", "num_classes": 2, "rays": 32}
 """Options of the network on which the targets depend."""
 
@@ -73,14 +73,14 @@ class Task:
         return module
 
     def export(self, module: SegmentationModule, data: MasksDataModule, folder: Path) -> str:
-        """Chooses the thresholds on the validation images, measures the doubt, and writes the weights into `folder`, which it
+        """Chooses the thresholds on the validation images, fits the OOD scorer, and writes the weights into `folder`, which it
         returns."""
         module.eval()
         data.setup("fit")  # a process that only started others has read nothing yet
         if module.model.output == "instances":
             module.predictor.diameter = median_diameter(example.labels for example in data.images("train"))
             choose_thresholds(module.predictor, ((example.image, example.labels) for example in data.images("val")))
-        module.predictor.doubt = measure_doubt(module.predictor, data)
+        module.predictor.ood_scorer = fit_ood_scorer(module.predictor, data)
         return str(module.predictor.save_pretrained(folder, {"data": data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def views(picture: Array) -> list[Array]:
     return [picture, picture[top : top + SMALL, left : left + SMALL]]
 
 
-def measure_doubt(predictor: SegmentationPredictor, data: MasksDataModule) -> Doubt | None:
-    """The doubt of images that are unlike those of training, whose limit the validation images set; None for a network that has no
+def fit_ood_scorer(predictor: SegmentationPredictor, data: MasksDataModule) -> OODScorer | None:
+    """The scorer of images that are unlike those of training, whose limit the validation images set; None for a network that has no
     features of a whole image, and for too few images."""
     splits = []
     for split in ("train", "val"):
@@ -128,4 +128,4 @@ def measure_doubt(predictor: SegmentationPredictor, data: MasksDataModule) -> Do
         if not rows or any(row is None for row in rows):
             return None
         splits.append(torch.stack([row for row in rows if row is not None]))
-    return Doubt.fit(*splits)
+    return OODScorer.fit(*splits)

@@ -170,8 +170,8 @@ def object_rows(
         columns += [("row_um", rows * height, _significant), ("column_um", places * width, _significant)]
         columns += [("area_um2", areas * height * width, _significant)]
     columns += [(name, values, _significant) for name, values in table.items()]
-    if result.doubt is not None:
-        columns.append(("doubt", np.full(len(labels), result.doubt), _significant))
+    if result.ood_score is not None:
+        columns.append(("ood_score", np.full(len(labels), result.ood_score), _significant))
     yield [name for name, _, _ in columns]
     for values in zip(*(values for _, values, _ in columns), strict=True):
         yield [convert(value) for (_, _, convert), value in zip(columns, values, strict=True)]
@@ -256,9 +256,9 @@ def _significant(value: Any) -> float:
 
 
 def class_rows(result: Segmentation) -> list[list[Any]]:
-    """A header, and for each class its number, pixels and share, and the doubt of the image where there is one."""
+    """A header, and for each class its number, pixels and share, and the OOD score of the image where there is one."""
     counts, size = pixel_counts(result.label_map, result.num_classes), math.prod(result.label_map.shape)
-    names, beside = ([], []) if result.doubt is None else (["doubt"], [_significant(result.doubt)])
+    names, beside = ([], []) if result.ood_score is None else (["ood_score"], [_significant(result.ood_score)])
     rows: list[list[Any]] = [["class", "pixels", "share", *names]]
     return rows + [[number, int(count), round(float(count / size), 6), *beside] for number, count in enumerate(counts)]
 

@@ -226,8 +226,8 @@ def test_greedy_merges_repeats_and_drops_blanks() -> None:
 def test_certain_blanks_do_not_make_a_line_certain() -> None:
     blank = torch.tensor([[0.98, 0.01, 0.01]] * 50).log()
     assert greedy(blank) == ([], 0.0)
-    doubtful = torch.cat([blank, torch.tensor([[0.3, 0.4, 0.3]]).log()])
-    assert greedy(doubtful)[1] < 0.7
+    unsure = torch.cat([blank, torch.tensor([[0.3, 0.4, 0.3]]).log()])
+    assert greedy(unsure)[1] < 0.7
 
 
 def test_loss_is_the_probability_of_the_text() -> None:

@@ -283,13 +283,13 @@ def test_one_bad_page_costs_one_line(
     ]
 
 
-def test_doubtful_and_blank_pages_are_named(weights: Path, pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsure_and_blank_pages_are_named(weights: Path, pages: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """These weights are random."""
     volume(pages)
     assert main([str(weights), str(pages)]) == 0
-    *doubtful, blank = capsys.readouterr().err.splitlines()
+    *unsure, blank = capsys.readouterr().err.splitlines()
     assert str(pages / "2.xml") in blank
-    for name, line in zip(("1.xml", "3.xml"), doubtful, strict=True):
+    for name, line in zip(("1.xml", "3.xml"), unsure, strict=True):
         assert str(pages / name) in line
         assert "--orientation upright" in line
 

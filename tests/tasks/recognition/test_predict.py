@@ -18,7 +18,7 @@ from gcsa.tasks.recognition import predict
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.pages.inputs import find_lines, find_sources
-from gcsa.tasks.recognition.predict import RecognitionPredictor, doubt
+from gcsa.tasks.recognition.predict import RecognitionPredictor, low_confidence_warning
 from gcsa.tasks.recognition.reading import Reading, most_confident, page_orientation
 
 DEGREES = (0, 90, 180, 270)
@@ -208,6 +208,11 @@ def test_votes_count_with_length_and_confidence() -> None:
     assert page_orientation([], []) == (0, 0)
 
 
-def test_doubtful_text_is_said_to_be_so() -> None:
-    assert doubt([(40, 0.97), (3, 0.5)]) == doubt([]) == doubt([(0, 0.0)]) == ""
-    assert "0.88, below 0.92" in doubt([(40, 0.88)])
+def test_text_of_low_confidence_is_said_to_be_so() -> None:
+    assert (
+        low_confidence_warning([(40, 0.97), (3, 0.5)])
+        == low_confidence_warning([])
+        == low_confidence_warning([(0, 0.0)])
+        == ""
+    )
+    assert "0.88, below 0.92" in low_confidence_warning([(40, 0.88)])

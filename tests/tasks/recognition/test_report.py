@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 from rich.progress import Task
 
-from gcsa.cli.transcribe import AMinute, main
+from gcsa.batch import AMinute
+from gcsa.cli.transcribe import main
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.inputs import LineInput, Source, Transcript
 from gcsa.tasks.recognition.pages.report import COLUMNS, Report, check_report
@@ -20,7 +21,7 @@ def rows(report: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_page_with_doubtful_lines_and_one_that_was_not_read(tmp_path: Path) -> None:
+def test_a_page_with_low_confidence_lines_and_one_that_was_not_read(tmp_path: Path) -> None:
     source = Source(tmp_path / "a, b.tif", 2, 3)
     inputs = [LineInput(source, Line(source.file), number) for number in (1, 2, 3, 4)]
     readings = [Reading("0123456789", 0.95, 90), Reading("01234", 0.5, 90), None, Reading("x", 0.6)]
@@ -33,7 +34,7 @@ def test_a_page_with_doubtful_lines_and_one_that_was_not_read(tmp_path: Path) ->
     (row,) = rows(tmp_path / "report.csv")
     assert (row["file"], row["page"], row["orientation"]) == (str(source.file), "2", "90")
     assert float(row["confidence"]) == pytest.approx((9.5 + 2.5 + 0.6) / 16, abs=1e-4)
-    assert (row["lines"], row["doubtful"], row["doubtful_lines"]) == ("3", "2", "2 4")
+    assert (row["lines"], row["low_confidence"], row["low_confidence_lines"]) == ("3", "2", "2 4")
     assert (row["seconds"], row["error"]) == ("1.3", "blank")
 
 
@@ -46,7 +47,9 @@ def test_a_second_run_completes_it(weights: Path, folder: Path, tmp_path: Path) 
     assert main(arguments) == 1
     first, second = rows(report)
     assert "0.xml" in first["error"]
-    assert (first["lines"], second["lines"], second["doubtful_lines"]) == ("0", "2", "1 2"), "the weights are random"
+    assert (first["lines"], second["lines"], second["low_confidence_lines"]) == ("0", "2", "1 2"), (
+        "the weights are random"
+    )
     bad.write_text((tmp_path / "pages" / "1.xml").read_text())
     assert main(arguments) == 0
     kept, again = rows(report)

@@ -58,8 +58,8 @@ def test_what_cannot_be_read_is_listed_and_the_rest_read(
     out, err = capsys.readouterr()
     expected = texts(weights, folder)[:2]
     assert out.split("\n") == [expected[0], *[""] * 6, expected[1], ""], "line n of the output is image n"
-    *listed, doubt, count = err.splitlines()
-    assert doubt.startswith("The text was read with a confidence of 0."), "these weights are random"
+    *listed, warning, count = err.splitlines()
+    assert warning.startswith("The text was read with a confidence of 0."), "these weights are random"
     assert count == "6 of 8 could not be read"
     for name, line in zip(bad, listed, strict=True):
         assert str(tmp_path / name) in line

@@ -111,7 +111,7 @@ def test_as_stardist_counts(seed: int) -> None:
     assert measured["ap50_by_image"] == pytest.approx(by_image.accuracy)
 
 
-def test_large_labels_take_no_room() -> None:
+def test_large_labels_take_no_space() -> None:
     """Tables as long as the largest label would be 17 GB."""
     labels = blocks((0, 5), (10, 20))
     labels[labels == 2] = 2**31 - 1

@@ -1,7 +1,7 @@
 """Lines on the image of a page, found by kraken (Kiessling 2020, doi:10.1007/978-3-030-57058-3_21), and their text as PAGE-XML or ALTO.
 
 kraken finds lines on upright pages, so a page is made upright first, as `find_orientation` sees it. The recogniser then reads some
-lines as they are and upside down, and the more confident one counts. Where its confidence is `DOUBTFUL`, the lines are searched at a
+lines as they are and upside down, and the more confident one counts. Where its confidence is below `LOW_CONFIDENCE`, the lines are searched at a
 right angle to these too, and the more confident way counts. At last the lines of a skewed page are searched again without its skew.
 The lines of a scan that is rotated by a multiple of 90 degrees are therefore cut from the same pixels as those of the upright scan,
 and read the same.
@@ -31,7 +31,7 @@ from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_leve
 from gcsa.tasks.recognition.pages.inputs import Source
 from gcsa.tasks.recognition.pages.orientation import find_orientation
 from gcsa.tasks.recognition.pages.provenance import sign
-from gcsa.tasks.recognition.reading import DOUBTFUL, PageVote, Reading, cuts_of
+from gcsa.tasks.recognition.reading import LOW_CONFIDENCE, PageVote, Reading, cuts_of
 
 FORMATS = {"page": "pagexml", "alto": "alto"}
 """What pages are written as, and kraken's templates for it."""
@@ -133,7 +133,7 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
         return straightened(found(0)[0])
     orientation = find_orientation(levels).degrees
     layout, voted = upright_or_upside_down(orientation)
-    if voted.confidence < DOUBTFUL:
+    if voted.confidence < LOW_CONFIDENCE:
         other, other_voted = upright_or_upside_down((orientation + 90) % 360)
         if other_voted.confidence > voted.confidence:
             return straightened(other)

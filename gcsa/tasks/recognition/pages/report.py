@@ -11,7 +11,7 @@ from typing import TextIO
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import UserError
 from gcsa.tasks.recognition.pages.inputs import Source, Transcript
-from gcsa.tasks.recognition.reading import DOUBTFUL, mean_confidence, text_orientation
+from gcsa.tasks.recognition.reading import LOW_CONFIDENCE, mean_confidence, text_orientation
 
 COLUMNS = (
     "file",
@@ -19,12 +19,13 @@ COLUMNS = (
     "orientation",
     "confidence",
     "lines",
-    "doubtful",
-    "doubtful_lines",
+    "low_confidence",
+    "low_confidence_lines",
     "seconds",
     "error",
 )
-"""doubtful: how many lines have a confidence below `DOUBTFUL`; doubtful_lines: their numbers, from 1 on; seconds: of a page."""
+"""low_confidence: how many lines have a confidence below `LOW_CONFIDENCE`; low_confidence_lines: their numbers, from 1 on; seconds:
+of a page."""
 
 
 def check_report(path: str, sources: Collection[Source], written: Collection[Path] = ()) -> None:
@@ -50,7 +51,7 @@ class Report:
         readings = [transcript.reading for transcript in transcripts if transcript.reading is not None]
         errors = [transcript.error for transcript in transcripts if transcript.reading is None] + [error] * bool(error)
         numbered = [
-            t.input.number or 1 for t in transcripts if t.reading is not None and t.reading.confidence < DOUBTFUL
+            t.input.number or 1 for t in transcripts if t.reading is not None and t.reading.confidence < LOW_CONFIDENCE
         ]
         confidence = mean_confidence((len(reading.text), reading.confidence) for reading in readings)
         by_itself = any(

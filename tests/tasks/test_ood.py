@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.doubt import FEWEST_TRAINING, FEWEST_VALIDATION, Doubt
+from gcsa.tasks.ood import FEWEST_TRAINING, FEWEST_VALIDATION, OODScorer
+from gcsa.weights import Weights
 
 
 def drawn(count: int, features: int, seed: int) -> Tensor:
@@ -18,10 +19,10 @@ def drawn(count: int, features: int, seed: int) -> Tensor:
     return torch.from_numpy(mixed)
 
 
-def fitted(features: int) -> Doubt:
-    doubt = Doubt.fit(drawn(400, features, 0), drawn(200, features, 1))
-    assert doubt is not None
-    return doubt
+def fitted(features: int) -> OODScorer:
+    scorer = OODScorer.fit(drawn(400, features, 0), drawn(200, features, 1))
+    assert scorer is not None
+    return scorer
 
 
 def test_it_is_the_mahalanobis_distance() -> None:
@@ -29,35 +30,36 @@ def test_it_is_the_mahalanobis_distance() -> None:
     training, validation = drawn(400, 5, 0), drawn(200, 5, 1)
     centred = (validation - training.mean(0)).numpy()
     expected = np.sqrt(np.einsum("bi,ij,bj->b", centred, np.linalg.inv(np.cov(training.T.numpy())), centred))
-    doubt = fitted(5)
-    assert np.allclose(doubt(validation).numpy() * doubt.limit, expected)
-    assert (doubt(validation) > 1).double().mean() == pytest.approx(0.01)
+    scorer = fitted(5)
+    assert np.allclose(scorer(validation).numpy() * scorer.limit, expected)
+    assert (scorer(validation) > 1).double().mean() == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize("features", [5, 40])
 def test_far_images_are_told(features: int) -> None:
     """Along the axes, and beyond them where there are fewer axes than features."""
-    doubt = fitted(features)
-    assert len(doubt.axes) == min(features, 16)
-    assert (doubt(drawn(500, features, 2)) > 1).double().mean() < 0.05
-    assert (doubt(drawn(100, features, 3) + 5) > 1).all()
-    assert doubt(doubt.mean[None]).item() == 0
+    scorer = fitted(features)
+    assert len(scorer.axes) == min(features, 16)
+    assert (scorer(drawn(500, features, 2)) > 1).double().mean() < 0.05
+    assert (scorer(drawn(100, features, 3) + 5) > 1).all()
+    assert scorer(scorer.mean[None]).item() == 0
 
 
 def test_weights_keep_it() -> None:
-    doubt, rows = fitted(40), drawn(10, 40, 4)
-    again = Doubt.from_entry(json.loads(json.dumps(doubt.entry())))
+    scorer, rows = fitted(40), drawn(10, 40, 4)
+    kept = Weights("", "", "", {}, {}, entries={"ood_score": json.loads(json.dumps(scorer.entry()))})
+    again = OODScorer.of(kept)
     assert again is not None
-    assert torch.allclose(again(rows), doubt(rows), rtol=1e-5)
-    assert Doubt.from_entry(None) is None
+    assert torch.allclose(again(rows), scorer(rows), rtol=1e-5)
+    assert OODScorer.of(Weights("", "", "", {}, {})) is None
 
 
 def test_it_is_not_told_from_too_little() -> None:
     training, validation = drawn(100, 4, 0), drawn(100, 4, 1)
-    assert Doubt.fit(training[: FEWEST_TRAINING - 1], validation) is None
-    assert Doubt.fit(training, validation[: FEWEST_VALIDATION - 1]) is None
-    assert Doubt.fit(training * 0, validation) is None
-    assert Doubt.fit(training, validation / 0) is None
+    assert OODScorer.fit(training[: FEWEST_TRAINING - 1], validation) is None
+    assert OODScorer.fit(training, validation[: FEWEST_VALIDATION - 1]) is None
+    assert OODScorer.fit(training * 0, validation) is None
+    assert OODScorer.fit(training, validation / 0) is None
 
 
 def test_features_of_another_network_are_refused() -> None:

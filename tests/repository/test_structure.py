@@ -1,4 +1,4 @@
-"""Tests stand in the rooms of what they test, and code is finished. lint-imports holds the ladder of imports.
+"""Tests stand in the packages of what they test, and code is finished. lint-imports holds the order of the layers.
 
 The other files of this folder test what lies beside gcsa: benchmarks, documents, notebooks and the wheel.
 """
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OF_NO_ROOM = {"fuzzing", "contracts", "repository", "stored"}
-"""Folders of tests/ that belong to no room of gcsa: what other libraries expect of it, and what lies beside it."""
+OF_NO_PACKAGE = {"fuzzing", "contracts", "repository", "stored"}
+"""Folders of tests/ that belong to no package of gcsa: what other libraries expect of it, and what lies beside it."""
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +24,11 @@ def files() -> list[Path]:
     return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
-def test_tests_are_in_the_rooms_of_what_they_test(files: list[Path]) -> None:
+def test_tests_are_in_the_packages_of_what_they_test(files: list[Path]) -> None:
     def folders(top: str) -> set[str]:
         return {file.parent.relative_to(ROOT / top).as_posix() for file in files if ROOT / top in file.parents}
 
-    assert folders("tests") - OF_NO_ROOM - folders("gcsa") == set()
+    assert folders("tests") - OF_NO_PACKAGE - folders("gcsa") == set()
 
 
 def test_no_open_end_is_marked(files: list[Path]) -> None:

@@ -1,4 +1,4 @@
-"""How unlike the images of training an image is, told from the features of the network.
+"""The OOD score: how unlike the images of training an image is, from the features of the network (OOD: out of distribution).
 
 Let x (D,) be the features of an image, m and C mean and covariance of those of training images. The Mahalanobis distance
 
@@ -6,8 +6,8 @@ Let x (D,) be the features of an image, m and C mean and covariance of those of 
 
 tells images apart that a network was not trained for (Lee et al. 2018, arXiv:1807.03888; one Gaussian for all classes). C is the
 covariance of probabilistic PCA (Tipping and Bishop 1999, doi:10.1111/1467-9868.00196, equations 7 and 8): K axes, each with its own
-variance, and one variance for all other directions. The doubt of an image is d(x) divided by the distance that 99 % of the
-validation images do not exceed. Features that do not change when an image rotates give a doubt that does not change either.
+variance, and one variance for all other directions. The OOD score of an image is d(x) divided by the distance that 99 % of the
+validation images do not exceed. Features that do not change when an image rotates give an OOD score that does not change either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gcsa._utils.validation import is_number
 from gcsa.weights import Weights
 
 QUANTILE = 0.99
-"""The share of the validation images whose doubt is at most 1."""
+"""The share of the validation images whose OOD score is at most 1."""
 AXES = 16
 """At most so many axes have a variance of their own."""
 MOST_NUMBERS = 32_768
@@ -38,7 +38,7 @@ FEWEST_TRAINING, FEWEST_VALIDATION = 20, 10
 MOST_IMAGES = 500
 """Of each split that are looked at."""
 LEAST_VARIANCE = 1e-3
-"""Of a direction, relative to the mean over all: rounding in a direction in which training images do not differ is no doubt."""
+"""Of a direction, relative to the mean over all. Without it, rounding would count in directions in which training images do not differ."""
 KEYS = ("axes", "limit", "mean", "rest", "variances")
 """Of the entry in a weights file."""
 DIGITS = 7
@@ -46,15 +46,15 @@ DIGITS = 7
 
 
 @dataclass(frozen=True)
-class Doubt:
-    """From features (B, D) of images to their doubt (B,): 1 and less for images like those of training.
+class OODScorer:
+    """From features (B, D) of images to their OOD score (B,): 1 and less for images like those of training.
 
     Attributes:
         mean: (D,).
         axes: (K, D), orthonormal.
         variances: (K,) along the axes.
         rest: the variance in all other directions.
-        limit: the distance that is a doubt of 1.
+        limit: the distance that is an OOD score of 1.
     """
 
     mean: Tensor
@@ -64,7 +64,7 @@ class Doubt:
     limit: float
 
     @classmethod
-    def fit(cls, training: Tensor, validation: Tensor) -> Doubt | None:
+    def fit(cls, training: Tensor, validation: Tensor) -> OODScorer | None:
         """From features (N, D) of training and (M, D) of validation images; None for too few images, and for features that are
         not finite or do not differ."""
         from sklearn.decomposition import PCA  # takes a second, which a command that only predicts does not need
@@ -84,16 +84,16 @@ class Doubt:
         return cls(found.mean, found.axes, found.variances, found.rest, limit) if limit > 0 else None
 
     @classmethod
-    def of(cls, weights: Weights) -> Doubt | None:
+    def of(cls, weights: Weights) -> OODScorer | None:
         """What `weights` say, None where they say nothing. Raises UserError for a damaged entry."""
-        entry = weights.entry("doubt", _is_entry, f"an object of {', '.join(KEYS)} that fit together")
+        entry = weights.entry("ood_score", _is_entry, f"an object of {', '.join(KEYS)} that fit together")
         if entry is None:
             return None
         mean, axes, variances = (_as_tensor(entry[key]) for key in ("mean", "axes", "variances"))
         return cls(mean, axes, variances, float(entry["rest"]), float(entry["limit"]))
 
     def entry(self) -> dict[str, Any]:
-        """The entry `doubt` of weights: plain numbers."""
+        """The entry `ood_score` of weights: plain numbers."""
         rounded = np.vectorize(lambda value: float(f"{value:.{DIGITS}g}"))
         lists = {key: rounded(getattr(self, key).numpy()).tolist() for key in ("mean", "axes", "variances")}
         return lists | {key: float(rounded(getattr(self, key))) for key in ("rest", "limit")}
@@ -103,11 +103,11 @@ class Doubt:
         if features != len(self.mean):
             raise UserError(
                 f"the weights say what {len(self.mean)} features of training images are like, but the network gives "
-                f"{features}: their entry doubt is of another network"
+                f"{features}: their entry ood_score is of another network"
             )
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Features (B, D) to the doubt (B,) of each image, float64 on the CPU. Raises UserError as `check`."""
+        """Features (B, D) to the OOD score (B,) of each image, float64 on the CPU. Raises UserError as `check`."""
         self.check(features.shape[1])
         centred = features.detach().cpu().double() - self.mean  # some devices have no float64
         along = centred @ self.axes.T
@@ -134,7 +134,7 @@ def reduced_outputs(modules: Iterable[nn.Module], reduce: Callable[[Any], Tensor
 
 
 def _is_entry(values: Any) -> bool:
-    """Whether these plain values, from a file, are those of `Doubt.entry`."""
+    """Whether these plain values, from a file, are those of `OODScorer.entry`."""
     if not isinstance(values, dict) or values.keys() != set(KEYS):
         return False
     mean, axes, variances = (values[key] for key in ("mean", "axes", "variances"))

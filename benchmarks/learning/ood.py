@@ -1,11 +1,11 @@
 """What published weights know of their training images, and how well it tells other images apart:
 
-    python -m benchmarks.learning.doubt gcsa_unet_tiny.nuclei nuclei
+    python -m benchmarks.learning.ood gcsa_unet_tiny.nuclei nuclei
 
-writes the entry `doubt` into weights/NAME/config.json, from training and validation images as train.py does at its end, and
-benchmarks/results/doubt/NAME.json: the share of test images (of a segmenter, also of a small part of each) whose doubt is above 1, and
-the doubt of pictures of scikit-image, of text lines and of plankton, which are neither nuclei, tissue nor digits. AUROC is that of
-the doubt, test images against all of these.
+writes the entry `ood_score` into weights/NAME/config.json, from training and validation images as train.py does at its end, and
+benchmarks/results/ood/NAME.json: the share of test images (of a segmenter, also of a small part of each) whose OOD score is above 1, and
+the OOD score of pictures of scikit-image, of text lines and of plankton, which are neither nuclei, tissue nor digits. AUROC is that of
+the OOD score, test images against all of these.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from gcsa.data.storage import data_root
 from gcsa.images.reader import as_picture, read_picture
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.classification.evaluate import draw_sample
-from gcsa.tasks.classification.task import Task as Classification, measure_doubt as doubt_of_classifier
+from gcsa.tasks.classification.task import Task as Classification, fit_ood_scorer as ood_scorer_of_classifier
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
-from gcsa.tasks.segmentation.task import measure_doubt as doubt_of_segmenter, views
+from gcsa.tasks.segmentation.task import fit_ood_scorer as ood_scorer_of_segmenter, views
 from gcsa.training.results import git_commit, machine
 from gcsa.weights import annotate
 
@@ -73,37 +73,37 @@ def others(channels: int) -> dict[str, Array]:
 
 
 def of_classifier(predictor: Any, data: Any) -> tuple[list[float], dict[str, float]]:
-    """The doubt of test images, and that of other pictures by their name."""
-    predictor.doubt = doubt_of_classifier(predictor.network, data)
-    network = predictor.doubting()
+    """The OOD score of test images, and that of other pictures by their name."""
+    predictor.ood_scorer = ood_scorer_of_classifier(predictor.network, data)
+    network = predictor.with_ood_scores()
     with torch.inference_mode():
         tested = [row for images, _ in draw_sample(data, "test", TESTED) for row in network(images)[:, -1].tolist()]
     strange = others(len(predictor.preprocess.mean))
     results = predictor.predict([picture.squeeze() for picture in strange.values()])
-    return tested, {name: result.doubt for name, result in zip(strange, results, strict=True)}
+    return tested, {name: result.ood_score for name, result in zip(strange, results, strict=True)}
 
 
 def of_segmenter(predictor: Any, data: Nuclei) -> tuple[list[float], dict[str, float]]:
     """As `of_classifier`."""
     data.setup(None)
-    predictor.doubt = doubt_of_segmenter(predictor, data)
+    predictor.ood_scorer = ood_scorer_of_segmenter(predictor, data)
 
-    def doubt(picture: Array) -> float:
-        return float(predictor.doubt(predictor.features(ArrayImage(picture))[None]))
+    def score(picture: Array) -> float:
+        return float(predictor.ood_scorer(predictor.features(ArrayImage(picture))[None]))
 
-    tested = [doubt(picture) for example in data.images("test") for picture in views(example.picture)]
-    return tested, {name: doubt(picture) for name, picture in others(predictor.network.in_chans).items()}
+    tested = [score(picture) for example in data.images("test") for picture in views(example.picture)]
+    return tested, {name: score(picture) for name, picture in others(predictor.network.in_chans).items()}
 
 
 def report(data: str, tested: list[float], strange: dict[str, float]) -> dict[str, Any]:
-    """The content of the JSON file, from the doubt of test images and that of other pictures."""
+    """The content of the JSON file, from the OOD score of test images and that of other pictures."""
     labels = [0] * len(tested) + [1] * len(strange)
     return {
         "data": data,
         "test_images": len(tested),
         "false_alarms": float(np.mean(np.array(tested) > 1)),
         "auroc": float(roc_auc_score(labels, tested + list(strange.values()))),
-        "doubt_of_test_images": {str(q): float(np.quantile(tested, q)) for q in (0.5, 0.9, 0.99, 1.0)},
+        "ood_score_of_test_images": {str(q): float(np.quantile(tested, q)) for q in (0.5, 0.9, 0.99, 1.0)},
         "others": strange,
     }
 
@@ -129,9 +129,9 @@ def main() -> None:
         data = Classification().build_data(config)
         predictor.fold()
         tested, strange = of_classifier(predictor, data)
-    annotate(folder, doubt=predictor.doubt.entry())
+    annotate(folder, ood_score=predictor.ood_scorer.entry())
     content = report(args.data, tested, strange)
-    path: Path = ROOT / "benchmarks/results/doubt" / f"{args.name}.json"
+    path: Path = ROOT / "benchmarks/results/ood" / f"{args.name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     print(write_json(path, content | {"model": args.name, "commit": commit, "machine": machine()}))
 

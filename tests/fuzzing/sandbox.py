@@ -1,4 +1,4 @@
-"""A room to read files in that is sealed."""
+"""A sandbox to read files in."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def sealed(
     """Raises `Leak` for what the code within does beyond reading files and writing into `folder`.
 
     Python's audit events tell of sockets, programs and files, so what a C library opens by itself is not seen: test
-    that with a file it should not reach. Only one thread and one room at a time.
+    that with a file it should not reach. Only one thread and one sandbox at a time.
 
     Args:
         memory: bytes of address space that may be added. An allocation beyond fails, and is a `Leak` even where its
@@ -38,12 +38,12 @@ def sealed(
         readable: files and folders beyond `folder` and the installed packages that may be read.
         write: whether files may be written into `folder`.
     """
-    global _room
-    room = _Room(folder, readable, write)
+    global _sandbox
+    sandbox = _Sandbox(folder, readable, write)
     bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     with _bounded_memory(memory), _bounded_time(seconds):
         _install_hook()
-        _room = room
+        _sandbox = sandbox
         try:
             yield
         except MemoryError as error:
@@ -53,13 +53,13 @@ def sealed(
                 raise Leak(f"more than {memory >> 20} MiB of memory, as {error!r}") from error
             raise
         finally:
-            _room = None
+            _sandbox = None
             sys.dont_write_bytecode = bytecode
-            if room.leaks:
-                raise Leak("; ".join(dict.fromkeys(room.leaks)))
+            if sandbox.leaks:
+                raise Leak("; ".join(dict.fromkeys(sandbox.leaks)))
 
 
-class _Room:
+class _Sandbox:
     """What may be touched, and what was touched beyond."""
 
     def __init__(self, folder: Path, readable: Sequence[Path], write: bool) -> None:
@@ -96,7 +96,7 @@ class _Room:
         raise Leak(what)
 
 
-_room: _Room | None = None
+_sandbox: _Sandbox | None = None
 _hooked = False
 _FORBIDDEN = (
     "socket.",
@@ -121,11 +121,11 @@ def _install_hook() -> None:
     global _hooked
     if not _hooked:
         _hooked = True
-        sys.addaudithook(lambda event, arguments: _room.audit(event, arguments) if _watched() else None)
+        sys.addaudithook(lambda event, arguments: _sandbox.audit(event, arguments) if _watched() else None)
 
 
 def _watched() -> bool:
-    return _room is not None and _room.thread == threading.get_ident()
+    return _sandbox is not None and _sandbox.thread == threading.get_ident()
 
 
 @contextmanager
