@@ -179,8 +179,8 @@ class Augmentation:
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Augmentation":
         """From a mapping of their arguments by name. Raises UserError, with the known names, for an unknown one."""
-        kinds = (RandomAffine, RandomBlur, RandomColour, RandomJPEG)
-        return cls(*(kind(**options) for kind, options in zip(kinds, known_options(kinds, config), strict=True)))
+        affine, blur, colour, compression = known_options((RandomAffine, RandomBlur, RandomColour, RandomJPEG), config)
+        return cls(RandomAffine(**affine), RandomBlur(**blur), RandomColour(**colour), RandomJPEG(**compression))
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """Images (B, C, H, W) to images of the same shape, a function of the state of `generator`."""
