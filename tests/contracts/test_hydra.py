@@ -185,10 +185,8 @@ STRATEGIES = {
     "cpu": ("SingleDeviceStrategy", None),
     "gpu": ("SingleDeviceStrategy", None),
     "ddp": ("DDPStrategy", "_MultiProcessingLauncher"),
-    "ddp_cpu": ("DDPStrategy", "_MultiProcessingLauncher"),
     "ddp_external": ("DDPStrategy", "_SubprocessScriptLauncher"),
     "fsdp2": ("ModelParallelStrategy", "_SubprocessScriptLauncher"),
-    "fsdp2_cpu": ("ModelParallelStrategy", "_SubprocessScriptLauncher"),
 }
 """How the processes of each choice work together, and who starts them."""
 

@@ -21,7 +21,7 @@ ROWS = [
     ("trainer.max_time=00:00:00:00", "trainer.max_time=00:00:00:00"),
     ("trainer.precision=foo", "Precision 'foo' is invalid"),
     ("trainer.precision=16-true", "weights in trainer.precision=16-true cannot be averaged: add callbacks=no_ema"),
-    ("trainer=fsdp2_cpu", "sharded weights"),
+    ("trainer=fsdp2 trainer.accelerator=cpu", "sharded weights"),
     ("trainer.gradient_clip_val=-1", "trainer.gradient_clip_val=-1"),
     ("trainer.accumulate_grad_batches=0", "trainer.accumulate_grad_batches=0"),
     ("trainer.check_val_every_n_epoch=0", "trainer.check_val_every_n_epoch=0"),
@@ -91,7 +91,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_data")
 def test_bad_values(tmp_path: Path, capsys: pytest.CaptureFixture[str], override: str, message: str) -> None:
     with pytest.raises(SystemExit) as end, task_errors(tmp_path):
-        train(composed(tmp_path, *TINY, override), tmp_path)
+        train(composed(tmp_path, *TINY, *override.split(" ")), tmp_path)
     printed = capsys.readouterr().err
     assert (end.value.code, printed.count("\n")) == (2, 1)
     assert printed.startswith("error: ")

@@ -26,6 +26,7 @@ from tests.training.test_resume import ROOT, assert_same_state
 LONGER = (*TINY, "data.limit_train=384")
 """Epochs of 12 steps."""
 COMMAND = (sys.executable, "train.py", *LONGER)
+DDP = ("trainer=ddp", "trainer.accelerator=cpu", "trainer.precision=32-true")
 
 
 def start(folder: Path, *more: str, **options: Any) -> "subprocess.Popen[str]":
@@ -146,7 +147,7 @@ def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # four processes that import torch and train
 def test_sigterm_stops_all_processes_of_a_run(tmp_path: Path) -> None:
-    process = start(tmp_path, "trainer=ddp_cpu")
+    process = start(tmp_path, *DDP)
     wait_for_epoch(process, tmp_path)
     process.send_signal(signal.SIGTERM)
     code, printed = ended(process)
@@ -154,7 +155,7 @@ def test_sigterm_stops_all_processes_of_a_run(tmp_path: Path) -> None:
     assert printed.splitlines()[-1].startswith("interrupted by SIGTERM: last.ckpt is saved")
     assert "Traceback" not in printed
     assert torch.load(tmp_path / "checkpoints/last.ckpt", weights_only=True)["global_step"] > 6
-    assert ended(start(tmp_path, "trainer=ddp_cpu", "ckpt_path=last"))[0] == 0
+    assert ended(start(tmp_path, *DDP, "ckpt_path=last"))[0] == 0
     assert (tmp_path / "results.json").is_file()
 
 
