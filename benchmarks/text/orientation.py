@@ -50,10 +50,10 @@ EVERY, ROTATED = 3, 20
 """One page in so many, up to so many of them, is also rotated, and every second of these skewed."""
 
 
-def lines_stand(levels: Array) -> bool:
+def lines_stand(grey: Array) -> bool:
     """The rule before: the ink (H, W) changes more from column to column than from row to row, summed over strips."""
-    factor = max(1, min(levels.shape) // 1000)
-    page = F.avg_pool2d(torch.from_numpy(levels.astype(np.float32))[None, None], factor)[0, 0].double().numpy()
+    factor = max(1, min(grey.shape) // 1000)
+    page = F.avg_pool2d(torch.from_numpy(grey.astype(np.float32))[None, None], factor)[0, 0].double().numpy()
     paper = uniform_filter(page, 31, mode="constant") / uniform_filter(np.ones_like(page), 31, mode="constant")
     ink = np.clip(paper - page, 0, None)
     return _changes(ink.T) > _changes(ink)
@@ -86,7 +86,7 @@ def in_turn(folder: Path) -> list[Path]:
     return [files[i] for i in range(most) for files in volumes.values() if i < len(files)]
 
 
-def levels_of(file: Path) -> Array:
+def grey_pixels(file: Path) -> Array:
     with Image.open(file) as image:
         if image.format == "JPEG":
             image.draft("L", (DECODED, DECODED))
@@ -101,12 +101,12 @@ def rotated_and_skewed(files: list[Path]) -> dict[str, Any]:
     """How many of the pages are seen as they are rotated, and as upright where they are skewed; of how many."""
     rotated, skewed = [0, 0], {skew: [0, 0] for skew in SKEWS}
     for number, file in enumerate(files):
-        levels = levels_of(file)
-        rotated[0] += find_orientation(np.rot90(levels, number % 4)).degrees == 90 * (number % 4)
+        grey = grey_pixels(file)
+        rotated[0] += find_orientation(np.rot90(grey, number % 4)).degrees == 90 * (number % 4)
         rotated[1] += 1
         for skew in SKEWS if number % 2 == 0 else ():
-            slanted = Image.fromarray(levels).rotate(
-                skew if number % 4 == 0 else -skew, Image.Resampling.BICUBIC, fillcolor=int(np.median(levels))
+            slanted = Image.fromarray(grey).rotate(
+                skew if number % 4 == 0 else -skew, Image.Resampling.BICUBIC, fillcolor=int(np.median(grey))
             )
             skewed[skew][0] += find_orientation(np.asarray(slanted)).degrees == 0
             skewed[skew][1] += 1
@@ -125,11 +125,11 @@ def main() -> None:
     sideways = 0
     collections = {name: COLLECTIONS[name] for name in sorted(set(map(collection_of, files)))}
     for file in files:
-        levels = levels_of(file)
-        found = find_orientation(levels)
+        grey = grey_pixels(file)
+        found = find_orientation(grey)
         if found.degrees or found.blank:
             wrong.append({"file": file.name, "degrees": found.degrees, "blank": found.blank})
-        sideways += lines_stand(levels)
+        sideways += lines_stand(grey)
     results: dict[str, Any] = {
         "pages": len(files),
         "volumes": len(set(map(volume_of, files))),

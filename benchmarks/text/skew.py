@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.text.orientation import ROOT, has_text, in_turn, levels_of
+from benchmarks.text.orientation import ROOT, grey_pixels, has_text, in_turn
 from benchmarks.text.skewed_pages import rotated
 from gcsa._utils.atomic import write_json
 from gcsa.tasks.recognition.pages.layout import segment, skew
@@ -32,7 +32,7 @@ def main() -> None:
     torch.set_num_threads(1)
     commit, rows = git_commit(), []
     for file, angle in zip(filter(has_text, in_turn(args.folder)), ANGLES, strict=False):
-        page = Image.fromarray(levels_of(file)).convert("RGB")
+        page = Image.fromarray(grey_pixels(file)).convert("RGB")
         own, estimate = (skew(segment(picture), np.asarray(picture)) for picture in (page, rotated(page, angle)[0]))
         rows.append({"file": file.name, "angle": angle, "own": own, "error": estimate - own - angle})
         print(rows[-1], flush=True)

@@ -1,6 +1,6 @@
 """The values of a picture as its file stores them, and the two views of them.
 
-One view has 8 bits, for classification and text (`to_8_bits`, `to_levels`). The other has the depth of the file, for segmentation
+One view has 8 bits, for classification and text (`to_8_bits`, `to_grey`). The other has the depth of the file, for segmentation
 (`to_picture`). Both start from the same `Pixels`, so that no two tasks see one file differently.
 """
 
@@ -117,12 +117,12 @@ def to_8_bits(pixels: Pixels, channels: int) -> Image.Image:
     return Image.fromarray(brightness(pixels, np.uint8)).convert("RGB" if channels == 3 else "L")
 
 
-def to_levels(pixels: Pixels) -> Array:
-    """Grey levels (H, W) from 0, black, to 255: uint8, or float32 where the picture has more than 8 bits."""
-    levels = brightness(pixels, np.float32 if pixels.is_deep else np.uint8)
-    if levels.ndim == 2:
-        return levels
-    return levels @ np.array(GREY, np.float32) if pixels.is_deep else np.asarray(Image.fromarray(levels).convert("L"))
+def to_grey(pixels: Pixels) -> Array:
+    """Grey values (H, W) from 0, black, to 255: uint8, or float32 where the picture has more than 8 bits."""
+    grey = brightness(pixels, np.float32 if pixels.is_deep else np.uint8)
+    if grey.ndim == 2:
+        return grey
+    return grey @ np.array(GREY, np.float32) if pixels.is_deep else np.asarray(Image.fromarray(grey).convert("L"))
 
 
 def brightness(pixels: Pixels, dtype: type[np.generic]) -> Array:

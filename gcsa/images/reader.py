@@ -22,7 +22,7 @@ from gcsa._utils.errors import UserError
 from gcsa.images import pdf, tiff
 from gcsa.images.files import BoundedFile
 from gcsa.images.ome_zarr import OmeZarr, is_zarr
-from gcsa.images.pixels import Pixels, Refused, check_pixels, from_pillow, naming, to_8_bits, to_levels, to_picture
+from gcsa.images.pixels import Pixels, Refused, check_pixels, from_pillow, naming, to_8_bits, to_grey, to_picture
 from gcsa.images.planes import Plane
 from gcsa.images.raster import Raster
 from gcsa.images.scanned import Scanned, open_scanned
@@ -106,13 +106,13 @@ def read_image(image: Openable, channels: int, *, upright: bool = True, page: in
         return to_8_bits(source.read(upright=upright), channels)
 
 
-def read_levels(image: Openable, *, upright: bool = True, page: int | None = None) -> Array:
-    """Grey levels (H, W) from 0, black, to 255: uint8, or float32 where the picture has more than 8 bits.
+def read_grey(image: Openable, *, upright: bool = True, page: int | None = None) -> Array:
+    """Grey values (H, W) from 0, black, to 255: uint8, or float32 where the picture has more than 8 bits.
 
     Scaling, `upright` and errors are those of `read_image`.
     """
     with _named(image, page=page) as source:
-        return to_levels(source.read(upright=upright))
+        return to_grey(source.read(upright=upright))
 
 
 def read_picture(image: Openable, channels: int, plane: Plane | None = None) -> Array:
@@ -213,10 +213,10 @@ def is_pdf(path: str | PathLike[str]) -> bool:
         return file.starts_with(pdf.START)
 
 
-def levels(image: Image.Image) -> Array:
-    """`read_levels` of an image of Pillow, as it is. Raises ValueError for what that refuses."""
+def grey_pixels(image: Image.Image) -> Array:
+    """`read_grey` of an image of Pillow, as it is. Raises ValueError for what that refuses."""
     with naming("the image"):
-        return to_levels(from_pillow(image))
+        return to_grey(from_pillow(image))
 
 
 def check_pair(image: str | PathLike[str], mask: str | PathLike[str]) -> None:

@@ -24,7 +24,7 @@ from PIL import Image
 
 from gcsa import __version__
 from gcsa._utils.errors import UserError, visible
-from gcsa.images.reader import read_image, read_levels
+from gcsa.images.reader import read_grey, read_image
 from gcsa.tasks import load
 from gcsa.tasks.recognition.pages.inputs import LineInput, Source, Transcript
 from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken, segment, skew
@@ -114,7 +114,7 @@ class GCSAEngine(OcrEngine):
     @staticmethod
     def get_orientation(input_file: Path, options: Any) -> OrientationConfidence:
         """By how many degrees counter-clockwise a page is to be rotated until it is upright, and how sure that is, in decibels: see `confidence`."""
-        found = find_orientation(read_levels(input_file))
+        found = find_orientation(read_grey(input_file))
         if found.blank:
             return OrientationConfidence(0, 0.0)
         return OrientationConfidence(-found.degrees % 360, confidence(max(found.probabilities)))

@@ -21,7 +21,7 @@ import pytest
 import torch
 from PIL import Image
 
-from gcsa.images.reader import read_image, read_levels, read_picture
+from gcsa.images.reader import read_grey, read_image, read_picture
 from gcsa.tasks.classification.data.idx import read_idx
 from gcsa.tasks.classification.data.pcam import FILE, PCam
 from gcsa.tasks.classification.data.rotmnist import RotMNIST
@@ -150,7 +150,7 @@ def read(kind: str, path: Path) -> None:
     elif kind in IMAGES + MORE_IMAGES:
         assert read_image(path, 3).mode == "RGB"
         assert read_picture(path, 3).shape[2] == 3
-        levels = read_levels(path)
+        levels = read_grey(path)
         assert levels.size == 0 or (np.isfinite(levels).all() and 0 <= levels.min() <= levels.max() <= 256)
         read_line(path, 40)
     elif kind in ("idx", "idx gz"):
@@ -265,7 +265,7 @@ def test_a_png_that_asks_for_4_gib(tmp_path: Path) -> None:
     data[start : start + 4] = b"\xff\xff\xff\xff"
     (tmp_path / "1.png").write_bytes(bytes(data))
     with sealed(tmp_path, memory=1 << 28):
-        assert np.array_equal(read_levels(tmp_path / "1.png"), picture()), "its pixels are whole"
+        assert np.array_equal(read_grey(tmp_path / "1.png"), picture()), "its pixels are whole"
 
 
 def test_a_tiff_of_100_million_floats_in_6_kb(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_tiff_of_100_million_floats_in_6_kb(tmp_path: Path) -> None:
         pytest.raises(ValueError, match=r"1\.tif holds 2097184 x 48 pixels, above 75,000,000"),
         sealed(tmp_path, memory=1 << 28),
     ):
-        read_levels(tmp_path / "1.tif")
+        read_grey(tmp_path / "1.tif")
 
 
 def test_an_array_whose_header_is_half_an_expression(tmp_path: Path) -> None:

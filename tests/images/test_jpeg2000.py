@@ -11,7 +11,7 @@ from PIL import Image
 from gcsa._utils.errors import UserError
 from gcsa.images.folders import list_images
 from gcsa.images.jpeg2000 import STARTS
-from gcsa.images.reader import image_size, read_image, read_labels, read_levels, read_picture
+from gcsa.images.reader import image_size, read_grey, read_image, read_labels, read_picture
 from tests.fuzzing import sealed
 
 RNG = np.random.default_rng(0)
@@ -39,10 +39,10 @@ def test_8_and_16_bits_grey_and_colour(suffix: str, tmp_path: Path) -> None:
     assert image_size(path) == (20, 12)
     assert list_images(tmp_path) == [path]
     save(path, COLOUR[..., 0])
-    assert np.array_equal(read_levels(path), COLOUR[..., 0])
+    assert np.array_equal(read_grey(path), COLOUR[..., 0])
     save(path, DEEP)
     assert np.array_equal(read_picture(path, 1)[..., 0], DEEP)
-    assert np.allclose(read_levels(path), DEEP / 257)
+    assert np.allclose(read_grey(path), DEEP / 257)
 
 
 def test_12_bits_are_what_the_header_says(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_12_bits_are_what_the_header_says(tmp_path: Path) -> None:
     path.write_bytes(TWELVE_BITS)
     values = np.arange(0, 4096, 273, dtype=np.uint16).reshape(4, 4)
     assert np.array_equal(read_picture(path, 1)[..., 0], values), "Pillow alone gives 16 times as much"
-    assert np.allclose(read_levels(path), values / 4095 * 255)
+    assert np.allclose(read_grey(path), values / 4095 * 255)
 
 
 @pytest.mark.parametrize("bits", [8, 10, 12, 16])
@@ -85,7 +85,7 @@ def test_labels_and_several_pictures_are_refused(tmp_path: Path) -> None:
     stream = content[content.index(b"jp2c") - 4 :]
     path.write_bytes(content[: -len(stream)] + struct.pack(">I", len(stream)) + stream[4:] + stream)
     with pytest.raises(UserError, match=r"1\.jp2 holds several pictures"):
-        read_levels(path)
+        read_grey(path)
 
 
 @pytest.mark.parametrize("suffix", [".jp2", ".j2k"])
@@ -117,7 +117,7 @@ def test_a_damaged_header_is_named(keep: int, tmp_path: Path) -> None:
     path = save(tmp_path / "1.jp2", COLOUR)
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ValueError, match=r"1\.jp2 cannot be read as an image"):
-        read_levels(path)
+        read_grey(path)
 
 
 def test_colours_with_a_sign_are_refused(tmp_path: Path) -> None:

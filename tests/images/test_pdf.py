@@ -9,7 +9,7 @@ from PIL import Image
 
 from gcsa._utils.errors import UserError
 from gcsa.images import pdf
-from gcsa.images.reader import count_pages, image_size, read_image, read_levels
+from gcsa.images.reader import count_pages, image_size, read_grey, read_image
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def book(tmp_path: Path) -> Path:
 def test_pages_are_pictures_at_300_dpi(book: Path) -> None:
     pytest.importorskip("pypdfium2")
     assert count_pages(book) == 2
-    levels = read_levels(book, page=1)
+    levels = read_grey(book, page=1)
     assert image_size(book, page=1) == levels.shape[::-1] == pytest.approx((200, 320), abs=1)
     assert levels[:, :45].max() < 20
     assert levels[:, 55:].min() > 235

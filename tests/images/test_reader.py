@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from gcsa._utils.errors import UserError
-from gcsa.images.reader import check_pair, image_size, levels, read_image, read_labels, read_levels, read_picture
+from gcsa.images.reader import check_pair, grey_pixels, image_size, read_grey, read_image, read_labels, read_picture
 from tests.fuzzing import sealed
 
 GREY = np.arange(12 * 20, dtype=np.uint8).reshape(12, 20)  # from black to nearly white
@@ -66,7 +66,7 @@ def test_every_mode_shows_the_same_picture(mode: str, channels: int, tmp_path: P
     expected = np.round(GREY / 239 * 255) if mode == "F in 0..1" else GREY.astype(float)
     for channel in read.split():
         assert np.abs(np.asarray(channel) - expected).max() <= 1
-    assert np.abs(read_levels(path) - expected).max() <= 1
+    assert np.abs(read_grey(path) - expected).max() <= 1
 
 
 def test_transparency_is_white_paper(tmp_path: Path) -> None:
@@ -85,19 +85,19 @@ def test_transparency_is_white_paper(tmp_path: Path) -> None:
 
 def test_more_than_8_bits_keep_their_fractions() -> None:
     values = np.array([[0, 128, 65535, 300]], np.uint16)
-    assert np.allclose(levels(Image.fromarray(values)), values / 257)
-    assert levels(Image.fromarray(values)).dtype == np.float32
+    assert np.allclose(grey_pixels(Image.fromarray(values)), values / 257)
+    assert grey_pixels(Image.fromarray(values)).dtype == np.float32
     dark = np.array([[0, 1, 255]], np.uint16)
-    assert levels(Image.fromarray(dark)).max() < 1, "the file says 16 bits: white is 65535, however dark it is"
-    assert levels(Image.fromarray(np.array([[0, 10**6]], np.int32)))[0, 1] == pytest.approx(255)
-    assert levels(Image.fromarray(GREY)).dtype == np.uint8
+    assert grey_pixels(Image.fromarray(dark)).max() < 1, "the file says 16 bits: white is 65535, however dark it is"
+    assert grey_pixels(Image.fromarray(np.array([[0, 10**6]], np.int32)))[0, 1] == pytest.approx(255)
+    assert grey_pixels(Image.fromarray(GREY)).dtype == np.uint8
 
 
 @pytest.mark.parametrize("values", [[np.nan, 1], [np.inf, 1], [-1.0, 1]])
 def test_values_that_are_no_brightness_are_refused(values: list[float], tmp_path: Path) -> None:
     Image.fromarray(np.array([values], np.float32)).save(tmp_path / "1.tif")
     with pytest.raises(ValueError, match=r"1\.tif holds values in"):
-        read_levels(tmp_path / "1.tif")
+        read_grey(tmp_path / "1.tif")
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -113,10 +113,10 @@ def test_pictures_stand_as_the_camera_was_held(orientation: int, tmp_path: Path)
     image.save(tmp_path / "1.tif", compression="tiff_lzw", tiffinfo={274: orientation})
     for path in (tmp_path / "1.png", tmp_path / "1.tif"):
         assert np.array_equal(np.asarray(read_image(path, 1)), GREY)
-        assert np.array_equal(read_levels(path), GREY)
+        assert np.array_equal(read_grey(path), GREY)
         assert np.array_equal(read_picture(path, 1)[..., 0], GREY)
         assert np.array_equal(read_labels(path), GREY)
-        assert np.array_equal(read_levels(path, upright=False), stored)
+        assert np.array_equal(read_grey(path, upright=False), stored)
         assert image_size(path) == stored.shape[::-1]
         assert image_size(path, upright=True) == GREY.shape[::-1]
 
@@ -137,7 +137,7 @@ def test_several_frames_are_refused(suffix: str, tmp_path: Path) -> None:
 def test_too_many_pixels_are_refused_before_they_are_decoded(width: int, height: int, tmp_path: Path) -> None:
     path = tmp_path / "1.png"
     path.write_bytes(png_header(width, height))
-    for read in (lambda: read_image(path, 3), lambda: read_levels(path), lambda: image_size(path)):
+    for read in (lambda: read_image(path, 3), lambda: read_grey(path), lambda: image_size(path)):
         with (
             pytest.raises(ValueError, match=r"1\.png (holds|cannot be read as an image \().*pixels") as error,
             sealed(tmp_path, memory=1 << 27),
@@ -161,7 +161,7 @@ def test_the_bound_is_ours_whatever_pillow_allows(tmp_path: Path, monkeypatch: p
 def test_a_picture_is_what_it_holds_and_postscript_is_none(tmp_path: Path) -> None:
     Image.fromarray(GREY).save(tmp_path / "1.png")
     (tmp_path / "1.png").rename(tmp_path / "1.jpg")
-    assert np.array_equal(read_levels(tmp_path / "1.jpg"), GREY)
+    assert np.array_equal(read_grey(tmp_path / "1.jpg"), GREY)
     (tmp_path / "2.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\n%%EndComments\nshowpage\n")
     with pytest.raises(ValueError, match=r"2\.png cannot be read as an image \(cannot identify"), sealed(tmp_path):
         read_image(tmp_path / "2.png", 3)
@@ -203,7 +203,7 @@ def test_deep_png(tmp_path: Path) -> None:
         picture = colour if values.shape[2] > 2 else np.repeat(colour[..., 1:2], 3, 2)
         assert np.array_equal(read_picture(tmp_path / "1.png", 3), picture)
         assert np.array_equal(np.asarray(read_image(tmp_path / "1.png", 3)), (picture / 257).round())
-        assert np.abs(read_levels(tmp_path / "1.png") - picture @ [0.299, 0.587, 0.114] / 257).max() < 1e-3
+        assert np.abs(read_grey(tmp_path / "1.png") - picture @ [0.299, 0.587, 0.114] / 257).max() < 1e-3
         assert np.abs(read_picture(tmp_path / "1.png", 1)[..., 0] - picture @ [0.299, 0.587, 0.114]).max() <= 0.5001
     save_png16(tmp_path / "1.png", np.concatenate([colour, glass], 2))
     share = glass / 65535
@@ -225,7 +225,7 @@ def test_a_transparent_colour_of_16_bits_is_white_paper(channels: int, tmp_path:
     expected = np.full((4, 5), 40)
     expected[1, 2] = 255
     assert np.array_equal(np.asarray(read_image(tmp_path / "1.png", 3)), expected[..., None].repeat(3, 2))
-    assert np.abs(read_levels(tmp_path / "1.png") - expected).max() < 1e-3
+    assert np.abs(read_grey(tmp_path / "1.png") - expected).max() < 1e-3
     assert read_picture(tmp_path / "1.png", 3)[1, 2].tolist() == [0, 0, 0], "alpha is dropped"
 
 

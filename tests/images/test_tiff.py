@@ -21,9 +21,9 @@ from gcsa.images.intensity import percentiles
 from gcsa.images.reader import (
     count_pages,
     image_size,
+    read_grey,
     read_image,
     read_labels,
-    read_levels,
     read_picture,
 )
 from gcsa.images.slides import open_slide, open_window_source
@@ -115,7 +115,7 @@ def test_every_combination_is_what_tifffile_reads(depth: str, colour: str, tmp_p
         assert full.dtype == full_depth.dtype, case
         assert np.array_equal(full, np.broadcast_to(full_depth, full.shape)), case
         luma = full_depth @ [0.299, 0.587, 0.114] if full_depth.shape[2] > 1 else full_depth[..., 0]
-        off = [np.abs(read_picture(path, 1)[..., 0] - luma).max(), np.abs(read_levels(path) - grey).max()]
+        off = [np.abs(read_picture(path, 1)[..., 0] - luma).max(), np.abs(read_grey(path) - grey).max()]
         off += [
             np.abs(np.asarray(read_image(path, 3)) - rounded).max(),
             np.abs(np.asarray(read_image(path, 1)) - grey).max(),
@@ -140,7 +140,7 @@ def test_packed_bits(bits: int, tmp_path: Path) -> None:
         file.pages.first.tags[256].overwrite(10)
         file.pages.first.tags[258].overwrite(bits)
     assert np.array_equal(read_labels(tmp_path / "x.tif"), values)
-    assert np.abs(read_levels(tmp_path / "x.tif") - values * (255 / ((1 << bits) - 1))).max() < 1e-3
+    assert np.abs(read_grey(tmp_path / "x.tif") - values * (255 / ((1 << bits) - 1))).max() < 1e-3
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "group3", "group4", "tiff_lzw"])
@@ -174,7 +174,7 @@ def test_what_libtiff_writes(kind: str, tmp_path: Path) -> None:
 def test_stacks_and_channels_are_refused(shape: tuple[int, ...], options: Any, message: str, tmp_path: Path) -> None:
     path = tmp_path / "x.tif"
     tifffile.imwrite(path, np.ones(shape, np.uint16), **options)
-    for read in (picture, brightness, image_size, read_levels):
+    for read in (picture, brightness, image_size, read_grey):
         with pytest.raises(UserError, match=rf"x\.tif {message}"):
             read(path)
     with pytest.raises(UserError, match=rf"x\.tif {message}"), open_window_source(path, 3, in_memory=1):

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.audited import Audited, AuditOptions, Progress, check_some, read_pictures, silent
 from gcsa.evaluation.evaluation_mode import evaluation_mode
-from gcsa.images.reader import levels
+from gcsa.images.reader import grey_pixels
 from gcsa.tasks.base import Exporter, Predictor, merge_adapter
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.charset import stored_characters
@@ -222,7 +222,7 @@ class RecognitionPredictor(Predictor):
             raise UserError(
                 f"{size} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'"
             )
-        layout = find_layout(levels(picture), np.asarray(picture.convert("RGB")), size, vote)
+        layout = find_layout(grey_pixels(picture), np.asarray(picture.convert("RGB")), size, vote)
         return _Item(layout.inks(size, height), layout.orientation, is_page=True)
 
     def transcribe(
@@ -441,7 +441,7 @@ def _chunks(sources: Iterable[Sequence[LineInput]]) -> Iterator[list[Sequence[Li
 
 
 def _transcript(source: LineInput, readings: Iterator[Reading | BaseException]) -> Transcript:
-    source = replace(source, levels=None)  # which a transcript need not keep
+    source = replace(source, grey=None)  # which a transcript need not keep
     if source.line is None:
         return Transcript(source, error=source.error)
     reading = next(readings)

@@ -85,9 +85,9 @@ def seen(degrees: int) -> Orientation:
     return Orientation(degrees, tuple(float(degrees == 90 * k) for k in range(4)), False)
 
 
-def see_border(levels: np.ndarray) -> Orientation:
+def see_border(grey: np.ndarray) -> Orientation:
     """In the place of the network: the dark border of `page`, upright at its left."""
-    sides = levels[:, :60], levels[-60:], levels[:, -60:], levels[:60]
+    sides = grey[:, :60], grey[-60:], grey[:, -60:], grey[:60]
     return seen(90 * int(np.argmin([side.mean() for side in sides])))
 
 
@@ -124,9 +124,7 @@ def test_where_the_network_misleads_reading_decides(scans: dict[int, Path], monk
     wide = (0, 90)  # the page is wider than high, and its lines lie
 
     def see(degrees: tuple[int, int]) -> None:
-        monkeypatch.setattr(
-            layout, "find_orientation", lambda levels: seen(degrees[int(levels.shape[0] > levels.shape[1])])
-        )
+        monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(degrees[int(grey.shape[0] > grey.shape[1])]))
 
     see(wide)
     expected = {degrees: PageFinder(vote)(Source(file)) for degrees, file in scans.items()}
@@ -169,7 +167,7 @@ def test_the_lines_of_a_skewed_page_are_searched_without_the_skew(
     degrees: float, searches: int, page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Their places are those on the scan, in any orientation; the same pixels are cut, and they lie straight."""
-    monkeypatch.setattr(layout, "find_orientation", lambda levels: seen(90 * (levels.shape[0] > levels.shape[1])))
+    monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(90 * (grey.shape[0] > grey.shape[1])))
     scan = page.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=200)
     inks: dict[int, list[torch.Tensor]] = {}
     for turned in (0, 90):
@@ -219,7 +217,7 @@ def test_a_page_of_paper_has_no_lines(deviation: int, monkeypatch: pytest.Monkey
     grain = 220 + np.random.default_rng(0).normal(0, deviation, (500, 600)).clip(-60, 60)
     Image.fromarray(grain.clip(0, 255).astype(np.uint8)).save(tmp_path / "verso.png")
     box = [(50, 50), (550, 50), (550, 90), (50, 90)]
-    monkeypatch.setattr(layout, "find_orientation", lambda levels: seen(0))
+    monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(0))
     monkeypatch.setattr(predict, "has_kraken", lambda: True)
     for lines in ([], [Found(box, box[2:])]):
         monkeypatch.setattr(layout, "segment", lambda image, lines=lines: Segmentation(lines))
@@ -257,14 +255,14 @@ def test_pages_are_predicted_in_any_orientation(scans: dict[int, Path], monkeypa
 
 @pytest.mark.usefixtures("finds_rows")
 def test_print_that_shines_through_is_left_out(scans: dict[int, Path], tmp_path: Path) -> None:
-    levels = np.asarray(Image.open(scans[0])).copy()
-    faint = levels[60:110, 120:820].astype(float)[:, ::-1]
-    levels[585:610, 120:820] = (200 - (200 - faint) * 0.45).astype(np.uint8)[10:35]
-    Image.fromarray(levels).save(tmp_path / "both.png")
+    grey = np.asarray(Image.open(scans[0])).copy()
+    faint = grey[60:110, 120:820].astype(float)[:, ::-1]
+    grey[585:610, 120:820] = (200 - (200 - faint) * 0.45).astype(np.uint8)[10:35]
+    Image.fromarray(grey).save(tmp_path / "both.png")
     found = layout.segment(Image.open(tmp_path / "both.png"))
     assert len(found.lines) == len(TEXTS) + 1
     assert len(PageFinder(None)(Source(tmp_path / "both.png"))) == len(TEXTS)
-    assert len(layout.printed(replace(found, lines=found.lines[:2]), levels).lines) == 2
+    assert len(layout.printed(replace(found, lines=found.lines[:2]), grey).lines) == 2
 
 
 def test_a_page_is_never_read_as_a_line(

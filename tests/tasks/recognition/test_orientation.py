@@ -71,21 +71,21 @@ def test_the_scorer_is_small() -> None:
 
 @pytest.mark.parametrize("shape", [(901, 700), (640, 1333)])
 def test_the_tiles_rotate_with_the_page(shape: tuple[int, int]) -> None:
-    levels = np.random.default_rng(1).integers(0, 255, shape).astype(np.uint8)
-    tiles = tiles_of(levels, 512)
+    grey = np.random.default_rng(1).integers(0, 255, shape).astype(np.uint8)
+    tiles = tiles_of(grey, 512)
     for k in (1, 2, 3):
-        rotated = torch.rot90(tiles_of(np.rot90(levels, k), 512), -k, (2, 3))
+        rotated = torch.rot90(tiles_of(np.rot90(grey, k), 512), -k, (2, 3))
         sums, expected = (x.flatten(1) @ torch.arange(x[0].numel()).float().sin() for x in (rotated, tiles))
         assert torch.allclose(sums.sort().values, expected.sort().values, atol=1e-3)
 
 
 def test_a_printed_page_and_its_rotations() -> None:
-    levels = printed_page()
-    upright = find_orientation(levels)
+    grey = printed_page()
+    upright = find_orientation(grey)
     assert upright.degrees == 0
     assert not upright.blank
     for k in (1, 2, 3):
-        found = find_orientation(np.rot90(levels, k))
+        found = find_orientation(np.rot90(grey, k))
         assert found.degrees == 90 * k
         assert np.roll(found.probabilities, -k) == pytest.approx(upright.probabilities, abs=1e-4)
 
@@ -98,8 +98,8 @@ def test_paper_is_blank(deviation: int) -> None:
 
 def test_autocast_does_not_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding to 16 bits could decide between two orientations."""
-    levels = printed_page(400, 300)
+    grey = printed_page(400, 300)
     monkeypatch.setattr(orientation, "BATCH", 8)
-    expected = find_orientation(levels)
+    expected = find_orientation(grey)
     with torch.autocast("cpu", torch.bfloat16):
-        assert find_orientation(levels) == expected
+        assert find_orientation(grey) == expected

@@ -38,9 +38,9 @@ Write = Callable[..., Path]
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     """Writes an XML file with the page 1.png, 200 x 100 with a block of ink, beside it."""
-    levels = np.full((100, 200), 230, np.uint8)
-    levels[15:25, 20:100] = 10
-    Image.fromarray(levels).save(tmp_path / "1.png")
+    grey = np.full((100, 200), 230, np.uint8)
+    grey[15:25, 20:100] = 10
+    Image.fromarray(grey).save(tmp_path / "1.png")
 
     def write(content: str, name: str = "1.xml", **values: object) -> Path:
         path = tmp_path / name
@@ -110,9 +110,9 @@ def test_base_lines_as_before_2013(write: Write) -> None:
 
 def test_a_skewed_line_is_trained_on_as_it_is_read(write: Write, tmp_path: Path) -> None:
     """Straight: its ink is as high as that of the line that was rotated."""
-    levels = np.full((100, 200), 230, np.uint8)
-    levels[40:60, 20:180] = 10
-    scan = Image.fromarray(levels).rotate(10, Image.Resampling.BICUBIC, fillcolor=230)
+    grey = np.full((100, 200), 230, np.uint8)
+    grey[40:60, 20:180] = 10
+    scan = Image.fromarray(grey).rotate(10, Image.Resampling.BICUBIC, fillcolor=230)
     sides = "14,57 180,28 187,71 21,100"
     content = PAGE.replace('<Word id="w">', '<Baseline points="23,74 181,46"/><Word id="w">')
     for name in ("1", "2", "3"):
@@ -416,9 +416,9 @@ def test_a_polygon_far_beyond_the_page_takes_no_more_than_the_page(write: Write,
 def test_a_page_image_that_changes_is_read_anew(write: Write, tmp_path: Path) -> None:
     line = read_page(write(PAGE, **page()))[0]
     before = read_line(line)
-    levels = np.full((100, 200), 230, np.uint8)
-    levels[30:44, 20:60] = 10
-    Image.fromarray(levels).save(tmp_path / "1.png")
+    grey = np.full((100, 200), 230, np.uint8)
+    grey[30:44, 20:60] = 10
+    Image.fromarray(grey).save(tmp_path / "1.png")
     assert not torch.equal(read_line(line), before)
 
 

@@ -48,7 +48,7 @@ Points = tuple[tuple[float, float], ...]
 def cut(
     page: Array, polygon: Sequence[tuple[float, float]], baseline: Sequence[tuple[float, float]] | None = None
 ) -> tuple[Array, Array]:
-    """A line on `page` (H, W), straightened where it is not flat: levels and, True inside the polygon, (h, w).
+    """A line on `page` (H, W), straightened where it is not flat: grey values and, True inside the polygon, (h, w).
 
     polygon, baseline: pixels x, y; the base line in the direction of reading or against it.
     """
@@ -57,11 +57,11 @@ def cut(
 
 
 def cut_box(page: Array, polygon: Sequence[tuple[float, float]]) -> tuple[Array, Array]:
-    """The bounding box of `polygon` on `page` (H, W), clipped to it: levels and, True inside the polygon, (h, w)."""
+    """The bounding box of `polygon` on `page` (H, W), clipped to it: grey values and, True inside the polygon, (h, w)."""
     xs, ys = zip(*polygon, strict=True)
     left, top = max(0, math.floor(min(xs))), max(0, math.floor(min(ys)))
-    levels = page[top : max(top, math.ceil(max(ys)) + 1), left : max(left, math.ceil(max(xs)) + 1)]
-    return levels, _mask(levels.shape, [(x - left, y - top) for x, y in polygon])
+    grey = page[top : max(top, math.ceil(max(ys)) + 1), left : max(left, math.ceil(max(xs)) + 1)]
+    return grey, _mask(grey.shape, [(x - left, y - top) for x, y in polygon])
 
 
 def rotate_points(points: Iterable[tuple[float, float]], degrees: int, shape: tuple[int, ...]) -> Points:
@@ -219,11 +219,11 @@ def _along(page: Array, strip: Strip) -> tuple[Array, Array] | None:
         return None
     first = (box.max(0) + box.min(0)) / 2 - (np.array([w, h]) - 1) / 2
     xs, ys = strip.on_page(first[0] + np.arange(w), first[1] + np.arange(h)[:, None])
-    levels = map_coordinates(page, [ys, xs], np.float32, order=1, mode="nearest")
+    grey = map_coordinates(page, [ys, xs], np.float32, order=1, mode="nearest")
     if page.dtype.kind in "ui":
-        levels = np.rint(levels).astype(page.dtype)
+        grey = np.rint(grey).astype(page.dtype)
     on_page = (xs >= 0) & (xs <= page.shape[1] - 1) & (ys >= 0) & (ys <= page.shape[0] - 1)
-    return levels, _mask((h, w), [(s, v) for s, v in (box - first).tolist()]) & on_page
+    return grey, _mask((h, w), [(s, v) for s, v in (box - first).tolist()]) & on_page
 
 
 def _divided(outline: Array, step: float) -> Array:

@@ -1,7 +1,7 @@
 """Images of single text lines: read, contrast-normalised, and resized to a height and one of a few widths.
 
 Ink is 1 and paper 0: ink = clip((paper - x) / (paper - black), 0, 1), where `paper` is the 95th and `black` the 1st
-percentile of the grey levels x of the line, or a lower one where a few letters stand on a wide line. Where the median
+percentile of the grey values x of the line, or a lower one where a few letters stand on a wide line. Where the median
 is nearer the 1st than the 99th percentile the line is light on dark, and x is inverted first. Widths form a geometric
 series, so that lines of one width share a batch and no pixel is padding. Reading and resizing commute with rotations by
 90 degrees.
@@ -21,16 +21,16 @@ from torch.nn import functional as F
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
-from gcsa.images.pixels import Pixels, naming, to_levels
-from gcsa.images.reader import levels as levels_of, open_image, read_levels
+from gcsa.images.pixels import Pixels, naming, to_grey
+from gcsa.images.reader import grey_pixels, open_image, read_grey
 from gcsa.tasks.recognition.data.cutting import MAX_PIXELS, Points, cut, rotate_points
 
 MAX_WIDTH = 8192
 MIN_SIDE = 4
 MIN_CONTRAST = 16
-"""Of 255 grey levels; in a picture of more than 8 bits, of its largest level, as it may use 10 or 12 of 16 bits."""
+"""Of 255 grey values; in a picture of more than 8 bits, of its largest value, as it may use 10 or 12 of 16 bits."""
 MIN_DEEP_CONTRAST = 0.2
-"""Of 255 grey levels, whatever the largest is: 51 of 65,535, above the noise of what is black all over."""
+"""Of 255 grey values, whatever the largest is: 51 of 65,535, above the noise of what is black all over."""
 FEW_LETTERS = 0.02
 """Squares of a line's height that their ink covers: half a letter."""
 DARK = 0.5
@@ -80,13 +80,13 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
             or far too wide.
     """
     if isinstance(source, Image.Image):
-        return _ink_of(levels_of(source), None, "the image", height)
+        return _ink_of(grey_pixels(source), None, "the image", height)
     line = source if isinstance(source, Line) else Line(Path(source))
     if line.error:
         raise UserError(line.error)
     if line.polygon is None:
-        return _ink_of(read_levels(line.image, page=line.page), None, line.name, height)
-    page = page_levels(line.image, line.page)
+        return _ink_of(read_grey(line.image, page=line.page), None, line.name, height)
+    page = page_grey(line.image, line.page)
     polygon, baseline = (
         points and rotate_points(points, -line.orientation, page.shape) for points in (line.polygon, line.baseline)
     )
@@ -183,15 +183,15 @@ def fit_bytes(line: Tensor, height: int, step: int, upright: bool) -> Tensor:
     return fit_line(line, height, step, upright).mul(255).round_().to(torch.uint8)
 
 
-def levels_ink(levels: Array, name: str, height: int | None = None) -> Tensor:
-    """As `read_line`, of grey levels (H, W); `name` is for messages."""
-    return _ink_of(levels, None, name, height)
+def grey_ink(grey: Array, name: str, height: int | None = None) -> Tensor:
+    """As `read_line`, of grey values (H, W); `name` is for messages."""
+    return _ink_of(grey, None, name, height)
 
 
 def page_pixels(path: Path, page: int | None = None) -> tuple[Pixels, int]:
     """The pixels of an image, as they are stored, and its EXIF orientation; `page` is of `open_image`. Those of the last image are kept.
 
-    Raises ValueError as `read_levels`.
+    Raises ValueError as `read_grey`.
     """
     return _pixels_as_of(path, page, *_version(path))
 
@@ -202,9 +202,9 @@ def page_size(path: Path, page: int | None = None) -> tuple[int, int]:
     return width, height
 
 
-def page_levels(path: Path, page: int | None = None) -> Array:
-    """The grey levels (H, W) of `page_pixels`."""
-    return _levels_as_of(path, page, *_version(path))
+def page_grey(path: Path, page: int | None = None) -> Array:
+    """The grey values (H, W) of `page_pixels`."""
+    return _grey_as_of(path, page, *_version(path))
 
 
 def _version(path: Path) -> tuple[int, int]:
@@ -213,50 +213,50 @@ def _version(path: Path) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_size
 
 
-@lru_cache(maxsize=1)  # size, picture and levels of a page are asked for one after the other
+@lru_cache(maxsize=1)  # size, picture and grey values of a page are asked for one after the other
 def _pixels_as_of(path: Path, page: int | None, modified: int, size: int) -> tuple[Pixels, int]:
     with open_image(path, page=page) as source, naming(path):
         return source.read(upright=False), source.orientation
 
 
 @lru_cache(maxsize=1)  # the lines of a page come one after the other
-def _levels_as_of(path: Path, page: int | None, modified: int, size: int) -> Array:
+def _grey_as_of(path: Path, page: int | None, modified: int, size: int) -> Array:
     with naming(path):
-        return to_levels(_pixels_as_of(path, page, modified, size)[0])
+        return to_grey(_pixels_as_of(path, page, modified, size)[0])
 
 
-def _ink_of(levels: Array, inside: Array | None, name: str, height: int | None = None) -> Tensor:
-    h, w = levels.shape
+def _ink_of(grey: Array, inside: Array | None, name: str, height: int | None = None) -> Tensor:
+    h, w = grey.shape
     if min(h, w) < MIN_SIDE:
         raise UserError(f"{name} is {w} x {h} pixels: a line needs at least {MIN_SIDE} on either side")
     if h * w > MAX_PIXELS:
         raise UserError(f"{name} is {w} x {h} pixels, above {MAX_PIXELS:,}: cut the lines from the page first")
     if height is not None:
         check_width(h, w, height, name)
-    return torch.from_numpy(_ink(levels, inside, name))[None]
+    return torch.from_numpy(_ink(grey, inside, name))[None]
 
 
-def _ink(levels: Array, inside: Array | None, name: str) -> Array:
-    counted = levels if inside is None else levels[inside]
+def _ink(grey: Array, inside: Array | None, name: str) -> Array:
+    counted = grey if inside is None else grey[inside]
     if not counted.size:
         raise UserError(f"{name} lies outside of its image")
-    needed = MIN_CONTRAST if levels.dtype == np.uint8 else max(MIN_DEEP_CONTRAST, MIN_CONTRAST * counted.max() / 255)
-    levels, counted = levels.astype(np.float32), counted.astype(np.float32)
-    tail = _tail(counted, min(levels.shape))
+    needed = MIN_CONTRAST if grey.dtype == np.uint8 else max(MIN_DEEP_CONTRAST, MIN_CONTRAST * counted.max() / 255)
+    grey, counted = grey.astype(np.float32), counted.astype(np.float32)
+    tail = _tail(counted, min(grey.shape))
     low, median, high = np.percentile(counted, (tail, 50, 100 - tail))
     if median - low < high - median:
-        levels, counted = 255 - levels, 255 - counted
+        grey, counted = 255 - grey, 255 - counted
     black, paper = np.percentile(counted, (tail, 95))
     if not paper - black >= needed:
         raise UserError(
-            f"{name} is blank: its grey levels differ by {paper - black:.3g} of 255, a line needs {needed:.3g}"
+            f"{name} is blank: its grey values differ by {paper - black:.3g} of 255, a line needs {needed:.3g}"
         )
-    ink = np.clip((paper - levels) / (paper - black), 0, 1).astype(np.float32)
+    ink = np.clip((paper - grey) / (paper - black), 0, 1).astype(np.float32)
     return ink if inside is None else np.where(inside, ink, np.float32(0))
 
 
 def _tail(counted: Array, short: int) -> float:
-    """The percentile that is `black` of the grey levels `counted` of a line `short` pixels high: 1, or less where so
+    """The percentile that is `black` of the grey values `counted` of a line `short` pixels high: 1, or less where so
     few letters stand on it that the 1st is paper."""
     few = min(1.0, 100 * FEW_LETTERS * short**2 / counted.size)
     darkest, low, median, high, lightest = np.percentile(counted, (few, 1, 50, 99, 100 - few))

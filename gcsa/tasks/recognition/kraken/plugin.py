@@ -15,7 +15,7 @@ from kraken.models.base import RecognitionBaseModel
 from PIL import Image
 from torch import nn
 
-from gcsa.images.reader import levels
+from gcsa.images.reader import grey_pixels
 from gcsa.tasks.recognition.data.line_image import polygon_ink
 from gcsa.tasks.recognition.kraken.file import KRAKEN_VERSION
 from gcsa.tasks.recognition.pages.layout import printed, records
@@ -56,7 +56,7 @@ class GCSARecognizer(nn.Module, RecognitionBaseModel):
 
         Lines that shine through from the back of the page are left out; one that cannot be read is empty.
         """
-        page = levels(im)
+        page = grey_pixels(im)
         found = printed(segmentation.to_baselines(), page)
         inks = [partial(polygon_ink, page, line.boundary, str(line.id), baseline=line.baseline) for line in found.lines]
         read = RecognitionPredictor(self.model).read_lines(inks, [0] * len(inks), batch_size=self.batch_size)

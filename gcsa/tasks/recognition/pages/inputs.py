@@ -19,9 +19,9 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
 from gcsa._utils.published import ADAPTER_CONFIG
 from gcsa.images.folders import SUFFIXES, list_files
-from gcsa.images.pixels import naming, to_levels
+from gcsa.images.pixels import naming, to_grey
 from gcsa.images.reader import count_pages, image_size
-from gcsa.tasks.recognition.data.line_image import Line, levels_ink, page_pixels, page_size, read_line
+from gcsa.tasks.recognition.data.line_image import Line, grey_ink, page_pixels, page_size, read_line
 from gcsa.tasks.recognition.pages.page_xml import list_pages, read_page
 from gcsa.tasks.recognition.pages.words import box_of, clipped, words_of
 from gcsa.tasks.recognition.reading import Reading
@@ -59,21 +59,21 @@ class Source(NamedTuple):
 class LineInput:
     """A line to read: `line` of `source`, with its `number` from 1 on where that is a page; or the `error` that prevents it.
 
-    levels: grey levels of the image of a line, where it was opened already.
+    grey: grey values of the image of a line, where it was opened already.
     """
 
     source: Source
     line: Line | None = None
     number: int | None = None
     error: str = ""
-    levels: Array | None = field(default=None, compare=False, repr=False)
+    grey: Array | None = field(default=None, compare=False, repr=False)
 
     def ink(self, height: int) -> Tensor:
         """`read_line` of the line, for a model of this height."""
         assert self.line is not None
-        if self.levels is None:
+        if self.grey is None:
             return read_line(self.line, height)
-        return levels_ink(self.levels, self.line.name, height)
+        return grey_ink(self.grey, self.line.name, height)
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ def _as_line(source: Source) -> LineInput | None:
         return None
     pixels, orientation = page_pixels(source.file, source.page)
     with naming(source.file):
-        levels = to_levels(pixels.upright(orientation))
-    return LineInput(source, Line(source.file, page=source.page), levels=levels)
+        grey = to_grey(pixels.upright(orientation))
+    return LineInput(source, Line(source.file, page=source.page), grey=grey)
 
 
 def is_xml(file: Path) -> bool:

@@ -27,7 +27,7 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, one_line
 from gcsa.images.pixels import naming, to_8_bits
 from gcsa.tasks.recognition.data.cutting import Points, cut, rotate_points
-from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_levels, page_pixels, page_size, polygon_ink
+from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_grey, page_pixels, page_size, polygon_ink
 from gcsa.tasks.recognition.pages.inputs import Source
 from gcsa.tasks.recognition.pages.orientation import find_orientation
 from gcsa.tasks.recognition.pages.provenance import sign
@@ -63,27 +63,27 @@ def has_kraken() -> bool:
 
 @dataclass(frozen=True)
 class Layout:
-    """kraken's segmentation of a page that is rotated by `orientation` degrees, once it was made upright, with its `levels` (H, W)."""
+    """kraken's segmentation of a page that is rotated by `orientation` degrees, once it was made upright, with its `grey` values (H, W)."""
 
     segmentation: Any
     orientation: int
-    levels: Array
+    grey: Array
 
     def inks(self, name: str, height: int | None = None) -> list[Ink]:
         """What gives the ink of each line; see `polygon_ink`."""
         return [
-            partial(polygon_ink, self.levels, line.boundary, name, height, line.baseline)
+            partial(polygon_ink, self.grey, line.boundary, name, height, line.baseline)
             for line in self.segmentation.lines
         ]
 
     def polygons(self) -> list[tuple[Points, Points]]:
         """Polygon and base line of each line on the page as it was scanned."""
-        rotated = partial(rotate_points, degrees=self.orientation, shape=self.levels.shape)
+        rotated = partial(rotate_points, degrees=self.orientation, shape=self.grey.shape)
         return [(rotated(line.boundary), rotated(line.baseline)) for line in self.segmentation.lines]
 
     def as_scanned(self) -> Any:
         """The segmentation of the page as it was scanned."""
-        return _moved(self.segmentation, partial(rotate_points, degrees=self.orientation, shape=self.levels.shape))
+        return _moved(self.segmentation, partial(rotate_points, degrees=self.orientation, shape=self.grey.shape))
 
 
 def _moved(segmentation: Any, move: Callable[[Sequence[tuple[float, float]]], Points]) -> Any:
@@ -100,8 +100,8 @@ def _moved(segmentation: Any, move: Callable[[Sequence[tuple[float, float]]], Po
     return replace(segmentation, lines=lines, regions=regions)
 
 
-def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> Layout:
-    """The lines of a page with the grey `levels` (H, W) and colours `image` (H, W, 3), which `name` stands for in messages.
+def find_layout(grey: Array, image: Array, name: str, vote: Vote | None) -> Layout:
+    """The lines of a page with the `grey` values (H, W) and colours `image` (H, W, 3), which `name` stands for in messages.
 
     vote: tells the orientation of a page; without it, the page is upright.
 
@@ -110,7 +110,7 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
 
     @cache
     def found(orientation: int) -> tuple[Layout, PageVote]:
-        upright, colours = (np.rot90(pixels, -orientation // 90) for pixels in (levels, image))
+        upright, colours = (np.rot90(pixels, -orientation // 90) for pixels in (grey, image))
         with _naming(name):
             segmentation = segment(Image.fromarray(np.ascontiguousarray(colours)))
         layout = Layout(printed(segmentation, upright), orientation, upright)
@@ -123,7 +123,7 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
         return found((layout.orientation + voted.degrees) % 360) if voted.degrees else (layout, voted)
 
     def straightened(layout: Layout) -> Layout:
-        upright, colours = (np.rot90(pixels, -layout.orientation // 90) for pixels in (levels, image))
+        upright, colours = (np.rot90(pixels, -layout.orientation // 90) for pixels in (grey, image))
         with _naming(name):
             segmentation = segment_skewed(colours, layout.segmentation)
         found = None if segmentation is None else printed(segmentation, upright)
@@ -131,7 +131,7 @@ def find_layout(levels: Array, image: Array, name: str, vote: Vote | None) -> La
 
     if vote is None:
         return straightened(found(0)[0])
-    orientation = find_orientation(levels).degrees
+    orientation = find_orientation(grey).degrees
     layout, voted = upright_or_upside_down(orientation)
     if voted.confidence < LOW_CONFIDENCE:
         other, other_voted = upright_or_upside_down((orientation + 90) % 360)
@@ -152,7 +152,7 @@ class PageFinder:
         file, page = source.file, source.page
         with naming(file):
             image = np.asarray(to_8_bits(page_pixels(file, page)[0], 3))
-        layout = find_layout(page_levels(file, page), image, source.name, self.vote)
+        layout = find_layout(page_grey(file, page), image, source.name, self.vote)
         self.segmentation = layout.as_scanned()
         line = partial(Line, file, document=file.stem, orientation=layout.orientation, page=page)
         return [line(polygon=polygon, baseline=baseline) for polygon, baseline in layout.polygons()]
@@ -214,9 +214,9 @@ def skew(segmentation: Any, page: Array) -> float:
 def _ink(segmentation: Any, page: Array) -> tuple[Array, Array, Array]:
     """Columns, rows and amounts of what is darker than the paper in the lines of a page (H, W, 3), reduced to about `REDUCED` pixels."""
     step = max(1, round(max(page.shape[:2]) / REDUCED))
-    levels = page[: page.shape[0] // step * step, : page.shape[1] // step * step].mean(2)
-    levels = levels.reshape(levels.shape[0] // step, step, -1, step).mean((1, 3))
-    mask = Image.new("1", levels.shape[::-1])
+    grey = page[: page.shape[0] // step * step, : page.shape[1] // step * step].mean(2)
+    grey = grey.reshape(grey.shape[0] // step, step, -1, step).mean((1, 3))
+    mask = Image.new("1", grey.shape[::-1])
     draw = ImageDraw.Draw(mask)
     for line in segmentation.lines:
         if len(line.boundary) > 2:
@@ -224,7 +224,7 @@ def _ink(segmentation: Any, page: Array) -> tuple[Array, Array, Array]:
     inside = np.asarray(mask)
     if not inside.any():
         return np.zeros(0), np.zeros(0), np.zeros(0)
-    ink = np.where(inside, np.median(levels[inside]) - levels, 0).clip(0)
+    ink = np.where(inside, np.median(grey[inside]) - grey, 0).clip(0)
     rows, columns = ink.nonzero()
     return columns, rows, ink[rows, columns]
 
@@ -296,14 +296,14 @@ def printed(segmentation: Any, page: Array) -> Any:
 
     On a blank page, where most lines are grain of the paper or shine through, none is left.
     """
-    levels = [cut(page, line.boundary, line.baseline) for line in segmentation.lines]
+    cuts = [cut(page, line.boundary, line.baseline) for line in segmentation.lines]
     usual = np.median(
-        [np.percentile(levels[inside], (1, 95)) for levels, inside in levels if inside.any()] or [[0, 0]], axis=0
+        [np.percentile(grey[inside], (1, 95)) for grey, inside in cuts if inside.any()] or [[0, 0]], axis=0
     )
     least_contrast = MIN_CONTRAST / 255 * page.max()  # a page of 16 bits may use few of them
-    if not levels or usual[0] > FAINT * usual[1] or usual[1] - usual[0] < least_contrast:
+    if not cuts or usual[0] > FAINT * usual[1] or usual[1] - usual[0] < least_contrast:
         return replace(segmentation, lines=[], line_orders=[])
-    print_shares = [_print_share(levels < usual.mean(), inside) for levels, inside in levels]
+    print_shares = [_print_share(grey < usual.mean(), inside) for grey, inside in cuts]
     least = LEAST_PRINT * np.median(print_shares)
     kept = [line for line, share in zip(segmentation.lines, print_shares, strict=True) if share >= least]
     return replace(segmentation, lines=kept, line_orders=[])

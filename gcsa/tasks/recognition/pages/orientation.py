@@ -33,7 +33,7 @@ MOST_TILES = 48
 WINDOW = 63
 """Pixels a side, over which contrast is made even."""
 LEAST_CONTRAST = 0.03
-"""Of the range of a page's grey levels: the standard deviation of a tile that is not blank."""
+"""Of the range of a page's grey values: the standard deviation of a tile that is not blank."""
 LIMIT = 4.0
 """Standard deviations."""
 TEMPERATURE = 8.0
@@ -87,10 +87,10 @@ def stored_scorer() -> OrientationScorer:
     return fill(OrientationScorer, read(WEIGHTS))
 
 
-def find_orientation(levels: Array, scorer: OrientationScorer | None = None) -> Orientation:
-    """The orientation of a page with the grey `levels` (H, W), by `stored_scorer` or another one."""
+def find_orientation(grey: Array, scorer: OrientationScorer | None = None) -> Orientation:
+    """The orientation of a page with the `grey` values (H, W), by `stored_scorer` or another one."""
     scorer = stored_scorer() if scorer is None else scorer
-    tiles = tiles_of(levels)
+    tiles = tiles_of(grey)
     device = next(scorer.parameters()).device
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
         parts = [scorer(part.to(device)).log_softmax(1).cpu() for part in tiles.split(BATCH)]
@@ -101,21 +101,21 @@ def find_orientation(levels: Array, scorer: OrientationScorer | None = None) -> 
     return Orientation(90 * int(probabilities.argmax()), tuple(probabilities.tolist()), blank)
 
 
-def tiles_of(levels: Array, side: int = SIDE) -> Tensor:
-    """Tiles (N, 1, 96, 96), N from 0 on, of a page with the grey `levels` (H, W): reduced or enlarged so that its longer side has `side`
+def tiles_of(grey: Array, side: int = SIDE) -> Tensor:
+    """Tiles (N, 1, 96, 96), N from 0 on, of a page with the `grey` values (H, W): reduced or enlarged so that its longer side has `side`
     pixels, and half of that.
 
     They hold the difference to the mean of a neighbourhood in its standard deviations, at most 4, and 0 outside of the page.
     """
-    page = torch.from_numpy(np.ascontiguousarray(levels, dtype=np.float64))[None, None]
-    height, width = (max(4, 4 * round(length * side / max(levels.shape) / 4)) for length in levels.shape)
+    page = torch.from_numpy(np.ascontiguousarray(grey, dtype=np.float64))[None, None]
+    height, width = (max(4, 4 * round(length * side / max(grey.shape) / 4)) for length in grey.shape)
     # In float64, because in float32 the two sides of the antialiasing kernel differ by 2e-5.
     page = F.interpolate(page, (height, width), mode="bilinear", antialias=True, align_corners=False)
     return torch.cat([_with_contrast(*even_contrast(size)) for size in (F.avg_pool2d(page, 2), page)])
 
 
 def even_contrast(page: Tensor) -> tuple[Tensor, Tensor]:
-    """A page (1, 1, H, W) with even contrast, and as the difference to the mean of a neighbourhood, of the range of its levels."""
+    """A page (1, 1, H, W) with even contrast, and as the difference to the mean of a neighbourhood, of the range of its grey values."""
     low, high = np.percentile(page.numpy(), (0.5, 99.5))
     page = ((page - low) / max(high - low, 1)).clamp(0, 1)
     difference = page - _local_mean(page)

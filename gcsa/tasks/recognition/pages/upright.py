@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 from gcsa import batch
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError, one_line
-from gcsa.images.reader import read_levels
+from gcsa.images.reader import read_grey
 from gcsa.tasks.recognition.pages.orientation import Orientation, find_orientation
 
 CLOCKWISE = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_90}
@@ -88,7 +88,7 @@ def write_rows(stream: TextIO, rows: Sequence[dict[str, Any]], as_json: bool) ->
 
 
 def _orient(file: Path, fix: str | None) -> Orientation:
-    found = find_orientation(read_levels(file))
+    found = find_orientation(read_grey(file))
     if fix is not None:
         try:
             write_upright(file, Path(fix) / file.name, 0 if found.blank else found.degrees)

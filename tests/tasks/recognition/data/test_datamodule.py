@@ -32,9 +32,9 @@ def write(folder: Path, splits: str = "train " * 12 + "val val test", text: str 
     folder.mkdir(parents=True, exist_ok=True)
     rows = ["split\tfile\tdocument"]
     for number, split in enumerate(splits.split()):
-        levels = np.full((20, 60 + 20 * (number % 4)), 255, np.uint8)
-        levels[5:9, 4 : 14 + number] = 0
-        Image.fromarray(levels).save(folder / f"{number}.png")
+        grey = np.full((20, 60 + 20 * (number % 4)), 255, np.uint8)
+        grey[5:9, 4 : 14 + number] = 0
+        Image.fromarray(grey).save(folder / f"{number}.png")
         (folder / f"{number}.gt.txt").write_text(text.format(number), encoding="utf-8")
         rows.append(f"{split}\t{number}.png\tbook")
     (folder / "manifest.tsv").write_text("\n".join(rows))

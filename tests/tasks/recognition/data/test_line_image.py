@@ -11,13 +11,13 @@ from gcsa.tasks.recognition.data.line_image import MAX_WIDTH, Line, fit_line, ne
 
 def page(height: int = 40, width: int = 100, paper: int = 220, black: int = 20) -> np.ndarray:
     """Paper with a block of ink, a fifth of the area."""
-    levels = np.full((height, width), paper, np.uint8)
-    levels[height // 4 : height // 2, width // 10 : -width // 10] = black
-    return levels
+    grey = np.full((height, width), paper, np.uint8)
+    grey[height // 4 : height // 2, width // 10 : -width // 10] = black
+    return grey
 
 
-def ink(levels: np.ndarray) -> np.ndarray:
-    return (levels < 100).astype(np.float32)
+def ink(grey: np.ndarray) -> np.ndarray:
+    return (grey < 100).astype(np.float32)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
@@ -40,9 +40,9 @@ def test_contrast_and_brightness_do_not_matter() -> None:
 
 @pytest.mark.parametrize("share", [0.02, 0.3])
 def test_light_on_dark_is_inverted(share: float) -> None:
-    levels = np.full((40, 100), 30, np.uint8)
-    levels[:, : round(100 * share)] = 250
-    line = read_line(Image.fromarray(levels))
+    grey = np.full((40, 100), 30, np.uint8)
+    grey[:, : round(100 * share)] = 250
+    line = read_line(Image.fromarray(grey))
     assert line.mean().item() == pytest.approx(share)
     assert line[0, 0, 0] == 1
 
@@ -50,11 +50,11 @@ def test_light_on_dark_is_inverted(share: float) -> None:
 @pytest.mark.parametrize("dark", [True, False])
 @pytest.mark.parametrize("turned", [True, False])
 def test_a_few_letters_on_a_wide_line(dark: bool, turned: bool) -> None:
-    levels = np.full((40, 3000), 220, np.uint8)
-    levels[10:30, 50:70] = 20  # a third of a hundredth
-    levels = levels if dark else 255 - levels
-    line = read_line(Image.fromarray(levels.T.copy() if turned else levels))[0].numpy()
-    assert np.array_equal(line.T if turned else line, ink(levels if dark else 255 - levels))
+    grey = np.full((40, 3000), 220, np.uint8)
+    grey[10:30, 50:70] = 20  # a third of a hundredth
+    grey = grey if dark else 255 - grey
+    line = read_line(Image.fromarray(grey.T.copy() if turned else grey))[0].numpy()
+    assert np.array_equal(line.T if turned else line, ink(grey if dark else 255 - grey))
 
 
 @pytest.mark.parametrize("width", [100, 3000])
@@ -73,9 +73,9 @@ def test_no_light_on_a_sensor_of_12_bits_is_blank() -> None:
 
 
 def test_a_polygon_is_cut_out(tmp_path: Path) -> None:
-    levels = page(80, 200, paper=200)
-    levels[:, :8] = 0  # the edge of the page, outside the line
-    Image.fromarray(levels).save(tmp_path / "page.png")
+    grey = page(80, 200, paper=200)
+    grey[:, :8] = 0  # the edge of the page, outside the line
+    Image.fromarray(grey).save(tmp_path / "page.png")
     box = ((4.0, 10.0), (104.0, 10.0), (104.0, 75.0), (14.0, 75.0))
     line = read_line(Line(tmp_path / "page.png", polygon=box))
     assert line.shape == (1, 66, 101)
@@ -87,10 +87,10 @@ def test_a_polygon_is_cut_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "message"),
+    ("grey", "message"),
     [
-        (np.full((40, 100), 255, np.uint8), r"is blank: its grey levels differ by 0 of 255, a line needs 16"),
-        (page(paper=200, black=190), r"is blank: its grey levels differ by 10"),
+        (np.full((40, 100), 255, np.uint8), r"is blank: its grey values differ by 0 of 255, a line needs 16"),
+        (page(paper=200, black=190), r"is blank: its grey values differ by 10"),
         (page(3, 100), r"is 100 x 3 pixels: a line needs at least 4"),
         (page(100, 2), r"is 2 x 100 pixels"),
         (page(40, 20000), r"is 20000 x 40 pixels, 20000 long at height 40, above 8192: .* at most 8192$"),
@@ -99,9 +99,9 @@ def test_a_polygon_is_cut_out(tmp_path: Path) -> None:
         (np.full((40, 40), np.nan, np.float32), "holds values in nan"),
     ],
 )
-def test_impossible_lines_are_named(tmp_path: Path, levels: np.ndarray, message: str) -> None:
+def test_impossible_lines_are_named(tmp_path: Path, grey: np.ndarray, message: str) -> None:
     path = tmp_path / "7.tif"
-    Image.fromarray(levels).save(path)
+    Image.fromarray(grey).save(path)
     with pytest.raises(ValueError, match=rf"7\.tif {message}"):
         read_line(path, height=40)
 
@@ -122,9 +122,9 @@ def test_widths(step: int) -> None:
 @pytest.mark.parametrize("size", [(40, 320), (57, 301), (31, 97), (13, 200), (121, 1507), (33, 34), (35, 35), (80, 80)])
 @pytest.mark.parametrize("turns", [1, 2, 3])
 def test_reading_commutes_with_quarter_turns(size: tuple[int, int], turns: int) -> None:
-    levels = torch.randint(256, size, dtype=torch.uint8)
-    upright = fit_line(read_line(Image.fromarray(levels.numpy())), 40)
-    turned = fit_line(read_line(Image.fromarray(levels.rot90(turns).numpy())), 40)
+    grey = torch.randint(256, size, dtype=torch.uint8)
+    upright = fit_line(read_line(Image.fromarray(grey.numpy())), 40)
+    turned = fit_line(read_line(Image.fromarray(grey.rot90(turns).numpy())), 40)
     assert min(upright.shape[1:]) <= 40
     assert upright.shape[1] == 40
     assert torch.allclose(turned, upright.rot90(turns, (-2, -1)), rtol=0, atol=1e-6)
