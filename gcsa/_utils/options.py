@@ -81,7 +81,9 @@ def words(kind: Any) -> str:
         return f"a list of {len(args)}, each {words(args[0])}"
     if origin is not None and issubclass(origin, Sequence):
         return f"a list of up to {MOST_ENTRIES}, each {words(args[0])}"
-    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list"}[kind]
+    return {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list"}.get(
+        kind, "options"
+    )
 
 
 class Explained(NamedTuple):
@@ -116,7 +118,12 @@ class Options:
 
 
 def check_value(name: str, value: Any, *kinds: Any) -> None:
-    """Raises UserError unless `value`, of the option `name`, is of one of the types `kinds`."""
+    """Raises UserError unless `value`, of the option `name`, is of one of the types `kinds`. Options within options are a mapping."""
+    for kind in kinds:
+        inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        if isinstance(inner, type) and issubclass(inner, Options) and isinstance(value, Mapping):
+            check_options(value, inner, owner=name)
+            return
     if not any(matches(value, kind) for kind in kinds):
         choices = " or ".join(dict.fromkeys(words(kind) for kind in kinds))
         raise UserError(f"{name}={shown(value)} must be {choices}")

@@ -36,6 +36,8 @@ class TaskModule(pl.LightningModule):
     """
 
     task: ClassVar[str]
+    beside: Any = None
+    """A module that is trained beside the network and not kept in weights; None: there is none."""
 
     def __init__(
         self,

@@ -67,6 +67,9 @@ def optimizer_and_schedule(module: pl.LightningModule) -> OptimizerLRScheduler:
     With `trainer.max_time` the schedule is as far as the steps or the time are, whichever is further.
     """
     optimizer = make_optimizer(module.model, module.hparams["optimizer"])  # type: ignore[arg-type]
+    beside: Any = getattr(module, "beside", None)
+    if beside is not None:
+        optimizer.add_param_group({"params": list(beside.parameters())})
     total, limit = optimizer_steps(module.trainer), time_limit(module.trainer)
     factor = make_schedule(total=total, **module.hparams["schedule"])
 

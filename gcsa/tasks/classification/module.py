@@ -18,7 +18,6 @@ from torchmetrics.regression import MeanAbsoluteError, R2Score
 from torchvision.transforms import v2
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.options import check_options
 from gcsa._utils.validation import check_choice
 from gcsa.evaluation.metrics import BINS, bin_sums, calibration_error
 from gcsa.models.create import create_model
@@ -34,6 +33,7 @@ from gcsa.tasks.classification.losses import (
 )
 from gcsa.tasks.classification.options import ClassificationOptions
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, target_of
+from gcsa.tasks.classification.teacher import feature_loss, score_loss
 from gcsa.training.module import TaskModule
 from gcsa.training.pose_loss import pose_loss
 
@@ -101,6 +101,8 @@ class Classifier(TaskModule):
             `mixup` and `cutmix` (arXiv:1710.09412, arXiv:1905.04899) share the batches where both are given; `consistency` and
             `instance_loss` weigh `view_divergence` and `info_nce`, for batches of two views of each image: first all images, then
             all again.
+        teacher_width: what a teacher's answers for an image are, if `options.teacher` names one: scores of all classes, or features.
+            With features the network has no classes, and is an encoder.
         preprocessing: that of the data module, with the `target`; a checkpoint takes it along for `gcsa.load`.
 
     Raises:
@@ -117,22 +119,24 @@ class Classifier(TaskModule):
         num_classes: int,
         in_chans: int,
         options: dict[str, Any] | None = None,
+        teacher_width: int = 0,
         adapter: dict[str, Any] | None = None,
         preprocessing: dict[str, Any] | None = None,
     ) -> None:
-        known = ClassificationOptions(
-            **check_options(options or {}, ClassificationOptions, owner="task=classification")
-        )
+        known = ClassificationOptions.from_config(options or {})
         target = target_of(preprocessing)
         self.loss_name = check_loss(known.loss, target)
         check_class_weights(known.class_weights, num_classes, target)
         if known.compares_views and (known.mixup or known.cutmix):
             raise UserError("consistency and instance_loss compare two views of one image: leave out mixup and cutmix")
-        if known.compares_views and known.compile:
+        if known.teacher.sources and (known.mixup or known.cutmix):
+            raise UserError("task.teacher answers for whole images: leave out mixup and cutmix")
+        if (known.compares_views or known.makes_encoder) and known.compile:
             raise UserError(
-                "compile=true compiles a network as a whole, which consistency and instance_loss take apart: leave it out"
+                "compile=true compiles a network as a whole, which consistency, instance_loss and a teacher of features take apart: "
+                "leave it out"
             )
-        network = create_model(num_classes=num_classes, in_chans=in_chans, **model)
+        network = create_model(num_classes=0 if known.makes_encoder else num_classes, in_chans=in_chans, **model)
         for name in (
             "in_chans",
             "num_features",
@@ -142,12 +146,18 @@ class Classifier(TaskModule):
                 raise UserError(
                     f"model {model['name']} has no attribute {name}, which timm needs to write its weights: add it"
                 )
-        if known.compares_views and not hasattr(network, "forward_head"):
+        if (known.compares_views or known.makes_encoder) and not hasattr(network, "forward_head"):
             raise UserError(
                 f"model {model['name']} has no forward_features and forward_head, as timm's models have, whose features "
                 "consistency and instance_loss compare: add them"
             )
-        super().__init__(network, partial(build_metrics, num_classes, target.kind), optimizer, schedule, adapter)
+        metrics = dict if known.makes_encoder else partial(build_metrics, num_classes, target.kind)
+        super().__init__(network, metrics, optimizer, schedule, adapter)
+        if known.makes_encoder:  # an answer is compared behind two layers, which are not kept
+            width: Any = network.head_hidden_size
+            self.beside = nn.Sequential(
+                nn.Linear(width, teacher_width), nn.GELU(), nn.Linear(teacher_width, teacher_width)
+            )
         self.target, self.options = target, known
         mixes = ((v2.MixUp, known.mixup), (v2.CutMix, known.cutmix))
         self.mixes = [kind(alpha=alpha, num_classes=num_classes) for kind, alpha in mixes if alpha]
@@ -167,26 +177,61 @@ class Classifier(TaskModule):
             self.model.compile()
 
     def training_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        if self.options.teacher.sources:
+            return self.taught_loss(batch)
         images, labels = batch
         wanted = self.target.wanted(labels, self.hparams["num_classes"], self.options.label_smoothing)
         if self.mixes:
             images, wanted = self.mixes[int(torch.randint(len(self.mixes), ()))](images, wanted)
         weights = None if self.weights is None else self.weights.to(wanted)
-        if self.options.compares_views:
-            maps = self.model.forward_features(images)
-            scores = self.model.forward_head(maps)
-            loss = LOSSES[self.loss_name](scores, wanted, weights)
-            loss = loss + self.options.consistency * view_divergence(scores)
-            loss = loss + self.options.instance_loss * info_nce(self.model.forward_head(maps, pre_logits=True))
-        else:
-            loss = LOSSES[self.loss_name](self(images), wanted, weights)
+        scores, view_loss = self.scores_of_views(images)
+        loss = LOSSES[self.loss_name](scores, wanted, weights) + view_loss
         if isinstance(self.model, Canonical) and isinstance(self.model.chooser, nn.Module):
             loss = loss + pose_loss(self.model, images, partial(each_loss, self.loss_name, wanted))
         return loss
 
+    def scores_of_views(self, images: Tensor) -> tuple[Tensor, Tensor | float]:
+        """Scores (B, K) of images, and what the losses of two views add."""
+        if not self.options.compares_views:
+            return self(images), 0.0
+        maps = self.model.forward_features(images)
+        scores, features = self.model.forward_head(maps), self.model.forward_head(maps, pre_logits=True)
+        added = self.options.instance_loss * info_nce(features)
+        # An encoder's scores are its features.
+        unlike = 0.0 if self.options.makes_encoder else view_divergence(scores)
+        return scores, self.options.consistency * unlike + added
+
+    def taught_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """The mean loss against the teacher's answers; of images with a label, `label_share` of it is that of the label.
+
+        batch: images (B, C, H, W), and (B, 1 + D): the label, -1 where there is none, and the teacher's answer behind it.
+        """
+        images, both = batch
+        labels, answers, teacher = both[:, 0].long(), both[:, 1:], self.options.teacher
+        scores, view_loss = self.scores_of_views(images)
+        losses = self.teacher_losses(scores, answers)
+        known = labels >= 0
+        if teacher.label_share and bool(known.any()):
+            wanted = self.target.wanted(labels[known], scores.shape[1], self.options.label_smoothing)
+            own = each_loss(self.loss_name, wanted, scores[known])
+            losses = losses.index_put((known,), torch.lerp(losses[known], own, teacher.label_share))
+        return losses.mean() + view_loss
+
+    def teacher_losses(self, scores: Tensor, answers: Tensor) -> Tensor:
+        """The loss (B,) of each image against the teacher's answers."""
+        if self.options.makes_encoder:
+            return feature_loss(self.beside(scores), answers)
+        return score_loss(scores, answers, self.options.teacher.temperature)
+
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         images, labels = batch
         scores = self(images).float()
+        if labels.ndim == 2 and isinstance(
+            self.target, Classes
+        ):  # with the teacher's answers, of images without labels
+            loss = self.teacher_losses(scores, labels[:, 1:]).mean()
+            self.log(f"{stage}/loss", loss, batch_size=len(labels), sync_dist=True)
+            return
         self.update_metrics(stage, self.target.answers(scores), self.target.expected(labels))
         loss = LOSSES[self.target.losses[0]](scores, self.target.wanted(labels, scores.shape[1]), None)
         self.log(f"{stage}/loss", loss, batch_size=len(labels), sync_dist=True)

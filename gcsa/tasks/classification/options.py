@@ -1,9 +1,15 @@
 """The options of the training of classifiers, conf/task/classification.yaml."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from __future__ import annotations
 
-from gcsa._utils.options import Options, Range, Rate
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from gcsa._utils.options import Options, Range, Rate, check_options
+from gcsa.tasks.classification.teacher import TeacherOptions
+
+NO_TEACHER = TeacherOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +39,22 @@ class ClassificationOptions(Options):
         "with data.views=2: weight of telling an image from others by the features of its other view",
     ] = 0.0
     compile: Annotated[bool, "torch.compile the model, which is faster on a GPU, after a minute of compilation"] = False
+
+    teacher: Annotated[
+        TeacherOptions, "a trained network whose answers are learned, instead of the labels or beside them"
+    ] = NO_TEACHER
+
+    @classmethod
+    def from_config(cls, options: Mapping[str, Any]) -> ClassificationOptions:
+        """From plain values by name; None takes the default. Raises UserError for unknown names and impossible values."""
+        known = check_options(options, cls, owner="task=classification")
+        teacher = check_options(known.pop("teacher", {}), TeacherOptions, owner="task.teacher")
+        return cls(**known, teacher=TeacherOptions(**teacher))
+
+    @property
+    def makes_encoder(self) -> bool:
+        """Whether a teacher's features are learned, so that the network has no classes."""
+        return bool(self.teacher.sources) and self.teacher.of == "features"
 
     @property
     def compares_views(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.paths import expanded
 from gcsa._utils.validation import listed
 from gcsa.evaluation.audit import invariance_error
 from gcsa.evaluation.cost import count_flops
@@ -18,6 +19,7 @@ from gcsa.tasks.classification.options import ClassificationOptions
 from gcsa.tasks.classification.predict import with_features
 from gcsa.tasks.classification.pretrained import load_pretrained, normalisation_of
 from gcsa.tasks.classification.targets import Classes
+from gcsa.tasks.classification.teacher import Teacher, TeacherOptions
 from gcsa.tasks.ood import MOST_IMAGES, OODScorer
 from gcsa.training.task import data_options, make_data, model_options, task_options
 from gcsa.weights import read, save_classifier
@@ -42,6 +44,15 @@ class Task:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
         options = data_options(cfg)
         data = make_data(partial(create_datamodule, options["name"]), {**options, **normalisation(cfg)})
+        task = ClassificationOptions.from_config(task_options(cfg))
+        if task.teacher.sources:
+            data.teach(find_teacher(task.teacher, data, Path(cfg["output_dir"])))
+        elif cfg["data"].get("unlabelled") is not None:
+            raise UserError("data.unlabelled needs a teacher, which says what the images show: set task.teacher.source")
+        if task.makes_encoder and cfg["monitor"]["metric"] != "val/loss":
+            raise UserError(
+                "a student of features has no classes to measure: set monitor.metric=val/loss monitor.mode=min"
+            )
         kind, metric = data.target.kind, cfg["monitor"]["metric"]
         if kind == Classes.kind:
             if data.num_classes < 2:
@@ -82,6 +93,7 @@ class Task:
             num_classes=data.num_classes,
             in_chans=data.in_chans,
             options=options,
+            teacher_width=0 if data.teacher is None else data.teacher.width,
             preprocessing=data.preprocessing,
         )
         if pretrained:
@@ -96,7 +108,7 @@ class Task:
     def export(self, classifier: Classifier, data: Any, folder: Path) -> str:
         """Writes the weights into `folder`; returns how timm names them."""
         about = {"data": data.name, "group": str(getattr(classifier.model, "group", "c1"))}
-        ood_scorer = fit_ood_scorer(classifier.model, data)
+        ood_scorer = None if classifier.options.makes_encoder else fit_ood_scorer(classifier.model, data)
         entry = None if ood_scorer is None else ood_scorer.entry()
         written = save_classifier(classifier.model, folder, about, ood_score=entry, **data.preprocessing)
         return f"local-dir:{written}"
@@ -113,9 +125,13 @@ class Task:
         self, classifier: Classifier, data: Any, scores: dict[str, float], output_dir: Path
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """What the best model reaches beyond the `scores` of the test loop, and lines for the screen."""
-        if not isinstance(data.target, Classes):
+        if classifier.options.makes_encoder or not isinstance(data.target, Classes):
             error = invariance_error(classifier.model, draw_sample(data, "val").first(AUDIT_IMAGES))
-            shown = {f"test {name}": f"{scores[f'test/{name}']:.4g}" for name in METRICS[data.target.kind]}
+            shown = {
+                f"test {name}": f"{scores[f'test/{name}']:.4g}"
+                for name in METRICS[data.target.kind]
+                if f"test/{name}" in scores
+            }
             return {"invariance_error": error}, shown | {"invariance error": f"{error:.1e}"}
         summary = summarize(classifier.model, data, output_dir)
         error = summary["invariance_error"]
@@ -125,6 +141,19 @@ class Task:
             "figure": str(summary["figure"]),
         }
         return {"invariance_error": error}, lines
+
+
+def find_teacher(options: TeacherOptions, data: Any, output_dir: Path) -> Teacher:
+    """The teacher of a run in `output_dir`. Raises UserError for one that cannot teach these data, or that the run would write."""
+    for source in options.sources:
+        if (output_dir.resolve() / "weights") in (path := Path(source).resolve(), *path.parents):
+            raise UserError(
+                f"task.teacher.source={source} is where this run writes its own weights: set another output_dir"
+            )
+    if not isinstance(data.target, Classes):
+        raise UserError(f"a teacher is for data.target=class, not {data.target.kind}")
+    file = expanded(options.answers) if options.answers is not None else output_dir / "teacher.safetensors"
+    return Teacher(options, None if options.of == "features" else data.class_names, file)
 
 
 def fit_ood_scorer(model: Any, data: Any) -> OODScorer | None:

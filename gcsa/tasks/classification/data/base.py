@@ -10,13 +10,18 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.paths import expanded
 from gcsa._utils.validation import check_bool, check_int
 from gcsa.data.augment import Augmentation
 from gcsa.data.datamodule import SplitDataModule
+from gcsa.data.image_files import ImageFiles
 from gcsa.data.loaders import BatchLoader, ConcatSource, ImageSet, ImageSource, seeded_generator
 from gcsa.data.splits import balancing_weights, check_split, limited, strata
 from gcsa.data.storage import check_readable, data_root, download_into, missing
+from gcsa.images.folders import list_images
+from gcsa.images.prepare import Prepare
 from gcsa.tasks.classification.targets import Classes, Target
+from gcsa.tasks.classification.teacher import Teacher
 
 
 class Split(NamedTuple):
@@ -30,19 +35,42 @@ class Split(NamedTuple):
     rows: Tensor
     source: str
     label_source: str
+    files: tuple[Path | None, ...] | None = None
+    """Of each image (N,), where it has one."""
 
     @classmethod
-    def whole(cls, images: ImageSource, labels: Tensor, source: object, label_source: object = None) -> "Split":
+    def whole(
+        cls,
+        images: ImageSource,
+        labels: Tensor,
+        source: object,
+        label_source: object = None,
+        files: Sequence[Path] | None = None,
+    ) -> "Split":
         """Every row of a file; without `label_source`, the labels are from there too."""
-        return cls(images, labels, torch.arange(len(labels)), str(source), str(label_source or source))
+        rows = torch.arange(len(labels))
+        return cls(
+            images, labels, rows, str(source), str(label_source or source), None if files is None else tuple(files)
+        )
 
     def followed_by(self, other: "Split") -> "Split":
         """The rows of this split, then those of `other`, of the same data set."""
         rows = torch.cat([self.rows, other.rows + len(self.labels)])
         labels = torch.cat([self.labels, other.labels])
-        return self._replace(images=ConcatSource(self.images, other.images), labels=labels, rows=rows)
+        files = tuple(file for part in (self, other) for file in part.files or (None,) * len(part.labels))
+        return self._replace(images=ConcatSource(self.images, other.images), labels=labels, rows=rows, files=files)
+
+    def pictures(self) -> list[Path | Tensor]:
+        """The images of the rows that count, each as its file, or as pixels (C, H, W) where it has none."""
+        found: list[Path | Tensor] = []
+        for row in self.rows.tolist():
+            file = self.files[row] if self.files is not None else None
+            found.append(self.images[torch.tensor([row])][0] if file is None else file)
+        return found
 
 
+NO_LABEL = -1
+"""Of an image whose class nobody has said."""
 DATAMODULES: dict[str, type["GCSADataModule"]] = {}
 """All data modules by their `name`."""
 
@@ -62,6 +90,8 @@ class GCSADataModule(SplitDataModule):
         augment_on_device: augment where the network is, instead of in the loader: a GPU has no time to wait for a CPU.
         drop_last: leave out the last training batch where it is smaller than the others.
         balance: draw training images so that every class is as frequent, with repetition.
+        unlabelled: a folder of further training images, or "rest": those that `limit_train` leaves out. Their labels are -1: only a
+            teacher (`teach`) says what they are.
         train_on_val: train on the validation split too, once all options are chosen. Scores on that split then say
             nothing, so `gcsa.training.run.train` keeps the last epoch and reports none.
         mean, std: of every channel on the 0..1 scale, for normalisation; default those of the data set. Trained weights
@@ -100,6 +130,7 @@ class GCSADataModule(SplitDataModule):
         limit_train: float | int | None = None,
         drop_last: bool = False,
         balance: bool = False,
+        unlabelled: str | None = None,
         train_on_val: bool = False,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
@@ -111,6 +142,11 @@ class GCSADataModule(SplitDataModule):
         check_bool("drop_last", drop_last)
         check_bool("balance", balance)
         check_bool("train_on_val", train_on_val)
+        if unlabelled == "rest" and limit_train is None:
+            raise UserError("data.unlabelled=rest is what data.limit_train leaves out: set data.limit_train")
+        self.unlabelled = unlabelled
+        self.teacher: Teacher | None = None
+        self._answers: dict[str, Tensor] = {}
         self.root = data_root(root)
         self.download, self.drop_last, self.train_on_val = download, drop_last, train_on_val
         self.balance, self.views, self.augment_on_device = balance, views, augment_on_device
@@ -186,13 +222,35 @@ class GCSADataModule(SplitDataModule):
             train = train.followed_by(val)
         if self.limit_train is not None:
             chosen = limited(strata(train.labels[train.rows]), self.limit_train, self.seed)
-            train = train._replace(rows=train.rows[chosen])
+            if self.unlabelled == "rest":
+                rest = train.rows[~torch.isin(torch.arange(len(train.rows)), chosen)]
+                train = train._replace(labels=train.labels.index_fill(0, rest, NO_LABEL))
+            else:
+                train = train._replace(rows=train.rows[chosen])
+        if self.unlabelled not in (None, "rest"):
+            train = train.followed_by(self._read_unlabelled(expanded(str(self.unlabelled))))
         if self.drop_last and len(train.rows) < self.batch_size * self.processes:
             raise UserError(
                 f"batch_size={self.batch_size} in each process with drop_last leaves none of {len(train.rows)} images: "
                 "lower it, or leave out drop_last"
             )
+        if self.teacher is not None:
+            self._answers["train"] = self.teacher.answers(train.pictures(), "train")
+            if self.teacher.options.of == "features" or bool((val.labels == NO_LABEL).all()):
+                self._answers["val"] = self.teacher.answers(val.pictures(), "val")
         return train, val
+
+    def teach(self, teacher: Teacher) -> None:
+        """Has `teacher` answer for the training images: batches of training then have labels (B, 1 + D), the answer behind the label."""
+        self.teacher = teacher
+
+    def _read_unlabelled(self, folder: Path) -> Split:
+        """The images of a folder and all below it."""
+        files = list_images(folder, recursive=True) if folder.is_dir() else []
+        if not files:
+            raise UserError(f"data.unlabelled={folder} is no folder with images: name one, or leave it out")
+        images = ImageFiles(files, Prepare(self.image_size, self.mean, self.std, self.pad))
+        return Split.whole(images.read_all(), torch.full((len(files),), NO_LABEL), folder, files=files)
 
     def make_test(self) -> Split:
         self._check_there()
@@ -215,6 +273,8 @@ class GCSADataModule(SplitDataModule):
             balancing_weights(images.labels, self.num_classes)[images.labels] if shuffle and self.balance else None
         )
         drop_last = shuffle and self.drop_last
+        if split in self._answers and (shuffle or split == "val"):
+            images.labels = torch.cat([images.labels[:, None].float(), self._answers[split]], 1)
         return self.batches(images, len(images), shuffle=shuffle, drop_last=drop_last, weights=weights)
 
     def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:

@@ -11,6 +11,8 @@ from torch import Tensor
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_float, check_int
+from gcsa.data.image_files import ImageFiles
+from gcsa.data.loaders import ImageSource
 from gcsa.data.splits import SPLIT_FOLDERS, hold_out, strata
 from gcsa.images.choices import MPP_RANGE
 from gcsa.images.folders import SUFFIXES, is_visible, list_images
@@ -101,32 +103,8 @@ class ImageFolder(GCSADataModule):
         files, labels = self._files[part]
         images = ImageFiles(files, Prepare(self.image_size, self.mean, self.std, self.pad))
         source = f"the {part} split of {self.path}"
-        if images.nbytes > self.max_memory_gb * 1e9:
-            return Split.whole(images, labels, source)
-        return Split.whole(images.read_all(), labels, source)
-
-
-class ImageFiles:
-    """Image files, each made a square by `prepare` when a batch of rows is taken; an `ImageSource`."""
-
-    def __init__(self, files: Sequence[Path], prepare: Prepare) -> None:
-        self.files, self.prepare = files, prepare
-        self.nbytes = len(files) * len(prepare.mean) * prepare.size**2
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, rows: Tensor) -> Tensor:
-        """uint8 (B, C, size, size). Raises ValueError naming the file that cannot be read."""
-        return torch.stack([self.prepare.square(self.files[row]) for row in rows.tolist()])
-
-    def read_all(self) -> Tensor:
-        """uint8 (N, C, size, size)."""
-        size, channels = self.prepare.size, len(self.prepare.mean)
-        out = torch.empty(len(self), channels, size, size, dtype=torch.uint8)
-        for row, file in enumerate(self.files):
-            out[row] = self.prepare.square(file)
-        return out
+        held: ImageSource = images if images.nbytes > self.max_memory_gb * 1e9 else images.read_all()
+        return Split.whole(held, labels, source, files=files)
 
 
 def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
