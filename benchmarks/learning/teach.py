@@ -58,6 +58,8 @@ PCAM_TEACHER = (
     *("data.augment.shift=4", "data.augment.padding_mode=reflection", "optimizer.lr=0.0005"),
 )
 POOLED = ("experiment=pcam_pooled", "callbacks.ema.decay=0.998")
+LIMIT: int | None = None
+"""Images of a split that are measured; of a smoke test few."""
 HARD = "task.teacher.temperature=0.02"
 """The teacher's first answer alone."""
 VIEWS = (
@@ -165,7 +167,7 @@ def imagenet(chain: Chain, folder: Path) -> Path:
 def outputs(network: nn.Module, data: Any, split: str) -> tuple[Tensor, Tensor]:
     """Outputs (N, D) and labels (N,) of a split."""
     network, found, labels = network.eval().to(DEVICE), [], []
-    for images, own in draw_sample(data, split):
+    for images, own in draw_sample(data, split, LIMIT):
         found.append(network(images.to(DEVICE)).float().cpu())
         labels.append(own)
     return torch.cat(found), torch.cat(labels)
@@ -269,7 +271,10 @@ def main() -> None:
         metavar="KEY=VALUE",
         help="further overrides of every run, such as of a smoke test",
     )
+    parser.add_argument("--limit", type=int, help="measure so many images of a split, for a smoke test")
     args = parser.parse_args()
+    global LIMIT
+    LIMIT = args.limit
     listed = [(name, seed) for seed in args.seeds for name in args.chains]
 
     def alone(job: tuple[str, int]) -> str:

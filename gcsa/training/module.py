@@ -31,13 +31,14 @@ class TaskModule(pl.LightningModule):
         schedule: `name`, `warmup` and `final` of `make_schedule`.
         adapter: of `attach`, for a checkpoint of an adapted model; where there is a base, call `adapt` instead.
 
+    Attributes:
+        beside: a module that is trained beside the network and not kept in weights; None: there is none.
+
     Raises:
         UserError: arguments that cannot work.
     """
 
     task: ClassVar[str]
-    beside: Any = None
-    """A module that is trained beside the network and not kept in weights; None: there is none."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class TaskModule(pl.LightningModule):
         adapter: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        self.beside: Any = None
         self.save_hyperparameters(ignore=("network", "metrics"))
         self.hparams["task"] = self.task
         self.model: Any = network if adapter is None else attach(network, adapter)

@@ -207,7 +207,7 @@ class Member:
                 raise UserError(f"task.teacher.source={source} tells no classes: take task.teacher.of=features")
             network = predictor.embedding if options.of == "features" else predictor.network
             prepare, group, names = predictor.preprocess, predictor.group, predictor.class_names
-        if options.symmetry != "none" and len(group.exact_elements) < make_group(options.symmetry_group).order:
+        if options.symmetry != "none" and not group.covers(make_group(options.symmetry_group)):
             network = (Averaged if options.symmetry == "averaged" else Canonical)(network, options.symmetry_group)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return cls(source, network.eval().to(device), prepare, names)
