@@ -21,8 +21,11 @@ SPLIT_FOLDERS = {
 
 
 def strata(labels: Tensor) -> Tensor:
-    """What a subset of rows is balanced over: classes (N,), or nothing (zeros) where labels are several or numbers (N, K)."""
-    return labels if labels.ndim == 1 else labels.new_zeros(len(labels), dtype=torch.long)
+    """What a subset of rows is balanced over: classes (N,), of which -1, of images without a label, is one more; or nothing (zeros)
+    where labels are several or numbers (N, K)."""
+    if labels.ndim > 1:
+        return labels.new_zeros(len(labels), dtype=torch.long)
+    return labels - labels.min().clamp(max=0) if len(labels) else labels
 
 
 def stratified_order(labels: Tensor, seed: int) -> Tensor:

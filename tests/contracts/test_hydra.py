@@ -24,6 +24,7 @@ from gcsa.models.create import create_model, options_of
 from gcsa.tasks import get_task, list_tasks
 from gcsa.tasks.classification.data import list_datamodules
 from gcsa.tasks.classification.task import Task as Classification
+from gcsa.tasks.classification.teacher import TeacherOptions
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.segmentation import Segmenter
 from gcsa.tasks.segmentation.network import SEGMENTERS
@@ -38,6 +39,7 @@ NEEDS_A_VALUE = {
     "mask_folder": "data.path=/images",
     "own": "data.name=digits",
     "table": "data.path=/images.csv",
+    "unlabelled": "data.path=/images",
     "multilabel": "data.path=/images.csv",
     "regression": "data.path=/images.csv",
     "lora": "adapter.base=base.ckpt",
@@ -127,11 +129,13 @@ def test_options_of_a_task_are_those_it_declares(task: str) -> None:
     """The keys of conf/task, their values and their comments."""
     text = (CONF / f"task/{task}.yaml").read_text()
     declared = declared_options(get_task(task).options)
-    comments = dict(re.findall(r"^(\w+): \S+  # (.*)$", text, re.MULTILINE))
+    comments = dict(re.findall(r"^ *(\w+):(?: \S+)?  # (.*)$", text, re.MULTILINE))
     values = yaml.safe_load(text)
     assert (values.pop("name"), comments.pop("name")) == (task, "the package in gcsa/tasks")
-    assert values == {key: option.default for key, option in declared.items()}
-    assert comments == {key: option.meaning for key, option in declared.items()}
+    teacher = declared_options(TeacherOptions) if "teacher" in declared else {}
+    assert values.pop("teacher", {}) == {key: option.default for key, option in teacher.items()}
+    assert values == {key: option.default for key, option in declared.items() if key != "teacher"}
+    assert comments == {key: option.meaning for key, option in {**declared, **teacher}.items()}
 
 
 def test_there_is_a_choice_for_every_data_module() -> None:

@@ -182,8 +182,10 @@ class ClassificationPredictor(Predictor):
             batch_size: images that the network sees at once.
 
         Raises:
-            UserError: an image that cannot be read, naming it.
+            UserError: an image that cannot be read, naming it; an encoder, which has no classes.
         """
+        if not self.class_names:
+            raise UserError("the network is an encoder, which has no classes: ask for its features")
         rows = run_batches(self.with_ood_scores(), self.preprocess, images, batch_size)
         answers, ood_scores = self.answers(rows if rows.ndim == 2 else rows[None])
         named = [self._named(row, ood_score) for row, ood_score in zip(answers.tolist(), ood_scores, strict=True)]

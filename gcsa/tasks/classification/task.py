@@ -13,6 +13,7 @@ from gcsa.evaluation.audit import invariance_error
 from gcsa.evaluation.cost import count_flops
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.tasks.classification.data import create_datamodule
+from gcsa.tasks.classification.data.unlabelled import Unlabelled
 from gcsa.tasks.classification.evaluate import AUDIT_IMAGES, draw_sample, evaluate, summarize
 from gcsa.tasks.classification.module import METRICS, Classifier, build_metrics
 from gcsa.tasks.classification.options import ClassificationOptions
@@ -47,12 +48,17 @@ class Task:
         task = ClassificationOptions.from_config(task_options(cfg))
         if task.teacher.sources:
             data.teach(find_teacher(task.teacher, data, Path(cfg["output_dir"])))
-        elif cfg["data"].get("unlabelled") is not None:
-            raise UserError("data.unlabelled needs a teacher, which says what the images show: set task.teacher.source")
-        if task.makes_encoder and cfg["monitor"]["metric"] != "val/loss":
-            raise UserError(
-                "a student of features has no classes to measure: set monitor.metric=val/loss monitor.mode=min"
-            )
+            if task.class_weights is not None:
+                raise UserError("task.class_weights weighs labels, and a teacher answers in their place: leave one out")
+        elif data.unlabelled is not None or isinstance(data, Unlabelled):
+            raise UserError("images without labels need a teacher, which says what they show: set task.teacher.source")
+        if task.makes_encoder or isinstance(data, Unlabelled):
+            if cfg["monitor"]["metric"] != "val/loss":
+                raise UserError("there are no classes to measure: set monitor.metric=val/loss monitor.mode=min")
+            if cfg.get("test"):
+                raise UserError("there are no labels to test by: set test=false")
+        if task.makes_encoder:
+            return data
         kind, metric = data.target.kind, cfg["monitor"]["metric"]
         if kind == Classes.kind:
             if data.num_classes < 2:

@@ -32,7 +32,7 @@ from gcsa._utils.validation import listed
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.groups import group as make_group
 from gcsa.images.prepare import Prepare
-from gcsa.integrations.networks import is_foreign, open_subject
+from gcsa.models.foreign import is_foreign
 from gcsa.symmetry import Averaged, Canonical
 from gcsa.tasks import load
 from gcsa.tasks.classification.stored_answers import STORED, read_answers, stored_width
@@ -197,20 +197,18 @@ class Member:
     @classmethod
     def open(cls, source: str, options: TeacherOptions) -> Member:
         """Raises UserError and FileNotFoundError for a source that cannot be opened."""
-        names: tuple[str, ...] | None = None
-        if is_foreign(source):
-            subject = open_subject(source, "embedding" if options.of == "features" else "classifier")
-            network, prepare, group = subject.network, subject.prepare, subject.group
-        else:
-            predictor: Any = load(source, task="classification")
-            if options.of == "scores" and not isinstance(predictor.target, Classes):
-                raise UserError(f"task.teacher.source={source} tells no classes: take task.teacher.of=features")
-            network = predictor.embedding if options.of == "features" else predictor.network
-            prepare, group, names = predictor.preprocess, predictor.group, predictor.class_names
-        if options.symmetry != "none" and not group.covers(make_group(options.symmetry_group)):
+        predictor: Any = load(source, trust_code=True)  # whoever writes a configuration may run code
+        of_classes = isinstance(getattr(predictor, "target", Classes()), Classes)
+        if predictor.kind not in ("classification", "network") or (options.of == "scores" and not of_classes):
+            raise UserError(
+                f"task.teacher.source={source} tells no classes: name a classifier, or task.teacher.of=features"
+            )
+        network = predictor.embedding if options.of == "features" else predictor.network
+        names = None if is_foreign(source) else predictor.class_names
+        if options.symmetry != "none" and not predictor.group.covers(make_group(options.symmetry_group)):
             network = (Averaged if options.symmetry == "averaged" else Canonical)(network, options.symmetry_group)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(source, network.eval().to(device), prepare, names)
+        return cls(source, network.eval().to(device), predictor.preprocess, names)
 
     def in_order_of(self, class_names: Sequence[str] | None) -> Member:
         """The same with its scores in this order. Raises UserError for a teacher of other classes."""

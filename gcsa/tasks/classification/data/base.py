@@ -144,6 +144,8 @@ class GCSADataModule(SplitDataModule):
         check_bool("train_on_val", train_on_val)
         if unlabelled == "rest" and limit_train is None:
             raise UserError("data.unlabelled=rest is what data.limit_train leaves out: set data.limit_train")
+        if unlabelled is not None and balance:
+            raise UserError("data.balance=true draws every class as often, and data.unlabelled has none: leave one out")
         self.unlabelled = unlabelled
         self.teacher: Teacher | None = None
         self._answers: dict[str, Tensor] = {}
