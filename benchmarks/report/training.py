@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
@@ -238,6 +239,26 @@ def learning_table(folders: Mapping[str, str]) -> str:
     filled = [any(column) for column in zip(*rows, strict=True)]
     header, *rows = (list(itertools.compress(line, filled)) for line in [header, *rows])
     return table(header, rows)
+
+
+def teaching() -> str:
+    """Teachers and their students (`benchmarks.learning.teach`): means over the seeds."""
+    rows = []
+    for chain, labels in {"plankton_10": "10 %", "pcam_10": "10 %", "pcam_all": "all"}.items():
+        paths = sorted((ROOT / "benchmarks/results/teach").glob(f"{chain}_seed*.json"))
+        runs = [json.loads(path.read_text())["networks"] for path in paths]
+        for kind, passes in {"teacher, one pose": 1, "teacher, averaged": 8, "student": 1}.items():
+            if kind not in runs[0]:
+                continue
+            cells = []
+            for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
+                for split in ("val", "test"):
+                    values = [run[kind][split][key] for run in runs]
+                    cells.append("" if None in values else spread_cell([scale * value for value in values], digits))
+            data = {"plankton": "plankton", "pcam": "tissue"}[chain.partition("_")[0]]
+            rows.append([data, labels, kind, str(passes), *cells])
+    header = ["data", "labels", "network", "passes", "validation accuracy %", "test accuracy %"]
+    return table([*header, "validation AUROC", "test AUROC"], rows)
 
 
 def ceiling() -> str:
