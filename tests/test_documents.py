@@ -34,14 +34,6 @@ def program(name: str) -> ModuleType:
     return importlib.import_module(f"report.{name}")
 
 
-def save_timings(copy: Path, machine: str, name: str, content: dict[str, Any]) -> None:
-    """Writes benchmarks/results/MACHINE/NAME.json of a machine whose processor has that name."""
-    path = copy / f"benchmarks/results/{machine}/{name}.json"
-    path.parent.mkdir(exist_ok=True)
-    info = {"cpu": f"{machine}(R) Processor", "instructions": "AVX2", "threads": 2, "gpu": None}
-    path.write_text(json.dumps({**content, "machine": info}))
-
-
 def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert text.count(old) >= 1
@@ -125,10 +117,6 @@ def test_angles_of_a_card_are_in_order_and_hold_the_exact_ones(copy: Path) -> No
     assert list(shares.items()) == [(0, 0), (7.5, 0.3), (15, 0), (90, 0), (180, 0), (270, 0), (360, 0)]
 
 
-def test_the_table_of_patches_leaves_digits_out(copy: Path) -> None:
-    assert "rotmnist" not in program("equivariance").off_grid()
-
-
 def test_a_card_shows_pages_and_sizes_where_they_were_measured(copy: Path) -> None:
     cards = program("cards")
     reader, segmenter = cards.card("gcsa_ocr_tiny.print"), cards.card("gcsa_unet_tiny.nuclei")
@@ -140,61 +128,6 @@ def test_a_card_shows_pages_and_sizes_where_they_were_measured(copy: Path) -> No
     cells = [f"{100 * scores[view]['all']:.1f} %" for view in views]
     assert f"| 0.5 x | {' | '.join(cells)} |" in segmenter
     assert program("card_sections").sections("gcsa_ocr_tiny.fr17") == ""
-
-
-def test_learning_on_real_images(copy: Path) -> None:
-    """Two epochs of a system whose step takes three times as long as the ViT's, with all labels and with a tenth."""
-    times = {"vit": {"median_ms": 10.0}}
-    for path in (copy / "benchmarks/results").glob("*/pace.json"):
-        path.unlink()
-    for name, factor in (("first", 1.0), ("slow", 1.5)):  # the ratio of the machine on which it is worse counts
-        scaled = {**times, "gcsa_small": {"median_ms": 20.0 * factor}}
-        save_timings(copy, name, "pace", {"pcam": scaled, "plankton": scaled})
-    run = json.loads((copy / "benchmarks/results/learning/pcam/seed0/gcsa_small+shifts.json").read_text())
-    run["config"]["trainer"]["max_epochs"] = 2
-    run["curve"]["val/accuracy"] = [0.5, 0.75]
-    shutil.rmtree(copy / "benchmarks/results/learning")
-    for folder in ("pcam", "pcam_tenth"):
-        path = copy / f"benchmarks/results/learning/{folder}/seed0/gcsa_small+shifts.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(run))
-    training = program("training")
-    cells = []
-    for part in (training.learning, training.few_labels):
-        header, _, *rows = [line.strip("| ").split(" | ") for line in part().splitlines()]
-        cells += [dict(zip(header, row, strict=True)) for row in rows]
-    assert [row["data"] for row in cells] == ["PatchCamelyon", "PatchCamelyon, 10 %"]
-    for row in cells:
-        assert row["a step, of the ViT's"] == "3.00 x"
-        assert row["time, in epochs of the ViT"] == "6"
-        assert row["best epoch %"] == "75.0"
-    with pytest.raises(ValueError, match=r"pace.json lacks c1_small on pcam: run python -m benchmarks.learning.pace"):
-        training.step_ratio("pcam", "c1_small+turns")
-    assert training.learning_curves("pcam") == {"gcsa_small+shifts": {3.0: 0.5, 6.0: 0.75}}
-
-
-def test_few_labels_and_what_was_kept_of_tests(copy: Path) -> None:
-    shutil.rmtree(copy / "benchmarks/results/learning")
-    for folder, seed, accuracy in (("_3", 0, 0.5), ("_tenth", 0, 0.6), ("_tenth", 1, 0.7), ("", 0, 0.8)):
-        path = copy / f"benchmarks/results/learning/pcam{folder}/seed{seed}/one+shifts.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"curve": {"val/accuracy": [0.9, accuracy]}, "test": {"turns": f"of {seed}"}}))
-        path.with_name("two.json").write_text(json.dumps({"curve": {"val/accuracy": [accuracy]}, "test": {}}))
-    training = program("training")
-    assert training.few_labels_curves("pcam") == {"one+shifts": {0.03: 0.5, 0.1: pytest.approx(0.65), 1.0: 0.8}}
-    shutil.rmtree(copy / "benchmarks/results/learning/pcam_3")
-    assert training.few_labels_curves("pcam") == {}  # no line of two points
-    assert training.tested("learning/pcam_tenth", "turns") == {"one+shifts": "of 0"}
-
-
-def test_figures_show_the_three_best_systems_of_a_test(copy: Path) -> None:
-    folder = copy / "benchmarks/results/learning/few/seed0"
-    folder.mkdir(parents=True)
-    for name, accuracy in (("a", 0.6), ("b", 0.9), ("c", 0.7), ("d", 0.8)):
-        run = {"curve": {"val/accuracy": [1, accuracy]}, "test": {"turns": f"of {name}"}}
-        (folder / f"{name}.json").write_text(json.dumps(run))
-    (folder / "unread.json").write_text(json.dumps({"curve": {"val/accuracy": [1.0]}}))
-    assert list(program("training").tested("learning/few", "turns").items()) == [(x, f"of {x}") for x in "bdc"]
 
 
 def test_what_a_test_set_says(copy: Path) -> None:
@@ -229,97 +162,8 @@ def test_a_paired_test_of_seeds_has_one_sign_for_each_image(copy: Path) -> None:
     assert paired(other, ours[:1]) == f"{2 * (1 + 4) / 2**4:.2g}"  # of the seed that both have
 
 
-def test_the_readme_stays_short(copy: Path) -> None:
-    assert len((copy / "README.md").read_text().splitlines()) <= 160
-
-
 def test_a_missing_marker_is_named(copy: Path) -> None:
     documents = program("documents")
     edit(copy / "docs/measured/speed.md", "<!-- results: tax -->", "")
     with pytest.raises(ValueError, match="'<!-- results: tax -->' once"):
         documents.update((copy / "docs/measured/speed.md").read_text(), documents.DOCUMENTS["docs/measured/speed.md"])
-
-
-def test_large_images(copy: Path) -> None:
-    results = {
-        "times by side": {
-            "near": {"128": {"median_ms": 8.6}, "256": {"median_ms": 1068.2}},
-            "far": {"128": {"median_ms": 1}},
-        },
-        "megabytes by side": {"near": {"128": 24.6, "256": 45}, "far": {"128": 2}},
-    }
-    for path in (copy / "benchmarks/results").glob("*/large_images.json"):
-        path.unlink()
-    save_timings(copy, "fast", "large_images", results)
-    assert program("speed").large_images() == (
-        "| attention | machine | 128 x 128 | 256 x 256 |\n"
-        "| --- | --- | --- | --- |\n"
-        "| near | fast (AVX2), 2 threads | 9 ms, 25 MB | 1,068 ms, 45 MB |\n"
-        "| far | fast (AVX2), 2 threads | 1 ms, 2 MB |  |"
-    )
-
-
-def test_every_machine_is_shown_the_worst_first(copy: Path) -> None:
-    for path in (copy / "benchmarks/results").glob("*/startup.json"):
-        path.unlink()
-    startup = program("speed").startup
-    with pytest.raises(ValueError, match=r"has startup.json: run python -m benchmarks"):
-        startup()
-    for machine, seconds in (("quick", 0.1), ("slow", 0.9), ("usual", 0.5)):
-        save_timings(copy, machine, "startup", {"warm": {"median_seconds": seconds}})
-    sentence = startup()
-    assert [sentence.index(name) for name in ("slow (AVX2)", "usual (AVX2)", "quick (AVX2)")] == sorted(
-        sentence.index(f"{name} (AVX2), 2 threads") for name in ("slow", "usual", "quick")
-    )
-
-
-def test_a_run_without_a_test_set_has_empty_cells(copy: Path) -> None:
-    for path in (copy / "benchmarks/results/runs").glob("*.json"):
-        path.unlink()
-    run = {
-        "results": {"val/accuracy": 0.5, "test/accuracy": 0.25},
-        "config": {"trainer": {"max_epochs": 3}},
-        "parameters": 97_400,
-        "fit_seconds": 90,
-        "machine": {"threads": 2},
-        "seed": 7,
-        "commit": "0123456789",
-    }
-    (copy / "benchmarks/results/runs/one.json").write_text(json.dumps(run))
-    row = program("training").training().splitlines()[2]
-    assert row == "| one | 97k | 50.00 | 25.00 |  | 3 epochs, 2 min on 2 thread(s) | 7 | 01234567 |"
-
-
-def test_seeds_of_a_system_are_averaged(copy: Path) -> None:
-    for seed, accuracies in ((0, [0.8, 0.6]), (2, [0.7, 0.7]), (10, [0.9, 0.8])):
-        run = {
-            "curve": {"val/accuracy": accuracies, "val/loss": [1.0, 0.5 + seed / 10]},
-            "config": {"trainer": {"max_epochs": 2}},
-            "parameters": 1000,
-            "fit_seconds": 60,
-            "seed": seed,
-            "commit": "0123456789 abcdefghij" if seed else "0123456789",
-        }
-        folder = copy / f"benchmarks/results/trials/plankton/seed{seed}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "one thing.json").write_text(json.dumps(run))
-    (row,) = [line for line in program("training").trials().splitlines() if "one thing" in line]
-    means = "80.0 ± 10.0 | 70.0 ± 10.0 |  | 0.900 ± 0.529"
-    assert row == f"| plankton | one thing | 1k | {means} | 1 | 2 | 0, 2, 10 | 01234567 abcdefgh |"
-
-
-@pytest.mark.parametrize(
-    ("results", "shown"),
-    [([], ""), ([0.0, 0.0], "0"), ([2e-7, 0.0], "2e-07"), (["broken"], "no"), (["broken", 0.0], "no (1 of 2)")],
-)
-def test_export_cells(copy: Path, results: list[float | str], shown: str) -> None:
-    assert program("exports").cell(results) == shown
-
-
-def test_who_is_exact_counts_what_changes(copy: Path) -> None:
-    equivariance = program("equivariance")
-    assert "| `crnn, one pass` | c4 | 450 lines | 450 of 450 texts |" in equivariance.who_is_exact()
-    file = copy / "benchmarks/results/symmetry/docorient.json"
-    kinds = {"whole pages": {"pages": 3, "alike": 1}, "blocks": {"pages": 12, "alike": 12}}
-    file.write_text(json.dumps({"version": "1.2", "kinds": kinds}))
-    assert "| docorient 1.2, how it lays a page | c4 | 15 pages | 2 of 15 pages |" in equivariance.who_is_exact()

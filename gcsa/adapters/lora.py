@@ -22,7 +22,6 @@ from gcsa._utils.errors import UserError, one_line
 from gcsa.adapters.convolutional_lora import ConvolutionalLora
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.layers.relative_attention import SpatialEncoding
-from gcsa.layers.upsample import SteerableConvTranspose2d
 from gcsa.models.create import classifier_names
 from gcsa.weights import read_adapter
 from gcsa.weights.fingerprint import differ, fingerprint, is_within
@@ -158,9 +157,7 @@ def _adaptable(model: nn.Module) -> dict[str, nn.Module]:
     """Name to layer, of an adapted one the layer itself. An adapter changes what a call of the layer returns, so those of which
     only the weights are read are left out."""
     readers = tuple(
-        f"{name}." if name else ""
-        for name, layer in model.named_modules()
-        if isinstance(layer, SteerableConvTranspose2d | SpatialEncoding)
+        f"{name}." if name else "" for name, layer in model.named_modules() if isinstance(layer, SpatialEncoding)
     )
     return {
         name.removesuffix(".base_layer"): layer

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError, one_line
 from gcsa.images.folders import SUFFIXES, ZARR, list_files
 
@@ -125,6 +126,15 @@ def add_symmetry(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_plane(parser: argparse.ArgumentParser, slices: str, *names: str) -> None:
+    """Adds --channel, --z and --time. `names` are the words that --z takes, which `slices` explains."""
+    parser.add_argument(
+        "--channel", type=channel, metavar="N|NAME", help="channel of images with several, counted from 1, or its name"
+    )
+    parser.add_argument("--z", type=slice_of(*names), metavar="|".join([*names, "N"]), help=slices)
+    parser.add_argument("--time", type=count(10**6), metavar="N", help="frame of series, counted from 1")
+
+
 def symmetry_options(args: argparse.Namespace) -> SymmetryOptions:
     """What --symmetry and --group say. Raises UserError for a group alone."""
     from gcsa.symmetry import SymmetryOptions
@@ -196,6 +206,13 @@ def _is_zarr(folder: Path) -> bool:
     from gcsa.images.ome_zarr import is_zarr  # of which NumPy and tifffile are imported
 
     return is_zarr(folder)
+
+
+def check_output(name: str, images: Iterable[Path]) -> None:
+    """Raises UserError for a file that cannot be written, and for one of the images."""
+    target = check_writable(name)
+    if any(path.resolve() == target for path in images):
+        raise UserError(f"--output {name} is one of the images, and would be overwritten: name another file")
 
 
 def check_outside(folder: Path, images: Iterable[Path]) -> None:

@@ -15,9 +15,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
-from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, device, find_images, symmetrized
+from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, check_output, device, find_images, symmetrized
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, warn_out_of_distribution, written
 from gcsa.cli.running import compute_on, running
@@ -49,11 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.output != SCREEN:
             if not args.output.lower().endswith(".csv"):
                 raise UserError(f"--output {args.output} must end in .csv")
-            target = check_writable(args.output)
-            if any(path.resolve() == target for path in images):
-                raise UserError(
-                    f"--output {args.output} is one of the images, and would be overwritten: name another file"
-                )
+            check_output(args.output, images)
         import torch
 
         from gcsa.tasks import load

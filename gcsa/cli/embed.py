@@ -26,17 +26,16 @@ from gcsa.cli.arguments import (
     NETWORKS,
     add_hardware,
     add_images,
+    add_plane,
     add_symmetry,
-    channel,
+    check_output,
     check_outside,
     check_stems,
-    count,
     device,
     find_images,
     level,
     number,
     roi,
-    slice_of,
     symmetrized,
 )
 from gcsa.cli.errors import Parser
@@ -95,16 +94,7 @@ def _add_patches(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--roi", type=roi, metavar="X,Y,WIDTH,HEIGHT", help="embed the patches of this rectangle, in pixels of level 0"
     )
-    parser.add_argument(
-        "--channel", type=channel, metavar="N|NAME", help="channel of slides with several, counted from 1, or its name"
-    )
-    parser.add_argument(
-        "--z",
-        type=slice_of(MAX),
-        metavar="max|N",
-        help="slice of stacks, counted from 1; max: the largest values over all slices",
-    )
-    parser.add_argument("--time", type=count(10**6), metavar="N", help="frame of series, counted from 1")
+    add_plane(parser, "slice of stacks, counted from 1; max: the largest values over all slices", MAX)
     parser.add_argument(
         "--heatmap",
         metavar="CLASS",
@@ -153,9 +143,7 @@ def _check_output(name: str, images: Sequence[Path]) -> None:
             raise MissingExtraError(
                 f"a .parquet file needs pyarrow ({one_line(error)}): pip install gcsa-vit[parquet], or name an .h5 file"
             ) from error
-    target = check_writable(name)
-    if any(path.resolve() == target for path in images):
-        raise UserError(f"--output {name} is one of the images, and would be overwritten: name another file")
+    check_output(name, images)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

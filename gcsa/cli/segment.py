@@ -22,7 +22,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_float
 from gcsa.cli.arguments import (
     add_hardware,
-    channel,
+    add_plane,
     check_outside,
     check_stems,
     count,
@@ -32,7 +32,6 @@ from gcsa.cli.arguments import (
     number,
     roi,
     share,
-    slice_of,
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import warn_out_of_distribution
@@ -117,19 +116,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAMES",
         help=f"more columns of the table, as regionprops of scikit-image names them: {', '.join(PROPERTIES)}",
     )
-    parser.add_argument(
-        "--channel",
-        type=channel,
-        metavar="N|NAME",
-        help="channel of images with several, counted from 1, or its name in the file",
-    )
-    parser.add_argument(
-        "--z",
-        type=slice_of(MAX, ALL),
-        metavar="max|all|N",
-        help="slice of stacks, counted from 1; max: the largest values over all slices; all: every slice by itself",
-    )
-    parser.add_argument("--time", type=count(10**6), metavar="N", help="frame of series, counted from 1")
+    slices = "slice of stacks, counted from 1; max: the largest values over all slices; all: every slice by itself"
+    add_plane(parser, slices, MAX, ALL)
     parser.add_argument(
         "--level",
         type=level,

@@ -6,7 +6,7 @@
 | `GroupConvSelfAttention`, `RelativeSelfAttention` | attention: G-CSA and G-SA |
 | `Stem`, `Block` | the parts of `gcsa_*` |
 | `InvariantHead` | class scores from features |
-| `Upsample`, `Fusion`, `Scalars`, `Vectors`, `Rays` | dense prediction |
+| `Fusion`, `Scalars`, `Rays` | dense prediction |
 """
 
 from gcsa.layers.attention import GroupAttention, GroupConvSelfAttention, SpatialAttention
@@ -15,12 +15,12 @@ from gcsa.layers.conv import SteerableConv2d
 from gcsa.layers.favor import LinearAttention
 from gcsa.layers.layout import from_nchw, to_nchw
 from gcsa.layers.norm import FieldBatchNorm, FieldDropout, FieldNorm
-from gcsa.layers.outputs import Rays, Scalars, Vectors
+from gcsa.layers.outputs import Rays, Scalars
 from gcsa.layers.pooling import CentredMean, GroupPooling, InvariantHead
 from gcsa.layers.positions import LearnedPositions
 from gcsa.layers.relative_attention import LiftingSelfAttention, RelativeSelfAttention
 from gcsa.layers.stem import Downsample, LowPass, Stem
-from gcsa.layers.upsample import Fusion, SteerableConvTranspose2d, Upsample
+from gcsa.layers.upsample import Fusion
 
 __all__ = [
     "Block",
@@ -45,10 +45,7 @@ __all__ = [
     "Scalars",
     "SpatialAttention",
     "SteerableConv2d",
-    "SteerableConvTranspose2d",
     "Stem",
-    "Upsample",
-    "Vectors",
     "from_nchw",
     "to_nchw",
 ]

@@ -329,10 +329,10 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         self.plan = self.fixed_plan or choose_plan(self.shapes, self.weight.device.type)
         self.in_irreps = self.plan.method != "direct"
 
-    def reset_parameters(self, gain: float = 1.0) -> None:
-        """Keeps the variance: the tables have unit energy, so each coefficient gets gain^2 over the fan-in."""
+    def reset_parameters(self) -> None:
+        """Keeps the variance: the tables have unit energy, so each coefficient gets 1 over the fan-in."""
         fan_in = math.prod(self.weight.shape[1:])
-        nn.init.trunc_normal_(self.weight, std=gain / math.sqrt(fan_in))
+        nn.init.trunc_normal_(self.weight, std=1 / math.sqrt(fan_in))
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 

@@ -1,10 +1,9 @@
-"""Outputs for each pixel from regular fields: scalars, vectors and rays.
+"""Outputs for each pixel from regular fields: scalars and rays.
 
 Each layer maps (B, H, W, N, C) to channels (B, C', H, W), and none has parameters. A regular field transforms as
-[g F](x, h) = F(g^-1 x, g^-1 h). This gives three outputs:
+[g F](x, h) = F(g^-1 x, g^-1 h). This gives two outputs:
 
 - Scalars: the mean over the group, which moves with the image.
-- Vectors: the mean over g of rho(g) v F(g), with the 2 x 2 matrix rho(g) of g, which rotates as a vector does.
 - Rays: the numbers F(g) themselves, as values for N directions, which g permutes.
 """
 
@@ -14,9 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gcsa._utils.errors import UserError
 from gcsa.groups import Group, group as make_group
-from gcsa.layers.buffers import ComputedBuffers
 from gcsa.layers.layout import to_nchw
 
 RAY_SCALE = 10.0
@@ -29,41 +26,6 @@ class Scalars(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, H, W, N, C) to (B, C, H, W)."""
         return x.mean(3).permute(0, 3, 1, 2)
-
-
-class Vectors(ComputedBuffers):
-    """Vectors at each pixel: (B, H, W, N, 2 C) to (B, 2 C, H, W), pairs of a row and a column component, the layout of flows
-    (Stringer et al. 2021, Cellpose).
-
-    They are mean_g rho(g) (e_row F_1(g) + e_column F_2(g)), the frequency 1 of two regular fields per vector. One field would be
-    enough for groups of three or more rotations.
-    """
-
-    matrices: Tensor
-
-    def __init__(
-        self, group: str | Group, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
-        super().__init__()
-        self.group = make_group(group)
-        self.register_buffer(
-            "matrices", torch.empty(self.group.order, 2, 2, device=device, dtype=dtype), persistent=False
-        )
-        self.init_non_persistent_buffers()
-
-    def init_non_persistent_buffers(self) -> None:
-        """Fills the matrices of the elements."""
-        matrices = np.stack([self.group.array_matrix(g) for g in range(self.group.order)])
-        with torch.no_grad():
-            self.matrices.copy_(torch.from_numpy(matrices))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, H, W, N, 2 C) to (B, 2 C, H, W). Raises ValueError for an odd number of fields."""
-        if x.shape[4] % 2:
-            raise UserError(f"a vector takes two fields: give an even number of them, not {x.shape[4]}")
-        pairs = x.unflatten(4, (-1, 2))
-        vectors = torch.einsum("ngh,bxynch->bxycg", self.matrices.to(x.dtype), pairs) / self.group.order
-        return vectors.flatten(3).permute(0, 3, 1, 2)
 
 
 class Rays(nn.Module):

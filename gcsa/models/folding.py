@@ -14,7 +14,6 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_choice
 from gcsa.layers.conv import FieldConv2d, SteerableConv2d
 from gcsa.layers.conv_plans import Plan
-from gcsa.layers.upsample import SteerableConvTranspose2d
 
 Module = TypeVar("Module", bound=nn.Module)
 PLANS = ("auto", "portable", "direct")
@@ -75,8 +74,6 @@ def _folded(module: nn.Module, plan: str) -> nn.Module:
         portable = Plan("irreps" if module.plan.method == "irreps" else "direct")
         plans = dict(auto=module.plan, portable=portable, direct=Plan())
         return FoldedConv2d(module, plans[plan]).train(module.training)
-    if isinstance(module, SteerableConvTranspose2d):
-        plan = "direct"  # the only filter that it takes
     for name, child in module.named_children():
         setattr(module, name, _folded(child, plan))
     return module

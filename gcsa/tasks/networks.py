@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import timm
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
-from gcsa.evaluation.audited import Audited, AuditOptions, Progress, silent
 from gcsa.images.prepare import Prepare
 from gcsa.models.foreign import TIMM, open_network, open_timm
 from gcsa.tasks.base import Predictor
-from gcsa.tasks.classification.predict import ClassificationPredictor, run_batches
+from gcsa.tasks.classification.predict import ClassificationPredictor, RowPredictor, run_batches
 
 MEAN, STD, SIZE = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), 224
 """Of ImageNet, for files and functions, which do not say theirs."""
 
 
-class NetworkPredictor(Predictor):
+class NetworkPredictor(RowPredictor):
     """A network of somebody else: normalised images (B, 3, S, S) to rows of numbers (B, D), of which nobody says what they are."""
 
     kind = "network"
-    preprocess: Prepare
 
     @property
     def embedding(self) -> nn.Module:
@@ -34,17 +30,6 @@ class NetworkPredictor(Predictor):
     def fold(self) -> NetworkPredictor:
         """Leaves the network as it is: it has no layers of gcsa."""
         return self
-
-    def audit(
-        self,
-        images: Sequence[Path],
-        options: AuditOptions,
-        network: nn.Module | None = None,
-        progress: Progress = silent,
-    ) -> Audited:
-        from gcsa.tasks.classification.audit import audit, network_of
-
-        return audit(network or network_of(self, options), self.preprocess, images, options, progress)
 
     def predict(self, images: Any, batch_size: int = 32) -> Tensor:
         """The outputs (D,) for an image, as `gcsa.images.prepare.to_image` takes it; (N, D) for several."""

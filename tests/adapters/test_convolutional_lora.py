@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from gcsa import adapters
 from gcsa.adapters.convolutional_lora import ConvolutionalLora, steering_matrices
 from gcsa.groups import group as make_group
-from gcsa.layers import SteerableConvTranspose2d
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.layers.kernels import planar_tables
 from gcsa.testing import assert_equivariant, assert_invariant, randomize, relative_error
@@ -342,9 +341,8 @@ def test_wrong_configurations(arguments: dict[str, Any], named: str) -> None:
 def test_layers_that_are_not_called_are_not_adapted() -> None:
     gsa = timm.create_model("gsa_tiny", depth=1)
     assert not any("spatial" in name for name in adapters.lora_config(gsa, 2, target_modules=["attn"]).target_modules)
-    for layer, target in ((gsa, "waves"), (SteerableConvTranspose2d(4, 4, "c4"), "conv")):
-        with pytest.raises(ValueError, match=f"no layer to adapt is called '{target}'"):
-            adapters.lora_config(layer, 2, target_modules=[target])
+    with pytest.raises(ValueError, match="no layer to adapt is called 'waves'"):
+        adapters.lora_config(gsa, 2, target_modules=["waves"])
 
 
 def test_dropout_of_single_numbers_is_refused() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gcsa.actions import act
 from gcsa.groups import group
-from gcsa.layers import Rays, Scalars, Vectors
+from gcsa.layers import Rays, Scalars
 from gcsa.testing import assert_equivariant
 
 MOVING = ("c2", "c4", "c8", "d1", "d2", "d3", "d4", "d6", "d8")
@@ -22,7 +22,6 @@ def field(fields: int, name: str) -> Tensor:
 @pytest.mark.parametrize("name", MOVING)
 def test_equivariant(name: str) -> None:
     assert_equivariant(Scalars(), field(3, name), name, output="image")
-    assert_equivariant(Vectors(name), field(4, name), name, output="vector")
     rays = Rays(name, 24 * group(name).rotations)
     assert_equivariant(rays, field(rays.fields, name), name, output="rays")
 
@@ -52,13 +51,6 @@ def test_a_vector_turns_as_an_arrow() -> None:
     assert act(right, "d4", 4, "vector").flatten().tolist() == [0, -1]  # mirrored from left to right
 
 
-def test_all_vectors_can_be_said() -> None:
-    for name in ("c1", "c2", "c4", "d1", "d4"):
-        order = group(name).order
-        out = Vectors(name)(torch.eye(2 * order).view(2 * order, 1, 1, order, 2)).flatten(1)
-        assert torch.linalg.matrix_rank(out) == 2, name
-
-
 @pytest.mark.parametrize("name", MOVING)
 def test_rays_are_directions(name: str) -> None:
     """Each element takes direction k, as a vector, to the direction that the table names; each direction has as many places."""
@@ -74,8 +66,3 @@ def test_rays_are_directions(name: str) -> None:
 def test_refused_rays(name: str, rays: object) -> None:
     with pytest.raises(ValueError, match="must be a multiple of"):
         Rays(name, rays)  # type: ignore[arg-type]
-
-
-def test_refused_vectors() -> None:
-    with pytest.raises(ValueError, match="an even number of them, not 3"):
-        Vectors("c4")(field(3, "c4"))

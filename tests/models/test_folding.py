@@ -10,7 +10,6 @@ from peft import get_peft_model
 from torch import nn
 
 from gcsa.adapters import lora_config
-from gcsa.layers import SteerableConvTranspose2d
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.folding import FoldedConv2d, fold
 from gcsa.testing import equivariance_error, randomize
@@ -47,14 +46,6 @@ def test_folded_layer_is_the_same_function(arguments: dict[str, Any], shape: tup
     conv = randomize(SteerableConv2d(3, 3, group="c4", dtype=torch.float64, **arguments))
     x = torch.randn(shape, dtype=torch.float64)
     assert torch.allclose(fold(conv)(x), conv(x), rtol=0, atol=1e-12)
-
-
-def test_folded_transposed_convolution_is_the_same_function() -> None:
-    """Wide enough for an expansion, which a transposed convolution does not use."""
-    conv = randomize(SteerableConvTranspose2d(40, 40, "d4"))
-    assert conv.conv.plan.use_shared_expansion
-    x = torch.randn(1, 3, 3, 8, 40)
-    assert torch.equal(fold(conv)(x), conv(x))
 
 
 def test_folded_layer_refuses_sizes_that_are_not_exact() -> None:

@@ -88,13 +88,6 @@ def test_seeds_come_one_after_the_other(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_that_is_not_there_cannot_run_once(tmp_path: Path) -> None:
-    path = tmp_path / "list.yaml"
-    path.write_text("{folder: a, seeds: [0], common: [], once: [too], runs: {two: []}}")
-    with pytest.raises(ValueError, match=r"once names \['too'\], which are not among its runs"):
-        list(read_list(path))
-
-
 def test_lists_take_turns_by_seed(
     root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,22 +194,6 @@ def test_the_test_set_is_read_once(group: str, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(final, "create_datamodule", pytest.fail)
     final.main()
     assert json.loads(result.read_text())["test"] == found
-
-
-def test_what_a_model_card_says_of_images_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(card, "list_weights", lambda: ["gcsa_tiny.digits"])
-    monkeypatch.setattr(card, "list_models", lambda: ["gcsa_tiny.digits"])
-    monkeypatch.setattr(card, "published", lambda name: tmp_path / name)
-    model = timm.create_model("gcsa_tiny", group="c4", num_classes=10, in_chans=1, fields=4, depth=1)
-    save_classifier(model, tmp_path / "gcsa_tiny.digits")
-    monkeypatch.setattr(sys, "argv", ["card", "gcsa_tiny.digits", "digits", "--curve-images", "2"])
-    card.main()
-    found = json.loads((tmp_path / "results/gcsa_tiny.digits.json").read_text())
-    assert (found["model"], found["label"], found["scores"]["images"]) == ("gcsa_tiny.digits", "gcsa_tiny.digits", 359)
-    assert found["averaged"]["images"] == 359
-    assert str(tmp_path) not in json.dumps(found)
-    assert (tmp_path / "gcsa_tiny.digits/mistakes.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("adapter", [False, True])

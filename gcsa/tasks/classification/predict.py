@@ -104,7 +104,24 @@ class WithOODScore(nn.Module):
         return torch.cat([scores, self.ood_scorer(features).to(scores)[:, None]], 1)
 
 
-class ClassificationPredictor(Predictor):
+class RowPredictor(Predictor):
+    """A predictor whose network gives a row of numbers for each image that `preprocess` made."""
+
+    preprocess: Prepare
+
+    def audit(
+        self,
+        images: Sequence[Path],
+        options: AuditOptions,
+        network: nn.Module | None = None,
+        progress: Progress = silent,
+    ) -> Audited:
+        from gcsa.tasks.classification.audit import audit, network_of
+
+        return audit(network or network_of(self, options), self.preprocess, images, options, progress)
+
+
+class ClassificationPredictor(RowPredictor):
     """A timm classifier with its preprocessing and the names of its classes.
 
     Scores and features do not change when an image rotates by an element of `group` that maps the pixel grid onto itself.
@@ -121,7 +138,6 @@ class ClassificationPredictor(Predictor):
 
     kind = "classification"
     network: Any
-    preprocess: Prepare
 
     def __init__(
         self,
@@ -162,17 +178,6 @@ class ClassificationPredictor(Predictor):
         count = len(self.class_names)
         ood_scores: list[float | None] = [None] * len(rows) if self.ood_scorer is None else rows[:, count].tolist()
         return self.target.answers(rows[:, :count]), ood_scores
-
-    def audit(
-        self,
-        images: Sequence[Path],
-        options: AuditOptions,
-        network: nn.Module | None = None,
-        progress: Progress = silent,
-    ) -> Audited:
-        from gcsa.tasks.classification.audit import audit, network_of
-
-        return audit(network or network_of(self, options), self.preprocess, images, options, progress)
 
     def predict(self, images: Any, batch_size: int = 32) -> Any:
         """The `Classification`, `Multilabel` or `Regression` of an image, as the weights were trained; a list for several images.
