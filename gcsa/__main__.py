@@ -17,15 +17,15 @@ from gcsa._utils.errors import visible
 COMMANDS = {
     "train": "trains a model: gcsa train model=gcsa_small data=pcam",
     "evaluate": "measures a model: gcsa evaluate model=gcsa_tiny.rotmnist data=rotmnist",
-    "classify": "tells what images show, in a table",
+    "classify": "classifies images, and writes a table",
     "embed": "computes features of images, or of the patches of slides",
     "segment": "finds objects in images",
     "transcribe": "reads pages and lines of text",
-    "orient": "tells how pages lie, and makes them upright",
+    "orient": "measures how pages are rotated, and makes them upright",
     "adapt": "adapts a recogniser to a book, from corrected lines of it",
     "audit": "measures how the answers of any network change when its images rotate",
     "export": "writes a model in a format that runs elsewhere",
-    "demo": "shows rotating pictures in the browser",
+    "demo": "shows rotating images in the browser",
 }
 """What each does; `gcsa.cli` has a module of that name with `main(arguments)`."""
 

@@ -162,6 +162,10 @@ def test_a_paired_test_of_seeds_has_one_sign_for_each_image(copy: Path) -> None:
     assert paired(other, ours[:1]) == f"{2 * (1 + 4) / 2**4:.2g}"  # of the seed that both have
 
 
+def test_the_readme_stays_short(copy: Path) -> None:
+    assert len((copy / "README.md").read_text().split()) <= 1200
+
+
 def test_a_missing_marker_is_named(copy: Path) -> None:
     documents = program("documents")
     edit(copy / "docs/measured/speed.md", "<!-- results: tax -->", "")

@@ -56,7 +56,7 @@ CARDS = {
     ),
     "gcsa_pooled_small.pcam_steady": Card(
         run="learning/pcam_steady/seed0/two_views",
-        does="The same as `gcsa_pooled_small.pcam`, and steadier: a patch rotated by any angle, shifted, blurred or magnified mostly keeps "
+        does="The same as `gcsa_pooled_small.pcam`, and steadier. A patch rotated by any angle, shifted, blurred or magnified mostly keeps "
         "its answer, and stays nearest to itself by its features. Each patch costs 1.8 times as many operations.",
         data="A subset of PatchCamelyon (Veeling et al. 2018, arXiv:1806.03962; CC0): 3,600 training, 600 validation and "
         "600 test patches, in two views each (`experiment=pcam_steady`). It continues a training of 18 epochs on an H100, in 6 minutes that seven other "
@@ -220,19 +220,27 @@ def figures(name: str) -> dict[str, str]:
     return values | {"measured at": f"{found['commit'][:8]}, {machine_title(found['machine'])}"}
 
 
-def published(card: str = "weights/{name}/README.md") -> str:
-    """All weights and adapters, each with the first figure of its card, which a link opens."""
+def published() -> str:
+    """All weights and adapters in a line each: the first sentence and the first figure of the card, which a link opens."""
+    rows = []
+    for name, about in CARDS.items():
+        what, value = next(iter(figures(name).items()))
+        does = about.does.partition(". ")[0].removesuffix(".")
+        rows.append(
+            [f"[`{name}`](weights/{name}/README.md)", does, f"{what.partition(',')[0]}: {value.partition(' (')[0]}"]
+        )
+    return table(["weights", "what they do", "test set"], rows)
+
+
+def published_pages() -> str:
+    """All weights and adapters for the site, where each card is a page: with intervals and sizes."""
     rows = []
     for name, about in CARDS.items():
         what, value = next(iter(figures(name).items()))
         size = sum(file.stat().st_size for file in (ROOT / "weights" / name).glob("*.safetensors"))
-        rows.append([f"[`{name}`]({card.format(name=name)})", about.does, f"{what}: {value}", f"{size / 1e6:.1f} MB"])
+        link = f"[`{name}`](../weights/{name}/README.md)"
+        rows.append([link, about.does, f"{what}: {value}", f"{size / 1e6:.1f} MB"])
     return table(["weights", "what they do", "test set (95 %)", "size"], rows)
-
-
-def published_pages() -> str:
-    """The same for the site, where each card is a page."""
-    return published("../weights/{name}/README.md")
 
 
 def ood_scores() -> dict[str, dict[str, Any]]:

@@ -42,12 +42,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="name of published weights, a folder of weights, or a .ckpt of train.py (default %(default)s)",
     )
     parser.add_argument(
-        "--output", required=True, metavar="FOLDER", help="folder of the adapter; written whole or not at all"
+        "--output", required=True, metavar="FOLDER", help="folder to write the adapter to, whole or not at all"
     )
     parser.add_argument(
-        "--any-image", action="store_true", help="the XML files may name images outside of their folder"
+        "--any-image", action="store_true", help="let the XML files name images outside of their folder"
     )
-    parser.add_argument("--threads", type=count(1000), help="threads of the CPU (default: what is free)")
+    parser.add_argument(
+        "--threads", type=count(1000), help="threads of the CPU that are used (default: those that are free)"
+    )
     return parser.parse_args(argv)
 
 

@@ -106,12 +106,21 @@ def add_images(
     """Adds WEIGHTS, IMAGES, --batch-size and --adapter of a command for classifiers; images are `done` together."""
     parser.add_argument("model", metavar="WEIGHTS", help=model)
     parser.add_argument(
-        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
+        "inputs",
+        nargs="+",
+        metavar="IMAGES",
+        help="images, and folders of images, which are searched with all folders inside",
     )
     parser.add_argument(
-        "--batch-size", type=count(10_000), default=32, metavar="IMAGES", help=f"{done} together (default 32)"
+        "--batch-size",
+        type=count(10_000),
+        default=32,
+        metavar="IMAGES",
+        help=f"images that are {done} together (default 32)",
     )
-    parser.add_argument("--adapter", metavar="ADAPTER", help="adapter of the weights: a folder or a published name")
+    parser.add_argument(
+        "--adapter", metavar="ADAPTER", help="adapter that is added to the weights: a folder or a published name"
+    )
 
 
 def add_symmetry(parser: argparse.ArgumentParser) -> None:
@@ -129,10 +138,15 @@ def add_symmetry(parser: argparse.ArgumentParser) -> None:
 def add_plane(parser: argparse.ArgumentParser, slices: str, *names: str) -> None:
     """Adds --channel, --z and --time. `names` are the words that --z takes, which `slices` explains."""
     parser.add_argument(
-        "--channel", type=channel, metavar="N|NAME", help="channel of images with several, counted from 1, or its name"
+        "--channel",
+        type=channel,
+        metavar="N|NAME",
+        help="channel to read from images with several: its number, counted from 1, or its name",
     )
     parser.add_argument("--z", type=slice_of(*names), metavar="|".join([*names, "N"]), help=slices)
-    parser.add_argument("--time", type=count(10**6), metavar="N", help="frame of series, counted from 1")
+    parser.add_argument(
+        "--time", type=count(10**6), metavar="N", help="frame to read from a time series, counted from 1"
+    )
 
 
 def symmetry_options(args: argparse.Namespace) -> SymmetryOptions:
@@ -140,7 +154,7 @@ def symmetry_options(args: argparse.Namespace) -> SymmetryOptions:
     from gcsa.symmetry import SymmetryOptions
 
     if args.symmetry is None and args.group is not None:
-        raise UserError(f"--group {args.group} is of --symmetry: add --symmetry canonical, for example")
+        raise UserError(f"--group {args.group} is the group of --symmetry: add --symmetry canonical, for example")
     return SymmetryOptions(symmetry=args.symmetry, symmetry_group=args.group)
 
 
@@ -159,7 +173,9 @@ def symmetrized(network: nn.Module, args: argparse.Namespace, group: Group | Non
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:
     """Adds --threads and --device."""
-    parser.add_argument("--threads", type=count(1000), help="threads of the CPU (default: one a core)")
+    parser.add_argument(
+        "--threads", type=count(1000), help="threads of the CPU that are used (default: one for each core)"
+    )
     parser.add_argument("--device", help="where to compute, such as cuda or cpu (default: cuda where there is one)")
 
 

@@ -53,7 +53,7 @@ FIGURES = {
 CURVE = {"classifier": "answers", "embedding": "distance", "segmenter": "pixels", "reader": "texts"}
 """What the figure shows."""
 WHOLE = ("segmenter", "reader")
-"""Kinds that see whole pictures; of the others an image is a row of numbers."""
+"""Kinds that see whole images; of the others an image is a row of numbers."""
 KINDS = tuple(FIGURES)
 
 
@@ -68,24 +68,36 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="NETWORK",
         help=NETWORKS,
     )
-    parser.add_argument("--images", nargs="+", required=True, metavar="IMAGES", help="images, and folders of them")
+    parser.add_argument("--images", nargs="+", required=True, metavar="IMAGES", help="images, and folders of images")
     parser.add_argument(
-        "--kind", choices=KINDS, help="default: that of weights of gcsa, embedding for timm:NAME, else classifier"
+        "--kind",
+        choices=KINDS,
+        help="kind of the network (default: what the weights of gcsa say, embedding for timm:NAME, else classifier)",
     )
-    parser.add_argument("--size", type=count(4096), help="pixels a side; default: the network's, or 224")
     parser.add_argument(
-        "--outputs", choices=OUTPUTS, help="what the maps of a segmenter of others are (default classes)"
+        "--size", type=count(4096), help="side of the images in pixels (default: that of the network, or 224)"
+    )
+    parser.add_argument(
+        "--outputs", choices=OUTPUTS, help="what the maps of a segmenter that is not of gcsa are (default classes)"
     )
     add_symmetry(parser)
-    parser.add_argument("--angles", type=count(360), default=16, help="around the circle (default 16)")
+    parser.add_argument("--angles", type=count(360), default=16, help="number of angles around the circle (default 16)")
     parser.add_argument(
         "--off-grid",
         action="store_true",
-        help="also shift, blur, magnify, compress, stain and light the images otherwise",
+        help="also shift, blur, magnify and compress the images, and change their stain and light",
     )
-    parser.add_argument("--limit", type=count(1_000_000), help="the first images only")
-    parser.add_argument("--batch-size", type=count(10_000), default=32, metavar="IMAGES", help="together (default 32)")
-    parser.add_argument("--output", metavar="FOLDER", help="for audit.json and audit.png")
+    parser.add_argument(
+        "--limit", type=count(1_000_000), help="number of images to read, from the first on (default: all)"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=count(10_000),
+        default=32,
+        metavar="IMAGES",
+        help="images that are computed together (default 32)",
+    )
+    parser.add_argument("--output", metavar="FOLDER", help="folder to write audit.json and audit.png to")
     add_hardware(parser)
     return parser.parse_args(argv)
 
@@ -141,11 +153,11 @@ def _open(args: argparse.Namespace) -> Any:
 
 
 def _check_whole(args: argparse.Namespace, kind: str) -> None:
-    """Raises UserError for options that are not of networks that see whole pictures."""
+    """Raises UserError for options that are not of networks that see whole images."""
     if args.off_grid:
         raise UserError(f"--off-grid is for classifiers and embeddings: leave it out for a {kind}")
     if args.size is not None:
-        raise UserError(f"--size is for classifiers and embeddings: a {kind} takes pictures of any size")
+        raise UserError(f"--size is for classifiers and embeddings: a {kind} takes images of any size")
     if args.symmetry is not None and (kind == "reader" or args.symmetry == "averaged"):
         choose = "--symmetry canonical" if kind == "segmenter" else "gcsa transcribe --orientation any"
         raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}")

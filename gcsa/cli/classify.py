@@ -25,7 +25,7 @@ from gcsa.cli.running import compute_on, running
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="gcsa classify",
-        description="Tells what images show: a table with a row for each.",
+        description="Classifies images, and writes a table with a row for each.",
         epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are classified.",
     )
     add_images(parser, "classified")
@@ -33,7 +33,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--output",
         metavar="FILE",
         default=SCREEN,
-        help="ends in .csv; written whole or not at all (default: the screen)",
+        help="table to write, whose name ends in .csv; it is written whole or not at all (default: the screen)",
     )
     add_symmetry(parser)
     add_hardware(parser)

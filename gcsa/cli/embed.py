@@ -60,7 +60,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--output",
         required=True,
         metavar="FILE",
-        help="ends in .parquet or .h5; written whole or not at all. With --patches a folder",
+        help="file to write, whose name ends in .parquet or .h5; it is written whole or not at all. With --patches: a folder",
     )
     _add_patches(parser)
     add_symmetry(parser)
@@ -74,27 +74,36 @@ def _add_patches(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--patches",
         action="store_true",
-        help="embed patches of slides, in a file for each; the same command goes on after a stop",
+        help="embed patches of slides, in a file for each slide; the same command continues a run that was stopped",
     )
     parser.add_argument(
-        "--mpp", type=scale, metavar="MICROMETRES", help="micrometres a pixel of patches (default: as in the weights)"
+        "--mpp",
+        type=scale,
+        metavar="MICROMETRES",
+        help="size of a pixel of the patches in micrometres (default: as in the weights)",
     )
     parser.add_argument(
-        "--slide-mpp", type=scale, metavar="MICROMETRES", help="micrometres a pixel of slides, where they do not say it"
+        "--slide-mpp",
+        type=scale,
+        metavar="MICROMETRES",
+        help="size of a pixel of the slides in micrometres, for slides that do not state it",
     )
     parser.add_argument(
         "--tissue",
         type=number(0, 1),
         metavar="SHARE",
-        help="least share of tissue in a patch (default 0.25); 0: all patches",
+        help="least share of tissue in a patch (default 0.25); 0 takes all patches",
     )
     parser.add_argument(
-        "--level", type=level, metavar="N", help="take the pixels of this level, 0 the finest, instead of --mpp"
+        "--level",
+        type=level,
+        metavar="N",
+        help="take the pixels of this level of the slide instead of --mpp; 0 is the finest",
     )
     parser.add_argument(
         "--roi", type=roi, metavar="X,Y,WIDTH,HEIGHT", help="embed the patches of this rectangle, in pixels of level 0"
     )
-    add_plane(parser, "slice of stacks, counted from 1; max: the largest values over all slices", MAX)
+    add_plane(parser, "slice to read from a stack, counted from 1; max: the largest value over all slices", MAX)
     parser.add_argument(
         "--heatmap",
         metavar="CLASS",

@@ -45,11 +45,16 @@ def _is_trained(source: str) -> bool:
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(prog="gcsa export", description="Writes a model in a format that runs elsewhere.")
-    what = "a name in timm, a .ckpt of train.py, a folder of weights, or the name of published ones"
-    parser.add_argument("model", help=what)
-    parser.add_argument("--format", choices=[*FORMATS, *OF_WEIGHTS], required=True, help="hub: a folder")
+    what = "published weights, a folder of weights, a .ckpt of train.py, or a name in timm"
+    parser.add_argument("model", metavar="WEIGHTS", help=what)
+    parser.add_argument(
+        "--format",
+        choices=[*FORMATS, *OF_WEIGHTS],
+        required=True,
+        help="format to write; hub is a folder for timm and the Hugging Face hub",
+    )
     parser.add_argument("--output", required=True, metavar="FILE", help="file to write; for hub, a new folder")
-    parser.add_argument("--group", help='such as "c8", for a name in timm')
+    parser.add_argument("--group", help="group of the network, such as c8, for a name in timm")
     parser.add_argument(
         "--size",
         type=_side,
@@ -57,11 +62,15 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar=("H", "W"),
         help="height and width of the images (default: the model's own)",
     )
-    parser.add_argument("--any-size", action="store_true", help="also any height and width that the strides divide")
+    parser.add_argument(
+        "--any-size",
+        action="store_true",
+        help="let the exported network take any height and width that its strides divide",
+    )
     parser.add_argument(
         "--images",
         metavar="FOLDER",
-        help="pictures such as the model is to see: onnx-int8 is calibrated on them, other formats are compared",
+        help="images of the kind that the model will see: onnx-int8 is calibrated on them, other formats are compared with the model on them",
     )
     args = parser.parse_args(argv)
     if args.format == "kraken" and (args.size or args.any_size or args.images):
@@ -73,7 +82,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.images is not None and args.model.endswith(".ckpt"):
         parser.error("a .ckpt does not hold how its images are normalised: name the weights folder beside it")
     if args.format == "onnx-int8" and args.images is None:
-        parser.error("onnx-int8 is calibrated on pictures such as the model is to see: give --images FOLDER")
+        parser.error("onnx-int8 is calibrated on images of the kind that the model will see: give --images FOLDER")
     return args
 
 

@@ -26,24 +26,29 @@ TABLES = (".csv", ".json")
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="gcsa orient",
-        description="Tells by how many degrees pages are rotated: a table with a row for each.",
+        description="Measures by how many degrees pages are rotated, and writes a table with a row for each.",
         epilog="Exit code 1 if an image could not be read or written: it is listed on stderr, and the others are in the table.",
     )
     parser.add_argument(
-        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them, searched with all folders inside"
+        "inputs",
+        nargs="+",
+        metavar="IMAGES",
+        help="images, and folders of images, which are searched with all folders inside",
     )
     parser.add_argument(
         "--output",
         metavar="FILE",
         default=SCREEN,
-        help="ends in .csv or .json; written whole or not at all (default: a table on the screen)",
+        help="table to write, whose name ends in .csv or .json; it is written whole or not at all (default: the screen)",
     )
     parser.add_argument(
         "--fix",
         metavar="FOLDER",
-        help="for upright copies of all images; JPEG is encoded anew where a page was rotated, nothing else loses anything",
+        help="folder to write upright copies of all images to; a JPEG that was rotated is encoded anew, other formats lose nothing",
     )
-    parser.add_argument("--threads", type=count(1000), help="threads of the CPU (default: one a core)")
+    parser.add_argument(
+        "--threads", type=count(1000), help="threads of the CPU that are used (default: one for each core)"
+    )
     return parser.parse_intermixed_args(argv)
 
 

@@ -64,17 +64,17 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "model",
         metavar="WEIGHTS",
-        help=".ckpt of train.py, folder of weights, or the name of published ones; or the segmenter of somebody else, a file .onnx, "
-        ".pt (TorchScript) or .pt2, or MODULE:FUNCTION",
+        help="published weights, a folder of weights, or a .ckpt of train.py; or another segmenter: a file .onnx, .pt (TorchScript) "
+        "or .pt2, or MODULE:FUNCTION",
     )
     parser.add_argument(
-        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of them; a folder of OME-Zarr is an image"
+        "inputs", nargs="+", metavar="IMAGES", help="images, and folders of images; a folder of OME-Zarr is one image"
     )
     parser.add_argument(
-        "--output", required=True, metavar="FOLDER", help="where files are written; made if it is not there"
+        "--output", required=True, metavar="FOLDER", help="folder for the results; it is made where there is none"
     )
     parser.add_argument(
-        "--only", type=_kinds, default=KINDS, metavar="KINDS", help=f"what is written (default {','.join(KINDS)})"
+        "--only", type=_kinds, default=KINDS, metavar="KINDS", help=f"results to write (default {','.join(KINDS)})"
     )
     parser.add_argument(
         "--prob-thresh", type=share, help="score above which an object counts (default: as in the weights)"
@@ -91,24 +91,29 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         type=_scale,
         default=1.0,
         metavar="FACTOR",
-        help="magnify images by this factor for the network; auto: by what it finds, in a second pass where sizes differ",
+        help="factor by which images are magnified for the network; auto: chosen from the objects of a first pass, where their size differs from that of training",
     )
     sizes.add_argument(
-        "--diameter", type=_factor, metavar="PIXELS", help="diameter of the objects: finds the factor from the weights"
+        "--diameter",
+        type=_factor,
+        metavar="PIXELS",
+        help="diameter of the objects in the images; the factor of --scale follows from it and the weights",
     )
     sizes.add_argument(
         "--mpp",
         type=number(*MPP_RANGE),
         metavar="MICROMETRES",
-        help="micrometres a pixel that the network sees, of images that say theirs",
+        help="size in micrometres of a pixel that the network sees, for images that state theirs",
     )
     parser.add_argument(
         "--stain",
         choices=STAINS,
-        help="the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence; objects with little "
-        "of it are left out",
+        help="show the network the amount of this stain, in which nuclei of H&E are as bright as in fluorescence, and leave out objects "
+        "with little of it",
     )
-    parser.add_argument("--min-area", type=count(10**9), metavar="PIXELS", help="leave out objects of fewer pixels")
+    parser.add_argument(
+        "--min-area", type=count(10**9), metavar="PIXELS", help="leave out objects of fewer pixels than this"
+    )
     parser.add_argument(
         "--properties",
         type=_properties,
@@ -116,14 +121,16 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="NAMES",
         help=f"more columns of the table, as regionprops of scikit-image names them: {', '.join(PROPERTIES)}",
     )
-    slices = "slice of stacks, counted from 1; max: the largest values over all slices; all: every slice by itself"
+    slices = (
+        "slice to read from a stack, counted from 1; max: the largest value over all slices; all: every slice by itself"
+    )
     add_plane(parser, slices, MAX, ALL)
     parser.add_argument(
         "--level",
         type=level,
         default=0,
         metavar="N",
-        help="level of slides and pyramids that the network sees, 0 the finest; results are of level 0",
+        help="level of a slide or pyramid that the network sees; 0 is the finest. Results are in pixels of level 0",
     )
     parser.add_argument(
         "--roi",
@@ -134,11 +141,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--outputs",
         choices=OUTPUTS,
-        help="what the maps of a segmenter of others are: a logit for each class (default), one probability, or probability and distances as "
-        "of StarDist",
+        help="what the maps of a segmenter that is not of gcsa are: a logit for each class (default), one probability, or a probability "
+        "and distances as in StarDist",
     )
     parser.add_argument(
-        "--symmetry", choices=("canonical",), help="for weights without a group: read images in their canonical pose"
+        "--symmetry",
+        choices=("canonical",),
+        help="for weights without a group: show the network each image in its canonical pose",
     )
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)

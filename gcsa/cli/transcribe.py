@@ -38,62 +38,68 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Reads pages and text lines.",
         epilog="Exit code 1 if something could not be read: it is listed on stderr, everything else is transcribed.",
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help=".ckpt of train.py, folder of weights, or the name of published ones"
-    )
+    parser.add_argument("model", metavar="MODEL", help="published weights, a folder of weights, or a .ckpt of train.py")
     parser.add_argument(
         "inputs",
         nargs="+",
         metavar="IMAGES",
-        help=f"images of lines or pages, PAGE-XML or ALTO files, folders of them; before them may stand a folder with {ADAPTER_CONFIG}",
+        help=f"images of lines or pages, PAGE-XML or ALTO files, and folders of these; the first may be an adapter, a folder with {ADAPTER_CONFIG}",
     )
-    parser.add_argument("--adapter", metavar="FOLDER", help="the same by name")
+    parser.add_argument(
+        "--adapter", metavar="FOLDER", help="adapter that is added to the weights: a folder or a published name"
+    )
     parser.add_argument(
         "--orientation",
         choices=ORIENTATIONS,
         default="any",
-        help="any: rotated by any multiple of 90 degrees (default; an encoder without these rotations reads a line in a pass for each); "
-        "upright: faster",
+        help="any: lines and pages may be rotated by any multiple of 90 degrees (default; an encoder without these rotations reads a line in "
+        "a pass for each); upright: none is rotated, which is faster",
     )
-    parser.add_argument("--beams", type=count(1000), default=1, help="beams of the search (default 1: greedy, faster)")
     parser.add_argument(
-        "--batch-size", type=count(10_000), default=16, metavar="LINES", help="read together (default 16)"
+        "--beams", type=count(1000), default=1, help="beams of the search (default 1, which is greedy and fastest)"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=count(10_000),
+        default=16,
+        metavar="LINES",
+        help="lines that are read together (default 16)",
     )
     parser.add_argument(
         "--format",
         choices=FORMATS,
         default="text",
-        help="json: an object a line, with words, confidence and orientation; page, alto: XML of pages; such a file comes back with "
-        "the text in it; hocr: of pages; pdf: searchable, the picture of a page with invisible text",
+        help="format of the text (default text); json: an object for each line, with words, confidence and orientation; page, alto: XML of pages; such a file comes back with "
+        "the text in it; hocr: of pages; pdf: searchable, the image of a page with invisible text",
     )
     parser.add_argument(
         "--normalize",
         choices=FORMS,
-        help="NFD: letters and accents apart; modern: long s as s, ligatures apart, words whole that a hyphen divides (default NFC)",
+        help="form of the text (default NFC); NFD: letters and accents apart; modern: long s as s, ligatures apart, words whole that a hyphen divides",
     )
     parser.add_argument(
         "--output",
         default="-",
         metavar="FILE",
-        help="written whole or not at all; default - is stdout. A folder, or a name with a / at its end: there a file for each "
-        "page, written as soon as it is read",
+        help="file to write, whole or not at all; - is stdout (default). For a folder, or a name with a / at its end: a file in it for each "
+        "page, which is written as soon as the page is read",
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="read pages again whose file is in the folder of --output already"
+        "--overwrite", action="store_true", help="read pages again whose file is already in the folder of --output"
     )
     parser.add_argument(
         "--report",
         metavar="FILE.csv",
-        help="a row for each page: orientation, confidence, lines, which of them have a low confidence, seconds, error",
+        help="table to write, with a row for each page: orientation, confidence, lines, which of them have a low confidence, seconds, error",
     )
     parser.add_argument(
-        "--any-image", action="store_true", help="PAGE and ALTO may name images outside of their folder"
+        "--any-image", action="store_true", help="let PAGE and ALTO files name images outside of their folder"
     )
     parser.add_argument(
         "--precision",
         choices=("32", "bf16"),
         default="32",
-        help="precision of the numbers; bf16 is faster on processors with AMX; one line in fifty is read otherwise",
+        help="precision of the numbers; bf16 is faster on processors with AMX, and reads one line in fifty differently",
     )
     add_hardware(parser)
     args = parser.parse_intermixed_args(argv)

@@ -53,7 +53,7 @@ class Audited:
         kind: what was compared: one of the keys of `gcsa.cli.audit.FIGURES`.
         changes: at each pose and angle.
         failed: a sentence for each image that could not be read.
-        size: pixels a side of the images that the network saw; None where it sees whole pictures.
+        size: pixels a side of the images that the network saw; None where it sees whole images.
         off_grid: of `gcsa.tasks.classification.off_grid.off_grid`.
         note: a sentence on what the measurement does not tell.
     """

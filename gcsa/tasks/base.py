@@ -28,7 +28,7 @@ class Predictor(ABC):
 
     Attributes:
         kind: the name of the task.
-        audit_kind: what `audit` compares of a task that sees whole pictures: "segmenter" or "reader"; "" of others.
+        audit_kind: what `audit` compares of a task that sees whole images: "segmenter" or "reader"; "" of others.
         network: the module, in eval mode: for training, export and folding.
         preprocess: a function from an image to the input of `network`.
         ood_scorer: gives the OOD score of an image, where the weights say what those of training are like; else None.

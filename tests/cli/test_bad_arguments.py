@@ -61,11 +61,11 @@ EXPORT = [
     ("gcsa_tiny --output /proc/m", "the folder /proc takes no files"),
     ("gcsa_tiny --format aoti", "must end in .pt2"),
     ("gcsa_tiny --colour", "unrecognized arguments: --colour"),
-    ("", "arguments are required: model"),
+    ("", "arguments are required: WEIGHTS"),
     ("@lines --size 16 64", "8 pixels high, not 16"),
     (
         "gcsa_tiny --format onnx-int8",
-        "onnx-int8 is calibrated on pictures such as the model is to see: give --images FOLDER",
+        "onnx-int8 is calibrated on images of the kind that the model will see: give --images FOLDER",
     ),
     (
         "best.ckpt --format onnx-int8 --images .",

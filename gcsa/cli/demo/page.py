@@ -15,7 +15,7 @@ ABOUT_PLAIN = (
     f"this page started, on upright scans of scikit-learn's digits; it names {{share:.1%}} of {HELD_OUT} other upright ones "
     "rightly. It shows how rotation changes the answers of a plain network, and is no fair rival: it saw no rotated digit. Ours "
     "saw no scan of this kind: it named four of eight sevens rightly, and the example is one of the four. Rotations by 90 "
-    "degrees do not change our scores; other angles resample the picture, and change them a little."
+    "degrees do not change our scores; other angles resample the image, and change them a little."
 )
 
 
@@ -41,7 +41,7 @@ def make_page() -> Any:
     gr = gradio()
     _, share = rotation.plain()
     with gr.Blocks(title="gcsa", analytics_enabled=False) as page:
-        gr.Markdown("# gcsa: rotate the picture")
+        gr.Markdown("# gcsa: rotate the image")
         with gr.Tab("Classify"):
             gr.Markdown(ABOUT_PLAIN.format(share=share))
             shown, ours = gr.Image(label="rotated", type="pil"), gr.Label(label="ours", num_top_classes=3)
@@ -49,7 +49,7 @@ def make_page() -> Any:
             _wire(gr, page, rotation.classify, rotation.example_digit(), 1, [shown, ours, other])
         with gr.Tab("Segment nuclei"):
             gr.Markdown(
-                "`gcsa_unet_tiny.nuclei`: at multiples of 90 degrees the borders rotate with the picture, pixel for pixel."
+                "`gcsa_unet_tiny.nuclei`: at multiples of 90 degrees the borders rotate with the image, pixel for pixel."
             )
             count = gr.Textbox(label="found", elem_id="nuclei")
             _wire(gr, page, rotation.segment, rotation.example("nuclei.png"), 1, [gr.Image(label="borders"), count])
@@ -62,7 +62,7 @@ def make_page() -> Any:
 
 
 def _wire(gr: Any, page: Any, show: Callable[..., Any], first: Any, step: int, outputs: list[Any]) -> None:
-    """A picture and a slider, which fill `outputs` with what `show` makes of them, now and when they change."""
+    """An image and a slider, which fill `outputs` with what `show` makes of them, now and when they change."""
 
     def answer(picture: Any, angle: float) -> Any:
         try:
@@ -70,7 +70,7 @@ def _wire(gr: Any, page: Any, show: Callable[..., Any], first: Any, step: int, o
         except ValueError as error:
             raise gr.Error(str(error)) from error
 
-    picture = gr.Image(first, type="pil", label="picture", sources=["upload", "clipboard"])
+    picture = gr.Image(first, type="pil", label="image", sources=["upload", "clipboard"])
     angle = gr.Slider(0, 360, 0, step=step, label="angle in degrees, counter-clockwise")
     page.load(answer, [picture, angle], outputs, show_progress="hidden")
     for event in (angle.change, picture.change):

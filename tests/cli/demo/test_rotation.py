@@ -55,5 +55,5 @@ def test_other_angles_keep_the_background() -> None:
 
 def test_without_a_picture_one_sentence() -> None:
     for show in (rotation.classify, rotation.segment, rotation.read):
-        with pytest.raises(ValueError, match="there is no picture: choose one"):
+        with pytest.raises(ValueError, match="there is no image: choose one"):
             show(None, 0)
