@@ -257,14 +257,6 @@ def test_feature_classes_agree(name: str, feature_cls: str) -> None:
             assert torch.allclose(a if feature_cls == "getter" else to_nchw(a), b, atol=1e-5)
 
 
-@small_models
-@pytest.mark.parametrize("in_chans", [1, 2, 3, 4])
-def test_in_chans(name: str, in_chans: int) -> None:
-    model = create(name, in_chans=in_chans)
-    assert model(torch.randn(1, in_chans, 64, 64)).isfinite().all()
-    assert model.stem.convs[0].weight.shape[1] == in_chans
-
-
 @every_name
 def test_parameter_groups(name: str) -> None:
     model = create(name, num_classes=3, device="meta")

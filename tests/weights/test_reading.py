@@ -147,7 +147,7 @@ def test_classifiers_that_ask_for_more(exploit: dict[str, Any], kind: str, reade
 
 @pytest.mark.parametrize("kind", ["folder", "ckpt"])
 @pytest.mark.parametrize(
-    "exploit", [*FOREIGN, {"fields": 10**9}, {"height": 10**9}, {"upsample": "2"}, {"hidden": -1}], ids=str
+    "exploit", [*FOREIGN[:2], {"fields": 10**9}, {"height": 10**9}, {"upsample": "2"}, {"hidden": -1}], ids=str
 )
 def test_recognisers_that_ask_for_more(
     exploit: dict[str, Any], kind: str, recognizer: Path, capsys: pytest.CaptureFixture[str]
@@ -172,7 +172,7 @@ def test_recognisers_that_ask_for_more(
 
 
 @pytest.mark.parametrize(
-    "exploit", [*FOREIGN, {"fields": 10**9}, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"pmin": "1"}], ids=str
+    "exploit", [*FOREIGN[:2], {"fields": 10**9}, {"rays": 10**9}, {"encoder": "hf-hub:a/b"}, {"pmin": "1"}], ids=str
 )
 def test_segmenters_that_ask_for_more(exploit: dict[str, Any], segmenter: Path) -> None:
     for source in (
