@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.published import published
+from gcsa.cli.arguments import count
 from gcsa.cli.errors import Parser, user_errors
 from gcsa.export import FORMATS
 
@@ -57,7 +58,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--group", help="group of the network, such as c8, for a name in timm")
     parser.add_argument(
         "--size",
-        type=_side,
+        type=count(LARGEST),
         nargs=2,
         metavar=("H", "W"),
         help="height and width of the images (default: the model's own)",
@@ -84,12 +85,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.format == "onnx-int8" and args.images is None:
         parser.error("onnx-int8 is calibrated on images of the kind that the model will see: give --images FOLDER")
     return args
-
-
-def _side(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:9]) <= LARGEST:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of pixels from 1 to {LARGEST}")
-    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
