@@ -166,6 +166,13 @@ def test_the_readme_stays_short(copy: Path) -> None:
     assert len((copy / "README.md").read_text().split()) <= 1200
 
 
+@pytest.mark.parametrize("name", ["learning_systems", "speed", "equivariance"])
+def test_a_page_of_results_leads_with_one_short_table_and_one_figure(name: str) -> None:
+    lead = (ROOT / f"docs/measured/{name}.md").read_text().partition("## Appendix")[0]
+    assert (lead.count("<!-- results: "), lead.count("![")) == (1, 1)
+    assert sum(line.startswith("|") for line in lead.splitlines()) <= 2 + 10
+
+
 def test_a_missing_marker_is_named(copy: Path) -> None:
     documents = program("documents")
     edit(copy / "docs/measured/speed.md", "<!-- results: tax -->", "")

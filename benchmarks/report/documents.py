@@ -25,6 +25,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/adr/0038-steady-between-the-poses.md": (equivariance.two_views,),
     "docs/adr/0039-lines-that-are-not-flat.md": (text.small_skews,),
     "docs/measured/learning_systems.md": (
+        training.best_systems,
         training.training,
         training.learning,
         training.few_labels,
@@ -54,6 +55,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.trocr,
     ),
     "docs/measured/equivariance.md": (
+        equivariance.who_is_exact_in_short,
         equivariance.invariance,
         equivariance.who_is_exact,
         equivariance.choosers,
@@ -64,6 +66,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         equivariance.precision,
     ),
     "docs/measured/speed.md": (
+        speed.inference_in_short,
         speed.models,
         speed.inference,
         speed.models_on_gpu,

@@ -274,6 +274,38 @@ def inference() -> str:
     return table(["network", "machine", "batch", *WAYS.values()], rows)
 
 
+PEERS_IN_SHORT = ("resnet18", "tf_efficientnet_lite0", "CRNN", "StarDist")
+"""Rows of `inference_in_short` beside those of published networks."""
+
+
+def inference_in_short() -> str:
+    """`inference` of the published networks and one or two peers of each kind, in the fastest way that was measured, on two threads."""
+    rows = []
+    for machine, results in load_timings(
+        "inference", lambda content: -content["resnet18"]["threads 1"]["eager"]
+    ).items():
+        for name, row in results.items():
+            if isinstance(row, dict) and "threads 2" in row and ("." in name or name in PEERS_IN_SHORT):
+                rates = {way: row["threads 2"].get(way) for way in WAYS}
+                best = max((way for way in WAYS if way != "onnx-int8" and rates[way]), key=lambda way: rates[way])
+                cells = [f"{rates['eager']:,.0f}", f"{rates[best]:,.0f}", WAYS[best]]
+                cells += [f"{rates['onnx-int8']:,.0f}" if rates["onnx-int8"] else ""]
+                exact = "yes" if name.startswith("gcsa") else "no"
+                size = " x ".join(map(str, row["shape"]))
+                rows.append((row["shape"], rates["eager"], [f"`{name}`", machine.split(",")[0], size, exact, *cells]))
+    header = [
+        "network",
+        "machine",
+        "image",
+        "exact",
+        "images/s as it is",
+        "fastest in float32",
+        "which is",
+        "ONNX, int8",
+    ]
+    return table(header, [row for *_, row in sorted(rows, key=lambda row: row[:2])])
+
+
 def image_input() -> str:
     """Images a second that a core reads for training at ImageNet's size, by the way they are read."""
     rows = []
