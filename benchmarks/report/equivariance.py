@@ -240,7 +240,7 @@ IN_SHORT = (
     "one pass",
 )
 """What is in the names of the rows of `who_is_exact_in_short`, the first that has it."""
-EXACT = ("system", "poses", "measured on", "what changes")
+EXACT = ["system", "poses", "measured on", "what changes"]
 
 
 def who_is_exact_in_short() -> str:
