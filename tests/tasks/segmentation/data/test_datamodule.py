@@ -318,7 +318,8 @@ def test_configs_hold_every_argument_and_change_nothing(kind: type[MasksDataModu
     config = OmegaConf.load(CONF / f"{kind.name}.yaml")
     place = "root" if kind is Nuclei else "path"
     options = OmegaConf.merge(config, {place: str(tmp_path)})
-    assert (options.pop("name"), options.pop("task")) == (kind.name, "segmentation")
+    assert options.pop("name") == kind.name
+    assert options.pop("defaults")[0] == {"override /task@_global_.task": "segmentation"}
     data = instantiate({"_target_": f"{kind.__module__}.{kind.__name__}", **options})
     plain = kind(**{place: tmp_path})
     for key in ("path", "in_chans", "crop", "context", "percentiles", "batch_size", "limit_train", "crops_per_image"):
