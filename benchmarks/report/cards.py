@@ -251,13 +251,13 @@ def ood_scores() -> dict[str, dict[str, Any]]:
 
 
 def told(found: dict[str, Any]) -> str:
-    """How many of the other pictures have an OOD score above 1, such as "54 of 58"."""
+    """How many of the other images have an OOD score above 1, such as "54 of 58"."""
     others = found["others"].values()
     return f"{sum(value > 1 for value in others)} of {len(others)}"
 
 
 def ood_score() -> str:
-    """How well the OOD score tells other pictures from the test images."""
+    """How well the OOD score tells other images from the test images."""
     rows = [
         [
             f"`{name}`",
@@ -268,7 +268,7 @@ def ood_score() -> str:
         ]
         for name, found in ood_scores().items()
     ]
-    return table(["weights", "test images", "of these above 1", "other pictures above 1", "AUROC"], rows)
+    return table(["weights", "test images", "of these above 1", "other images above 1", "AUROC"], rows)
 
 
 def card(name: str) -> str:
@@ -305,7 +305,7 @@ def card(name: str) -> str:
         ""
         if found is None
         else (
-            f" Of photographs, pages and other pictures that it is not for, {told(found)} have an OOD score above 1, and "
+            f" Of photographs, pages and other images that it is not for, {told(found)} have an OOD score above 1, and "
             f"{percent(found['false_alarms'], 1)} of the test images."
         )
     )
