@@ -51,7 +51,7 @@ def act(x: Tensor, group: str | Group, g: int, kind: Kind) -> Tensor:
         return group.act_on_grid(moved, g)
     if kind == "invariant":
         return x
-    raise UserError(f"unknown kind {kind!r}: choose one of {', '.join(KINDS)}")
+    raise UserError(f"unknown kind {kind!r}: choose one of {', '.join(KINDS)}", "kind", kind=kind)
 
 
 def transformed_shape(shape: tuple[int, int], group: Group, g: int) -> tuple[int, int]:

@@ -39,7 +39,7 @@ class Group:
 
     def __post_init__(self) -> None:
         if not 1 <= self.rotations <= MOST_ROTATIONS:
-            raise UserError(f"a group has 1 to {MOST_ROTATIONS} rotations, not {self.rotations}")
+            raise UserError(f"a group has 1 to {MOST_ROTATIONS} rotations, not {self.rotations}", "group.rotations")
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class Group:
 
     def _split(self, g: int) -> tuple[int, int]:
         if not 0 <= g < self.order:
-            raise UserError(f"{self.name} has the elements 0 to {self.order - 1}, not {g}")
+            raise UserError(f"{self.name} has the elements 0 to {self.order - 1}, not {g}", "group.element", g=g)
         return divmod(g, self.rotations)
 
     @cached_property
@@ -94,7 +94,9 @@ class Group:
         """
         step = 2 * self.rotations if self.mirror and self.rotations % 2 else self.rotations
         if isinstance(rays, bool) or not isinstance(rays, int) or rays < 1 or rays % step:
-            raise UserError(f"rays={rays!r} must be a multiple of {step}, so that {self.name} takes rays to rays")
+            raise UserError(
+                f"rays={rays!r} must be a multiple of {step}, so that {self.name} takes rays to rays", "rays", rays=rays
+            )
         flip, turn = np.divmod(np.arange(self.order), self.rotations)
         k = np.arange(rays)
         mirrored = np.where(flip[:, None] == 1, rays // 2 - k, k)
@@ -150,7 +152,8 @@ class Group:
         """
         if g not in self.exact_elements:
             raise UserError(
-                f"element {g} of {self.name} does not map a pixel grid onto itself; {self.exact_elements} do"
+                f"element {g} of {self.name} does not map a pixel grid onto itself; {self.exact_elements} do",
+                "group.element_off_grid",
             )
         flip, turn = self._split(g)
         if flip:
@@ -185,8 +188,9 @@ def group(name: str | Group) -> Group:
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise UserError(
-            f"unknown group {name!r}: write c or d and the number of rotations, 1 to {MOST_ROTATIONS}, such as c4, c8 or d4"
+            f"unknown group {name!r}: write c or d and the number of rotations, 1 to {MOST_ROTATIONS}, such as c4, c8 or d4",
+            "group",
         )
     if len(match[2]) > 3:  # Python itself refuses to read thousands of digits
-        raise UserError(f"a group has 1 to {MOST_ROTATIONS} rotations, not {match[2][:12]}")
+        raise UserError(f"a group has 1 to {MOST_ROTATIONS} rotations, not {match[2][:12]}", "group.rotations")
     return Group(int(match[2]), match[1] == "d")

@@ -65,7 +65,10 @@ class SymmetryOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.symmetry is None and self.symmetry_group is not None:
-            raise UserError(f"symmetry_group={self.symmetry_group} is of symmetry: add symmetry=canonical, for example")
+            raise UserError(
+                f"symmetry_group={self.symmetry_group} is of symmetry: add symmetry=canonical, for example",
+                "symmetry_group.needs_symmetry",
+            )
 
     @property
     def group(self) -> Group:
@@ -75,7 +78,7 @@ class SymmetryOptions(Options):
     def check_needed(self, name: str, group: Group) -> None:
         """Raises UserError where there is a `symmetry`, and the network called `name` is exact already, under its `group`."""
         if self.symmetry is not None and group.covers(self.group):
-            raise UserError(f"{name} is exact under {group} already: leave out symmetry")
+            raise UserError(f"{name} is exact under {group} already: leave out symmetry", "symmetry.exact", group=group)
 
 
 def pose_scores(moment: Tensor, group: Group) -> Tensor:
@@ -167,10 +170,13 @@ class Symmetrized(nn.Module, ABC):
         self.group = make_group(group)
         if len(self.group.exact_elements) < self.group.order:
             raise UserError(
-                f"{self.group} holds rotations that do not map a pixel grid onto itself: choose c1, c2, c4, d1, d2 or d4"
+                f"{self.group} holds rotations that do not map a pixel grid onto itself: choose c1, c2, c4, d1, d2 or d4",
+                "symmetry.off_grid",
             )
         if not callable(output) and (not isinstance(output, str) or output not in KINDS):
-            raise UserError(f"unknown output {output!r}: choose {', '.join(KINDS)}, or give a function")
+            raise UserError(
+                f"unknown output {output!r}: choose {', '.join(KINDS)}, or give a function", "symmetry.output"
+            )
         if batch is not None:
             check_int("batch", batch)
         self.network, self.output, self.batch = network, output, batch
@@ -201,7 +207,8 @@ class Symmetrized(nn.Module, ABC):
         """
         if x.ndim != 4 or x.shape[0] == 0:
             raise UserError(
-                f"expected one or more images of the shape (batch, channels, height, width), not {tuple(x.shape)}"
+                f"expected one or more images of the shape (batch, channels, height, width), not {tuple(x.shape)}",
+                "input.shape",
             )
         poses, parts = self.poses(x), []
         for swapped in (False, True):  # the poses of an oblong image have two shapes: one pass for each
@@ -245,7 +252,8 @@ class Symmetrized(nn.Module, ABC):
         if y.ndim > 2 if self.output == "scores" else y.ndim != 4:
             raise UserError(
                 f"the network gives outputs of the shape {tuple(y.shape)}, which are no {self.output}: say by output= how they "
-                f"transform ({', '.join(KINDS)}, or a function)"
+                f"transform ({', '.join(KINDS)}, or a function)",
+                "network.outputs",
             )
         return act(y, self.group, g, KINDS[self.output])
 
@@ -292,9 +300,11 @@ class Canonical(Symmetrized):
         """`forward` as one graph for every image, in one pass. Of poses that tie, it takes the one that is largest along a fixed
         pattern: with an image that is symmetric itself, these poses show the same picture, and give the same scores."""
         if self.top > 1:
-            raise UserError(f"Canonical is exported with top=1, not {self.top}")
+            raise UserError(f"Canonical is exported with top=1, not {self.top}", "symmetry.top_exported", top=self.top)
         if x.shape[2] != x.shape[3]:
-            raise UserError(f"Canonical is exported for square images, not {x.shape[2]} x {x.shape[3]}")
+            raise UserError(
+                f"Canonical is exported for square images, not {x.shape[2]} x {x.shape[3]}", "symmetry.square_exported"
+            )
         elements = range(self.group.order)
         shown = torch.stack([self.group.act_on_grid(x, k) for k in elements], 1)
         pattern = torch.arange(shown[0, 0].numel(), device=x.device).double().square().mul(0.5).sin().to(x.dtype)
@@ -318,7 +328,8 @@ class Canonical(Symmetrized):
         if scores.shape != (x.shape[0], self.group.order):
             raise UserError(
                 f"the chooser gave scores of the shape {tuple(scores.shape)}, not one for each of {x.shape[0]} images and "
-                f"{self.group.order} poses"
+                f"{self.group.order} poses",
+                "chooser.scores",
             )
         last = scores.detach().sort(1, descending=True).values[:, self.top - 1 : self.top]
         # Scores of a network have its rounding, which grows with them.
@@ -353,12 +364,14 @@ class RotationAveraged(nn.Module):
         if exact == 1:
             raise UserError(
                 f"rotations={rotations} is for a network that is exact for rotations, not for {self.group}: make it exact first, "
-                "by symmetry averaged or canonical"
+                "by symmetry averaged or canonical",
+                "rotations.not_exact",
             )
         check_int("rotations", rotations)
         if rotations % exact or rotations == exact:
             raise UserError(
-                f"rotations={rotations} must be a multiple of {exact}, the exact ones of {self.group}, such as {2 * exact}"
+                f"rotations={rotations} must be a multiple of {exact}, the exact ones of {self.group}, such as {2 * exact}",
+                "rotations.multiple",
             )
         self.angles = tuple(360 / rotations * k for k in range(rotations // exact))
 
@@ -378,6 +391,8 @@ class RotationAveraged(nn.Module):
         """What the network returns, for images (B, C, S, S). Raises UserError for oblong ones, whose copies at 45 and at -45 degrees
         hold different parts of the image."""
         if x.shape[-2] != x.shape[-1]:
-            raise UserError(f"rotations={self.rotations} takes square images, not {x.shape[-2]} x {x.shape[-1]}")
+            raise UserError(
+                f"rotations={self.rotations} takes square images, not {x.shape[-2]} x {x.shape[-1]}", "rotations.square"
+            )
         outputs = [self.network(resampled(x, angle) if angle else x) for angle in self.angles]
         return tree_map(lambda *parts: torch.stack(parts).mean(0), *outputs)

@@ -91,7 +91,8 @@ def assert_equivariant(
     if not elements:
         raise UserError(
             f"the identity is the only element of {group} to test, which every function passes: take a group with "
-            "rotations by 90 or 180 degrees or reflections, such as c4 or d1"
+            "rotations by 90 or 180 degrees or reflections, such as c4 or d1",
+            "group.identity",
         )
     for dtype in dtypes:
         tested = copy.deepcopy(module).to(dtype)

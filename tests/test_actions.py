@@ -7,6 +7,7 @@ import torch
 from gcsa.actions import act, transform_array, transform_points, transformed_shape
 from gcsa.groups import group
 from gcsa.layers.layout import to_nchw
+from tests.errors import raises
 
 
 @pytest.mark.parametrize("g", group("d4").exact_elements)
@@ -19,7 +20,7 @@ def test_kinds_agree(g: int) -> None:
 
 
 def test_unknown_kind() -> None:
-    with pytest.raises(ValueError, match="image, field, regular, vector, rays, invariant"):
+    with raises("kind"):
         act(torch.zeros(1), "c4", 0, "colour")  # type: ignore[arg-type]
 
 

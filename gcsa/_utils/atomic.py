@@ -101,13 +101,13 @@ def _target(path: str | Path, folder: bool = False) -> Path:
         is_folder, is_other = target.is_dir(), target.exists() and not target.is_file() and not target.is_dir()
         has_folder = target.parent.is_dir()
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name that is too long, a null byte
-        raise UserError(f"{str(path)!r} cannot be the name of a file: {error}") from error
+        raise UserError(f"{str(path)!r} cannot be the name of a file: {error}", "file.name") from error
     if is_folder and not folder:
-        raise UserError(f"{path} is a folder: name a file")
+        raise UserError(f"{path} is a folder: name a file", "file.is_folder")
     if folder and target.is_file():
-        raise UserError(f"{path} is a file: name a folder")
+        raise UserError(f"{path} is a file: name a folder", "folder.is_file")
     if is_other:
-        raise UserError(f"{path} is a device or a pipe, not a file: name a file")
+        raise UserError(f"{path} is a device or a pipe, not a file: name a file", "file.is_device")
     if not has_folder:
         raise FileNotFoundError(f"there is no folder {target.parent} to write {target.name} into: create it first")
     return target
@@ -117,4 +117,6 @@ def _beside(target: Path) -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix=".gcsa-", dir=target.parent)
     except OSError as error:
-        raise UserError(f"the folder {target.parent} takes no files ({error.strerror}): write elsewhere") from error
+        raise UserError(
+            f"the folder {target.parent} takes no files ({error.strerror}): write elsewhere", "folder.not_writable"
+        ) from error

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class UserError(ValueError):
     """A value, file or configuration that cannot work: one sentence that names it and what would work.
 
-    The commands print it on one line and exit with status 2.
+    The commands print it on one line and exit with status 2. `key` says in a short dotted name what is at fault, such as
+    "data.views" or "weights.damaged", and stays when the sentence is reworded; `values` holds what was wrong, by name.
     """
+
+    def __init__(self, message: str, key: str = "", /, **values: Any) -> None:
+        super().__init__(message)  # pickle makes an error from this alone, and restores the attributes by itself
+        self.key, self.values = key, values
+
+
+def reworded(error: BaseException, message: str, key: str) -> UserError:
+    """`error` in another sentence, with the key and the values that it has, or else with `key`."""
+    if isinstance(error, UserError) and error.key:
+        return UserError(message, error.key, **error.values)
+    return UserError(message, key)
 
 
 class Terminated(BaseException):

@@ -126,7 +126,7 @@ def check_value(name: str, value: Any, *kinds: Any) -> None:
             return
     if not any(matches(value, kind) for kind in kinds):
         choices = " or ".join(dict.fromkeys(words(kind) for kind in kinds))
-        raise UserError(f"{name}={shown(value)} must be {choices}")
+        raise UserError(f"{name}={shown(value)} must be {choices}", name, value=value)
 
 
 def check_options(
@@ -148,7 +148,11 @@ def check_options(
         if key not in kinds:
             names = list(kinds) if choices is None else choices()
             close = difflib.get_close_matches(str(key), names) or names
-            raise UserError(f"unknown option {shown(key)} of {owner}: choose one of {', '.join(close)}")
+            raise UserError(
+                f"unknown option {shown(key)} of {owner}: choose one of {', '.join(close)}",
+                "option.unknown",
+                option=key,
+            )
         if value is not None:
             check_value(key, value, *kinds[key])
     return {key: value for key, value in options.items() if value is not None}

@@ -14,11 +14,13 @@ def expanded(path: object) -> Path:
     Raises ValueError where there is no home folder, as in many containers, and for what cannot be a path.
     """
     if not isinstance(path, str | os.PathLike | int) or isinstance(path, bool) or "\0" in str(path):
-        raise UserError(f"{path!r} is not a path")
+        raise UserError(f"{path!r} is not a path", "path")
     try:
         return Path(str(path)).expanduser()
     except RuntimeError as error:
-        raise UserError(f"{path} starts with ~, and no home folder is known: write the whole path") from error
+        raise UserError(
+            f"{path} starts with ~, and no home folder is known: write the whole path", "path.home"
+        ) from error
 
 
 def confined(folder: Path, name: str) -> Path | None:
@@ -45,9 +47,9 @@ def confined(folder: Path, name: str) -> Path | None:
 def read_bounded(path: Path, most: int) -> bytes:
     """The bytes of a regular file. Raises ValueError above `most` of them, and for pipes and devices."""
     if path.exists() and not path.is_file():
-        raise UserError(f"{path} is not a regular file")
+        raise UserError(f"{path} is not a regular file", "file.not_regular")
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise UserError(f"{path} is larger than {most:,} bytes")
+        raise UserError(f"{path} is larger than {most:,} bytes", "file.too_large")
     return data

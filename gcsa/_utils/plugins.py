@@ -23,7 +23,7 @@ def load_plugins() -> None:
             entry.load()
         except Exception as error:
             package = entry.dist.name if entry.dist else entry.value
-            raise UserError(f"the plug-in {entry.name} of {package} {_failure(error)}") from error
+            raise UserError(f"the plug-in {entry.name} of {package} {_failure(error)}", "plugins") from error
 
 
 def import_parts(modules: Sequence[str]) -> None:
@@ -38,7 +38,7 @@ def import_parts(modules: Sequence[str]) -> None:
         try:
             import_module(module)
         except Exception as error:
-            raise UserError(f"imports={module} {_failure(error)}") from error
+            raise UserError(f"imports={module} {_failure(error)}", "imports", module=module) from error
 
 
 def _failure(error: Exception) -> str:

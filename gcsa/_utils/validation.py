@@ -35,7 +35,7 @@ def check_int(key: str, value: object, low: int = 1, high: int | None = None) ->
     """Raises UserError unless `value` is an integer from `low` to `high`."""
     if not is_int(value, low, math.inf if high is None else high):
         bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
-        raise UserError(f"{key}={shown(value)} must be a whole number {bounds}")
+        raise UserError(f"{key}={shown(value)} must be a whole number {bounds}", key, value=value)
 
 
 def check_float(
@@ -51,7 +51,7 @@ def check_float(
     if not is_number(value, low, high) or not above < float(value) < below:  # type: ignore[arg-type]
         bounds = {"of at least": low, "above": above, "at most": high, "below": below}
         named = " and ".join(f"{word} {bound:g}" for word, bound in bounds.items() if math.isfinite(bound))
-        raise UserError(f"{key}={shown(value)} must be a finite number {named}".rstrip())
+        raise UserError(f"{key}={shown(value)} must be a finite number {named}".rstrip(), key, value=value)
 
 
 def check_rate(key: str, value: object) -> None:
@@ -62,20 +62,20 @@ def check_rate(key: str, value: object) -> None:
 def check_bool(key: str, value: object) -> None:
     """Raises UserError unless `value` is true or false."""
     if not isinstance(value, bool):
-        raise UserError(f"{key}={shown(value)} must be true or false")
+        raise UserError(f"{key}={shown(value)} must be true or false", key, value=value)
 
 
 def check_choice(key: str, value: object, choices: Collection[object]) -> None:
     """Raises UserError unless `value` is one of `choices`."""
     if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
-        raise UserError(f"{key}={shown(value)} must be one of {listed(choices)}")
+        raise UserError(f"{key}={shown(value)} must be one of {listed(choices)}", key, value=value)
 
 
 def check_ints(key: str, values: object, low: int = 1) -> None:
     """Raises UserError unless `values` is a sequence of one or more integers of at least `low`."""
     entries = values if isinstance(values, Sequence) and not isinstance(values, str) else ()
     if not entries or not all(is_int(entry, low) for entry in entries):
-        raise UserError(f"{key}={shown(values)} must be one or more whole numbers of at least {low}")
+        raise UserError(f"{key}={shown(values)} must be one or more whole numbers of at least {low}", key, value=values)
 
 
 def check_divisor(key: str, value: object, name: str, size: int) -> None:
@@ -83,7 +83,9 @@ def check_divisor(key: str, value: object, name: str, size: int) -> None:
     check_int(name, size)
     if not is_int(value, 1, size) or size % value != 0:  # type: ignore[operator]
         divisors = [n for n in range(1, size + 1) if size % n == 0]
-        raise UserError(f"{key}={shown(value)} does not divide {name}={size}: choose one of {divisors}")
+        raise UserError(
+            f"{key}={shown(value)} does not divide {name}={size}: choose one of {divisors}", key, value=value
+        )
 
 
 def check_loading(*, batch_size: object, num_workers: object, seed: object, limit_train: object) -> None:
@@ -93,7 +95,11 @@ def check_loading(*, batch_size: object, num_workers: object, seed: object, limi
     check_int("seed", seed, 0, MAX_SEED)
     top = 1 if isinstance(limit_train, float) else math.inf
     if limit_train is not None and not (is_number(limit_train, 0, top) and limit_train):
-        raise UserError(f"limit_train={shown(limit_train)} must be a fraction in (0, 1] or a count of at least 1")
+        raise UserError(
+            f"limit_train={shown(limit_train)} must be a fraction in (0, 1] or a count of at least 1",
+            "limit_train",
+            value=limit_train,
+        )
 
 
 def known_options(kinds: Sequence[type], config: object) -> list[dict[str, Any]]:
@@ -104,9 +110,15 @@ def known_options(kinds: Sequence[type], config: object) -> list[dict[str, Any]]
     of_each = [[field.name for field in fields(kind)] for kind in kinds]
     known = [name for names in of_each for name in names]
     if not isinstance(config, Mapping):
-        raise UserError(f"augment={shown(config)} must be null or options by name: {', '.join(known)}")
+        raise UserError(
+            f"augment={shown(config)} must be null or options by name: {', '.join(known)}", "augment", value=config
+        )
     if unknown := sorted(str(key) for key in config if key not in known):
-        raise UserError(f"unknown augment option {unknown[0]!r}: use {', '.join(known)}")
+        raise UserError(
+            f"unknown augment option {unknown[0]!r}: use {', '.join(known)}",
+            "augment.unknown_option",
+            option=unknown[0],
+        )
     return [{name: config[name] for name in names if name in config} for names in of_each]
 
 

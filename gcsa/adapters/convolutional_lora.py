@@ -116,7 +116,8 @@ class ConvolutionalLora(nn.Module, LoraLayer):
         """Where PEFT asks for a matrix to decompose, and there is none. Raises ValueError."""
         raise UserError(
             "the delta of a group convolution is no matrix to take singular values of: combine adapters with "
-            "combination_type='cat' (exact) or 'linear'"
+            "combination_type='cat' (exact) or 'linear'",
+            "adapter.combination_type",
         )
 
     @torch.no_grad()
@@ -129,7 +130,9 @@ class ConvolutionalLora(nn.Module, LoraLayer):
                 continue
             merged = weight + self.coefficients(name).to(weight.dtype)
             if safe_merge and not merged.isfinite().all():
-                raise UserError(f"adapter {name!r} holds numbers that are not finite: it was not merged")
+                raise UserError(
+                    f"adapter {name!r} holds numbers that are not finite: it was not merged", "adapter.not_finite"
+                )
             if self._weight_before is None:
                 self._weight_before = weight.data
             weight.data = merged
@@ -165,15 +168,23 @@ class ConvolutionalLora(nn.Module, LoraLayer):
 
 def _check_options(base: SteerableConv2d, r: int, config: LoraConfig) -> None:
     if base.depthwise:
-        raise UserError("a depthwise convolution has nothing to be of low rank: target the 1 x 1 convolution behind it")
+        raise UserError(
+            "a depthwise convolution has nothing to be of low rank: target the 1 x 1 convolution behind it",
+            "adapter.depthwise",
+        )
     if r < 1:
-        raise UserError(f"the rank must be 1 or more, not {r}")
+        raise UserError(f"the rank must be 1 or more, not {r}", "adapter.rank", rank=r)
     if config.use_dora:
-        raise UserError("use_dora=True scales single channels, which breaks equivariance: use use_dora=False")
+        raise UserError(
+            "use_dora=True scales single channels, which breaks equivariance: use use_dora=False", "adapter.use_dora"
+        )
     if config.lora_bias:
-        raise UserError("lora_bias=True is for matrices: use lora_bias=False with group convolutions")
+        raise UserError(
+            "lora_bias=True is for matrices: use lora_bias=False with group convolutions", "adapter.lora_bias"
+        )
     if not isinstance(config.init_lora_weights, bool):
         raise UserError(
             f"init_lora_weights={config.init_lora_weights!r} is for matrices: use True, which starts from a delta of "
-            "zero, or False"
+            "zero, or False",
+            "adapter.init_lora_weights",
         )

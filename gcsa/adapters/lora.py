@@ -69,7 +69,7 @@ def lora_config(
         ValueError: a rank below 1 or above the fields of a layer, a name that `model` lacks, dropout on an `nn.Linear`.
     """
     if rank < 1:
-        raise UserError(f"the rank must be 1 or more, not {rank}")
+        raise UserError(f"the rank must be 1 or more, not {rank}", "adapter.rank", rank=rank)
     layers: dict[str, nn.Module] = {}
     base = model.get_base_model() if isinstance(model, PeftModel) else model
     adaptable = _adaptable(base)
@@ -77,17 +77,20 @@ def lora_config(
         chosen = {name: layer for name, layer in adaptable.items() if f".{target}." in f".{name}."}
         if not chosen:
             choices = ", ".join(sorted({part for name in adaptable for part in name.split(".")}))
-            raise UserError(f"no layer to adapt is called {target!r}: choose from {choices}")
+            raise UserError(f"no layer to adapt is called {target!r}: choose from {choices}", "adapter.target_modules")
         layers |= chosen
     for name, layer in layers.items():
         if isinstance(layer, nn.Linear) and options.get("lora_dropout"):
             raise UserError(
                 f"lora_dropout={options['lora_dropout']} would drop single numbers in {name}, an nn.Linear, which "
-                "breaks equivariance: use 0"
+                "breaks equivariance: use 0",
+                "adapter.lora_dropout",
             )
         most = _fields(layer)
         if rank > most:
-            raise UserError(f"rank {rank} is larger than the {most} fields of {name}: use {most} or less")
+            raise UserError(
+                f"rank {rank} is larger than the {most} fields of {name}: use {most} or less", "adapter.rank_too_large"
+            )
     whole = list(options.pop("modules_to_save", None) or ())
     whole += [name for name in (*_with_statistics(base), *_new_classifiers(base)) if not is_within(name, whole)]
     options["modules_to_save"] = whole or None
@@ -110,7 +113,9 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     peft_model: Any
     known = model.peft_config if isinstance(model, PeftModel) else {}
     if adapter_name in known:
-        raise UserError(f"the model already has an adapter {adapter_name!r}: give another adapter_name")
+        raise UserError(
+            f"the model already has an adapter {adapter_name!r}: give another adapter_name", "adapter.name_taken"
+        )
     if isinstance(model, PeftModel):
         model.add_adapter(adapter_name, config)
         peft_model = model
@@ -120,25 +125,28 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
             peft_model = get_peft_model(model, config, adapter_name)
         except ValueError as error:
             _take_out(model, trained)
-            raise UserError(f"the adapter in {folder} is of another model: {one_line(error)}") from error
+            raise UserError(
+                f"the adapter in {folder} is of another model: {one_line(error)}", "adapter.other_model"
+            ) from error
     wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
     stored = {name: tensor.shape for name, tensor in tensors.items()}
     reason = None
     if wanted != stored:
         name = min(name for name in wanted | stored if wanted.get(name) != stored.get(name))
+        key = "adapter.other_model"
         reason = (
             f"is of another model or rank: its {name} is {list(stored.get(name, [])) or 'missing'}"
             f", the model's is {list(wanted.get(name, [])) or 'missing'}"
         )
     elif config.revision and differ(config.revision, fingerprint(peft_model, config.modules_to_save or ())):
-        reason = "was trained on other weights than the model has: take those of its base"
+        key, reason = "adapter.other_weights", "was trained on other weights than the model has: take those of its base"
     if reason is not None:
         if known:
             peft_model.delete_adapter(adapter_name)
         else:
             peft_model.unload()
             _take_out(model, trained)
-        raise UserError(f"the adapter in {folder} {reason}")
+        raise UserError(f"the adapter in {folder} {reason}", key)
     set_peft_model_state_dict(peft_model, tensors, adapter_name)
     return peft_model if is_trainable else peft_model.eval()
 

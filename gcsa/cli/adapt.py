@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with user_errors(users=HYDRA_USERS, explain=explain):
         output = Path(args.output)
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise UserError(f"--output {output} is there already: name a new folder")
+            raise UserError(f"--output {output} is there already: name a new folder", "output.exists", output=output)
         from gcsa.tasks.recognition.adapt import adapt_recognizer
         from gcsa.training.adapt import check_installed
         from gcsa.weights import read
@@ -99,6 +99,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_installed()
         base = read(args.base)
         if base.task != "recognition":
-            raise UserError(f"--base {args.base} reads no text: name a recogniser, such as gcsa_ocr_tiny.print")
+            raise UserError(
+                f"--base {args.base} reads no text: name a recogniser, such as gcsa_ocr_tiny.print",
+                "base.no_recognizer",
+            )
         print(_summary(adapt_recognizer(_composed(base, args), base, output), args))
     return 0

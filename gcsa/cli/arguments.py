@@ -154,7 +154,10 @@ def symmetry_options(args: argparse.Namespace) -> SymmetryOptions:
     from gcsa.symmetry import SymmetryOptions
 
     if args.symmetry is None and args.group is not None:
-        raise UserError(f"--group {args.group} is the group of --symmetry: add --symmetry canonical, for example")
+        raise UserError(
+            f"--group {args.group} is the group of --symmetry: add --symmetry canonical, for example",
+            "group.needs_symmetry",
+        )
     return SymmetryOptions(symmetry=args.symmetry, symmetry_group=args.group)
 
 
@@ -190,7 +193,7 @@ def device(name: str | None) -> torch.device:
         on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do
         return on_device.device
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {name} cannot be used here: {one_line(error, 100)}") from error
+        raise UserError(f"--device {name} cannot be used here: {one_line(error, 100)}", "device") from error
 
 
 def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
@@ -207,12 +210,12 @@ def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Seq
         elif path.is_dir():
             inside = list_files(path, suffixes, recursive=recursive)
             if not inside:
-                raise UserError(f"{path} is a folder without images ({', '.join(suffixes)})")
+                raise UserError(f"{path} is a folder without images ({', '.join(suffixes)})", "images.none")
             found += inside
         elif path.is_file():
             found.append(path)
         elif path.exists():
-            raise UserError(f"{name} is a device or a pipe: give images, or folders of them")
+            raise UserError(f"{name} is a device or a pipe: give images, or folders of them", "images.device")
         else:
             raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
     return list(dict.fromkeys(found))
@@ -228,7 +231,9 @@ def check_output(name: str, images: Iterable[Path]) -> None:
     """Raises UserError for a file that cannot be written, and for one of the images."""
     target = check_writable(name)
     if any(path.resolve() == target for path in images):
-        raise UserError(f"--output {name} is one of the images, and would be overwritten: name another file")
+        raise UserError(
+            f"--output {name} is one of the images, and would be overwritten: name another file", "output.is_input"
+        )
 
 
 def check_outside(folder: Path, images: Iterable[Path]) -> None:
@@ -236,7 +241,7 @@ def check_outside(folder: Path, images: Iterable[Path]) -> None:
     target = folder.resolve()
     for path in images:
         if path.is_dir() and path.resolve() in (target, *target.parents):
-            raise UserError(f"--output {folder} is in the image {path}: name another folder")
+            raise UserError(f"--output {folder} is in the image {path}: name another folder", "output.in_image")
 
 
 def check_stems(stems: Iterable[tuple[str, Path]], done: str) -> None:
@@ -246,5 +251,6 @@ def check_stems(stems: Iterable[tuple[str, Path]], done: str) -> None:
         other = by_stem.setdefault(stem.casefold(), path)
         if other != path:
             raise UserError(
-                f"{other} and {path} have one name, and so would their files: {done} them into folders of their own"
+                f"{other} and {path} have one name, and so would their files: {done} them into folders of their own",
+                "images.same_name",
             )

@@ -105,9 +105,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def _check_output(folder: Path, images: Sequence[Path]) -> None:
     """Raises UserError for a folder that cannot be written to, and for one in which the figure would become an image."""
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {folder} is a file: name a folder")
+        raise UserError(f"--output {folder} is a file: name a folder", "output.is_file")
     if folder.resolve() in {path.resolve().parent for path in images}:
-        raise UserError(f"--output {folder} holds images, among which the figure would be one: name another folder")
+        raise UserError(
+            f"--output {folder} holds images, among which the figure would be one: name another folder",
+            "output.holds_images",
+        )
     if folder.exists():
         check_writable(folder / "audit.json")
 
@@ -132,15 +135,22 @@ def _open(args: argparse.Namespace) -> Any:
 
     foreign = is_foreign(args.source)
     if foreign and args.kind in WHOLE and (args.kind == "reader" or args.source.startswith("timm:")):
-        raise UserError(f"{args.source} cannot be audited as a {args.kind}: that is for weights of gcsa")
+        raise UserError(
+            f"{args.source} cannot be audited as a {args.kind}: that is for weights of gcsa", "audit.foreign_kind"
+        )
     if args.outputs is not None and not (foreign and args.kind == "segmenter"):
-        raise UserError(f"--outputs {args.outputs} is for segmenters of others: leave it out, or add --kind segmenter")
+        raise UserError(
+            f"--outputs {args.outputs} is for segmenters of others: leave it out, or add --kind segmenter",
+            "outputs.not_segmenter",
+        )
     kind = args.kind
     if not foreign:
         predictor: Any = load(args.source)
         kind = predictor.audit_kind
         if args.kind is not None and (args.kind in WHOLE or kind) and args.kind != kind:
-            raise UserError(f"{args.source} holds weights for {predictor.kind}: leave out --kind {args.kind}")
+            raise UserError(
+                f"{args.source} holds weights for {predictor.kind}: leave out --kind {args.kind}", "audit.kind"
+            )
     if kind in WHOLE:
         _check_whole(args, kind)
     if foreign:
@@ -155,14 +165,14 @@ def _open(args: argparse.Namespace) -> Any:
 def _check_whole(args: argparse.Namespace, kind: str) -> None:
     """Raises UserError for options that are not of networks that see whole images."""
     if args.off_grid:
-        raise UserError(f"--off-grid is for classifiers and embeddings: leave it out for a {kind}")
+        raise UserError(f"--off-grid is for classifiers and embeddings: leave it out for a {kind}", "off_grid.kind")
     if args.size is not None:
-        raise UserError(f"--size is for classifiers and embeddings: a {kind} takes images of any size")
+        raise UserError(f"--size is for classifiers and embeddings: a {kind} takes images of any size", "size.kind")
     if args.symmetry is not None and (kind == "reader" or args.symmetry == "averaged"):
         choose = "--symmetry canonical" if kind == "segmenter" else "gcsa transcribe --orientation any"
-        raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}")
+        raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}", "symmetry.kind")
     if args.rotations is not None:
-        raise UserError(f"--rotations is for classifiers and embeddings: leave it out for a {kind}")
+        raise UserError(f"--rotations is for classifiers and embeddings: leave it out for a {kind}", "rotations.kind")
     symmetry_options(args)
 
 

@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = find_images(args.inputs, recursive=True)
         if args.output != SCREEN:
             if not args.output.lower().endswith(".csv"):
-                raise UserError(f"--output {args.output} must end in .csv")
+                raise UserError(f"--output {args.output} must end in .csv", "output.suffix", output=args.output)
             check_output(args.output, images)
         import torch
 

@@ -51,18 +51,20 @@ def check_keys(cfg: DictConfig, name: str) -> None:
     for key in cfg:
         if key not in known:
             raise UserError(
-                f"unknown key {key!r}: {_suggest(str(key), cfg) or f'choose one of {listed(sorted(known))}'}"
+                f"unknown key {key!r}: {_suggest(str(key), cfg) or f'choose one of {listed(sorted(known))}'}",
+                "config.unknown_key",
             )
     for key in cfg.get("monitor", {}):
         if key not in file.monitor:
-            raise UserError(f"unknown key 'monitor.{key}': choose one of {listed(file.monitor)}")
+            raise UserError(f"unknown key 'monitor.{key}': choose one of {listed(file.monitor)}", "monitor.unknown_key")
     overrides = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     typed = {override.split("=")[0].lstrip("+~") for override in overrides}
     for group in ("callbacks", "logger"):
         for choice, options in cfg.get(group, {}).items():
             if options is not None and "_target_" not in options and any(f"{group}.{choice}" in key for key in typed):
                 raise UserError(
-                    f"{group}.{choice} is not in use, and its options have no effect: choose it with {group}="
+                    f"{group}.{choice} is not in use, and its options have no effect: choose it with {group}=",
+                    "config.not_in_use",
                 )
 
 
@@ -130,4 +132,4 @@ def _check_groups(arguments: Iterable[str]) -> None:
         folder = conf_folder() / group
         if value == "null" and group and folder.is_dir():
             choices = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
-            raise UserError(f"{argument} chooses nothing: leave it out, or choose one of {choices}")
+            raise UserError(f"{argument} chooses nothing: leave it out, or choose one of {choices}", "config.group")

@@ -123,18 +123,22 @@ def _check_options(args: argparse.Namespace) -> None:
             if isinstance(value, tuple)
             else value
         )
-        raise UserError(f"--{given[0].replace('_', '-')} {value} is of --patches: add --patches")
+        raise UserError(f"--{given[0].replace('_', '-')} {value} is of --patches: add --patches", "patches.needed")
     if args.level is not None and args.mpp is not None:
-        raise UserError(f"--level {args.level} has micrometres a pixel of its own: leave out --mpp {args.mpp:g}")
+        raise UserError(
+            f"--level {args.level} has micrometres a pixel of its own: leave out --mpp {args.mpp:g}", "mpp.with_level"
+        )
 
 
 def _check_folder(name: str, slides: Sequence[Path]) -> None:
     """Makes the folder `name`. Raises UserError where it cannot be one, and for slides whose files would be the same."""
     folder = Path(name)
     if folder.suffix.lower() in (".h5", ".parquet", *SUFFIXES) and not folder.is_dir():
-        raise UserError(f"--output {name} is a folder with --patches: name it without {folder.suffix}")
+        raise UserError(
+            f"--output {name} is a folder with --patches: name it without {folder.suffix}", "output.suffix_of_folder"
+        )
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {name} is a file: with --patches, name a folder")
+        raise UserError(f"--output {name} is a file: with --patches, name a folder", "output.is_file")
     check_stems(((path.stem, path) for path in slides), "embed")
     check_outside(folder, slides)
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,13 +148,14 @@ def _check_folder(name: str, slides: Sequence[Path]) -> None:
 def _check_output(name: str, images: Sequence[Path]) -> None:
     suffix = Path(name).suffix
     if suffix not in FORMATS:
-        raise UserError(f"--output {name} must end in {' or '.join(FORMATS)}")
+        raise UserError(f"--output {name} must end in {' or '.join(FORMATS)}", "output.suffix")
     if suffix == ".parquet":
         try:
             import pyarrow  # noqa: F401
         except ImportError as error:  # newer ones cannot be imported beside an older NumPy
             raise MissingExtraError(
-                f"a .parquet file needs pyarrow ({one_line(error)}): pip install gcsa-vit[parquet], or name an .h5 file"
+                f"a .parquet file needs pyarrow ({one_line(error)}): pip install gcsa-vit[parquet], or name an .h5 file",
+                "parquet.missing",
             ) from error
     check_output(name, images)
 
@@ -210,7 +215,8 @@ def _heat(args: argparse.Namespace) -> Any:
         return None
     if is_foreign(args.model):
         raise UserError(
-            f"--heatmap {args.heatmap} is the probability of a class, and {args.model} gives features only: name a classifier of gcsa"
+            f"--heatmap {args.heatmap} is the probability of a class, and {args.model} gives features only: name a classifier of gcsa",
+            "heatmap.no_classifier",
         )
     predictor: Any = load(args.model, args.adapter, "classification")
     return Heat(args.heatmap, probability_of(predictor.fold(), args.heatmap))

@@ -34,7 +34,7 @@ def open_model(source: str, group: str | None = None) -> tuple[nn.Module, dict[s
         model = create_model(source, group=group)
         return model, {}, default_size(model)
     if group is not None:
-        raise UserError(f"--group {group} is for a name in timm: {source} has a group already")
+        raise UserError(f"--group {group} is for a name in timm: {source} has a group already", "group.of_weights")
     predictor = load(source)
     return predictor.exported(), predictor.describe(), predictor.input_size
 
@@ -97,7 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             exporters = load(args.model).exporters if _is_trained(args.model) else {}
             if args.format not in exporters:
-                raise UserError(f"--format {args.format} is for {OF_WEIGHTS[args.format]}, and {args.model} is none")
+                raise UserError(
+                    f"--format {args.format} is for {OF_WEIGHTS[args.format]}, and {args.model} is none",
+                    "format.weights",
+                )
             print(exporters[args.format](args.model, file))
             return 0
         import torch

@@ -55,15 +55,18 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def _check(args: argparse.Namespace, images: Sequence[Path]) -> None:
     if args.output != SCREEN:
         if not args.output.lower().endswith(TABLES):
-            raise UserError(f"--output {args.output} must end in {' or '.join(TABLES)}")
+            raise UserError(f"--output {args.output} must end in {' or '.join(TABLES)}", "output.suffix")
         check_writable(args.output)
     if args.fix is not None:
         folder = Path(args.fix)
         if folder.exists() and not folder.is_dir():
-            raise UserError(f"--fix {args.fix} is a file: name a folder for the upright copies")
+            raise UserError(f"--fix {args.fix} is a file: name a folder for the upright copies", "fix.is_file")
         inside = [image for image in images if image.resolve().parent == folder.resolve()]
         if inside:
-            raise UserError(f"--fix {args.fix} holds {inside[0]}, which would be overwritten: name another folder")
+            raise UserError(
+                f"--fix {args.fix} holds {inside[0]}, which would be overwritten: name another folder",
+                "fix.holds_inputs",
+            )
         check_stems(((image.name, image) for image in images), "fix")
 
 

@@ -182,16 +182,20 @@ def _check_folder(name: str, stems: Sequence[str], found: Sequence[Path], kinds:
     """The folder to write to, made. Raises UserError where it cannot be one, and where a file of `found` would be overwritten."""
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {name} is a file: name a folder")
+        raise UserError(f"--output {name} is a file: name a folder", "output.is_file")
     if not folder.exists() and folder.suffix.lower() in {*SUFFIXES, ".csv", ".geojson"}:
-        raise UserError(f"--output {name} is the folder of several files: name it without {folder.suffix}")
+        raise UserError(
+            f"--output {name} is the folder of several files: name it without {folder.suffix}",
+            "output.suffix_of_folder",
+        )
     endings = [ending for kind in kinds for ending in ENDINGS[kind]]
     given = {str(path.resolve()).casefold() for path in found}  # as some file systems compare names
     for stem in stems:
         for ending in endings:
             if str((folder / (stem + ending)).resolve()).casefold() in given:
                 raise UserError(
-                    f"{folder / (stem + ending)} is one of the images, and would be overwritten: name another --output"
+                    f"{folder / (stem + ending)} is one of the images, and would be overwritten: name another --output",
+                    "output.is_input",
                 )
     check_outside(folder, found)
     folder.mkdir(parents=True, exist_ok=True)
@@ -212,23 +216,34 @@ def _predictor(args: argparse.Namespace) -> Any:
         predictor.make_exact(args.symmetry)
     if predictor.network.output == "classes":
         if args.prob_thresh is not None:
-            raise UserError(f"--prob-thresh is of objects, and {args.model} finds classes of pixels: leave it out")
+            raise UserError(
+                f"--prob-thresh is of objects, and {args.model} finds classes of pixels: leave it out",
+                "prob_thresh.classes",
+            )
         if args.min_area is not None or args.properties:
             raise UserError(
-                f"--min-area and --properties are of objects, and {args.model} finds classes of pixels: leave them out"
+                f"--min-area and --properties are of objects, and {args.model} finds classes of pixels: leave them out",
+                "properties.classes",
             )
         if set(args.only) == {"geojson"}:
-            raise UserError(f"--only geojson is of objects, and {args.model} finds classes of pixels: name other kinds")
+            raise UserError(
+                f"--only geojson is of objects, and {args.model} finds classes of pixels: name other kinds",
+                "only.classes",
+            )
     margin = predictor.network.margin
     if args.tile is not None and margin is not None and args.tile < margin:
         raise UserError(
-            f"--tile {args.tile} is less than the {margin} pixels that are read around a tile: use {margin} or more"
+            f"--tile {args.tile} is less than the {margin} pixels that are read around a tile: use {margin} or more",
+            "tile.too_small",
         )
     if args.diameter is not None:
         args.scale = predictor.scale_for(args.diameter)
         check_float("--scale", args.scale, *SCALES)
     if args.scale == AUTO and (predictor.diameter is None or predictor.network.output == "classes"):
-        raise UserError("--scale auto needs weights of instances that say their diameter: give a factor or --diameter")
+        raise UserError(
+            "--scale auto needs weights of instances that say their diameter: give a factor or --diameter",
+            "scale.no_diameter",
+        )
     if args.prob_thresh is not None:
         predictor.prob_thresh = args.prob_thresh
     predictor = predictor.to(chosen)
@@ -241,7 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with running(KEPT):
         images = find_images(args.inputs, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         if args.properties and "csv" not in args.only:
-            raise UserError("--properties are columns of the table: add csv to --only")
+            raise UserError("--properties are columns of the table: add csv to --only", "properties.needs_csv")
         if args.scale != AUTO:
             check_float("--scale", args.scale, *SCALES)
         from gcsa.images.slides import Roi

@@ -124,7 +124,8 @@ def _check_inputs(inputs: Sequence[str]) -> None:
             raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
         if not path.is_file() and not path.is_dir():
             raise UserError(
-                f"{name} is a device or a pipe: give line images, PAGE-XML or ALTO files, or folders of them"
+                f"{name} is a device or a pipe: give line images, PAGE-XML or ALTO files, or folders of them",
+                "images.device",
             )
 
 
@@ -137,9 +138,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check_inputs(args.inputs)
         in_folder = is_folder(args.output)
         if args.overwrite and not in_folder:
-            raise UserError("--overwrite is of files in a folder: name one, as in --output FOLDER/")
+            raise UserError(
+                "--overwrite is of files in a folder: name one, as in --output FOLDER/", "overwrite.needs_folder"
+            )
         if args.adapter is not None and find_spec("peft") is None:
-            raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]")
+            raise MissingExtraError(
+                "an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]", "peft.missing"
+            )
         import torch
 
         from gcsa.tasks import load

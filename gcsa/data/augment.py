@@ -57,24 +57,35 @@ class RandomAffine:
 
     def __post_init__(self) -> None:
         for key, below in (("degrees", math.inf), ("translate", MAX_SIDE), ("elastic", MAX_SIDE)):
-            check_float(f"augment {key}", getattr(self, key), 0, below=below)
-        check_int("augment shift", self.shift, 0, MAX_SIDE)
+            check_float(f"augment.{key}", getattr(self, key), 0, below=below)
+        check_int("augment.shift", self.shift, 0, MAX_SIDE)
         for key in ("flip", "quarter_turns"):
-            check_bool(f"augment {key}", getattr(self, key))
+            check_bool(f"augment.{key}", getattr(self, key))
         pair = not isinstance(self.scale, str) and isinstance(self.scale, Sequence) and len(self.scale) == 2
         if not pair or not all(_is_number(factor) for factor in self.scale):
-            raise UserError(f"augment scale={self.scale!r} must be two factors, such as [0.9, 1.1]")
+            raise UserError(f"augment scale={self.scale!r} must be two factors, such as [0.9, 1.1]", "augment.scale")
         if not 0 < self.scale[0] <= self.scale[1] < MAX_SCALE:
-            raise UserError(f"augment scale={list(self.scale)} must be two factors, 0 < low <= high < {MAX_SCALE}")
+            raise UserError(
+                f"augment scale={list(self.scale)} must be two factors, 0 < low <= high < {MAX_SCALE}",
+                "augment.scale_range",
+            )
         if self.padding_mode not in tuple(PADDING_MODES):  # a tuple also takes values without a hash
-            raise UserError(f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}")
+            raise UserError(
+                f"unknown augment padding_mode={self.padding_mode!r}: use {', '.join(PADDING_MODES)}",
+                "augment.padding_mode",
+            )
 
     def check_size(self, height: int, width: int) -> None:
         """Raises ValueError for images that are too small for `shift`, or not square, for `quarter_turns`."""
         if self.shift >= min(height, width):
-            raise UserError(f"augment shift={self.shift} must be below the images' {min(height, width)} pixels a side")
+            raise UserError(
+                f"augment shift={self.shift} must be below the images' {min(height, width)} pixels a side",
+                "augment.shift",
+            )
         if self.quarter_turns and height != width:
-            raise UserError(f"augment quarter_turns=true needs square images, not {height} x {width}")
+            raise UserError(
+                f"augment quarter_turns=true needs square images, not {height} x {width}", "augment.quarter_turns"
+            )
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
@@ -134,7 +145,7 @@ class RandomBlur:
     blur: float = 0.0
 
     def __post_init__(self) -> None:
-        check_float("augment blur", self.blur, 0, below=MAX_BLUR)
+        check_float("augment.blur", self.blur, 0, below=MAX_BLUR)
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:

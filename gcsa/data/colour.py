@@ -39,12 +39,15 @@ class RandomColour:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            check_float(f"augment {field.name}", getattr(self, field.name), 0, below=1)
+            check_float(f"augment.{field.name}", getattr(self, field.name), 0, below=1)
 
     def check_channels(self, channels: int) -> None:
         """Raises ValueError for `stain` of images that are not in colour."""
         if self.stain and channels != 3:
-            raise UserError(f"augment stain={self.stain} needs images of three channels, not {channels}: set it to 0")
+            raise UserError(
+                f"augment stain={self.stain} needs images of three channels, not {channels}: set it to 0",
+                "augment.stain",
+            )
 
     @torch.no_grad()
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:

@@ -27,13 +27,14 @@ class RandomJPEG:
     jpeg: int = 0
 
     def __post_init__(self) -> None:
-        check_int("augment jpeg", self.jpeg, 0, 100)
+        check_int("augment.jpeg", self.jpeg, 0, 100)
 
     def check_channels(self, channels: int) -> None:
         """Raises ValueError for images that JPEG cannot hold."""
         if self.jpeg and channels not in (1, 3):
             raise UserError(
-                f"augment jpeg={self.jpeg} needs images of one channel or three, not {channels}: set it to 0"
+                f"augment jpeg={self.jpeg} needs images of one channel or three, not {channels}: set it to 0",
+                "augment.jpeg",
             )
 
     @torch.no_grad()

@@ -69,7 +69,7 @@ class SplitDataModule(pl.LightningDataModule, ABC):
     def split(self, name: str) -> Any:
         """What `setup` read of the split. Raises UserError before that."""
         if name not in self._splits:
-            raise UserError(f"the {name} split is not read yet: call setup() first")
+            raise UserError(f"the {name} split is not read yet: call setup() first", "split.not_read")
         return self._splits[name]
 
     def batches(

@@ -207,7 +207,8 @@ class BatchLoader(Generic[Batch]):
         if self.sampler.start and self._begun_in is not None and self._begun_in != order:
             raise UserError(
                 "the checkpoint was written in mid-epoch with (images, batch size, processes, seed) = "
-                f"{tuple(self._begun_in)}, but this run has {tuple(order)}: use the same values"
+                f"{tuple(self._begun_in)}, but this run has {tuple(order)}: use the same values",
+                "checkpoint.order",
             )
         epoch, first, draws = self.sampler.epoch, self.sampler.start, list(self.sampler)
         self.sampler.start = 0

@@ -55,7 +55,10 @@ def limited(labels: Tensor, limit: int | float, seed: int) -> Tensor:
     """
     count = max(1, round(limit * len(labels))) if isinstance(limit, float) else limit
     if count > len(labels):
-        raise UserError(f"limit_train={limit} asks for more than the {len(labels)} training images there are")
+        raise UserError(
+            f"limit_train={limit} asks for more than the {len(labels)} training images there are",
+            "limit_train.too_many",
+        )
     return stratified_order(labels, seed)[:count]
 
 
@@ -73,14 +76,22 @@ def check_split(
     if len(images) != len(labels) or not len(labels):
         there = "" if label_source == source else f"{label_source} "
         raise UserError(
-            f"{source} holds {len(images)} images and {there}{len(labels)} labels: they must match, at least 1"
+            f"{source} holds {len(images)} images and {there}{len(labels)} labels: they must match, at least 1",
+            "split.counts",
         )
     wrong = labels[(labels < 0) | (labels >= num_classes)]
     if len(wrong):
-        raise UserError(f"{label_source} holds the label {int(wrong[0])}: labels must lie in 0..{num_classes - 1}")
+        raise UserError(
+            f"{label_source} holds the label {int(wrong[0])}: labels must lie in 0..{num_classes - 1}", "split.label"
+        )
     if isinstance(images, Tensor) and images.is_floating_point():
         bad = ~torch.isfinite(images).flatten(1).all(1)
         if bad.any():
-            raise UserError(f"{source} holds NaN or infinite pixels, first in image {int(bad.nonzero()[0])}")
+            raise UserError(
+                f"{source} holds NaN or infinite pixels, first in image {int(bad.nonzero()[0])}", "split.not_finite"
+            )
         if images.min() < 0 or images.max() > 1:
-            raise UserError(f"{source} holds pixels in {float(images.min()):g}..{float(images.max()):g}: expected 0..1")
+            raise UserError(
+                f"{source} holds pixels in {float(images.min()):g}..{float(images.max()):g}: expected 0..1",
+                "split.range",
+            )

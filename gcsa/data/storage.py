@@ -35,7 +35,7 @@ def missing(path: Path, name: str, size: str) -> FileNotFoundError:
 def damaged(path: Path, why: object, name: str) -> UserError:
     """The error for a file that is there but cannot be what it should be."""
     reason = one_line(str(why), 300)
-    return UserError(f"{path} is damaged ({reason}): remove it and run `{fetch_command(name)}`")
+    return UserError(f"{path} is damaged ({reason}): remove it and run `{fetch_command(name)}`", "data.damaged")
 
 
 def check_readable(path: Path, name: str) -> None:
@@ -62,7 +62,7 @@ def download_into(root: Path, fetch: Callable[[Path], None]) -> None:
         root.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=".download-", dir=root))
     except OSError as error:
-        raise UserError(f"cannot download into {root} ({error}): choose a writable data.root") from error
+        raise UserError(f"cannot download into {root} ({error}): choose a writable data.root", "data.root") from error
     try:
         fetch(staging)
         for file in sorted(path for path in staging.rglob("*") if path.is_file()):

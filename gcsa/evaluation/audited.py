@@ -80,4 +80,4 @@ def read_pictures(images: Sequence[Path], channels: int, failed: list[str]) -> A
 def check_some(images: Sequence[Path], failed: Sequence[str]) -> None:
     """Raises UserError where no image could be read."""
     if len(failed) == len(images):
-        raise UserError(f"none of the {len(images)} images could be read: {failed[0]}")
+        raise UserError(f"none of the {len(images)} images could be read: {failed[0]}", "images.unreadable")

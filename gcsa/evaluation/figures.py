@@ -148,7 +148,9 @@ def mistakes_figure(images: Tensor, mistakes: Sequence[Mistake], names: Sequence
     Raises ValueError where there are none.
     """
     if not mistakes:
-        raise UserError("there are no mistakes to show: draw this figure where there is one or more")
+        raise UserError(
+            "there are no mistakes to show: draw this figure where there is one or more", "figure.no_mistakes"
+        )
     columns = 6
     rows = -(-len(mistakes) // columns)
     figure = Figure(figsize=(1.6 * columns, 2.1 * rows + 0.5), dpi=150, layout="constrained")

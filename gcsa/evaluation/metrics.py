@@ -56,7 +56,9 @@ def score(logits: Tensor, labels: Tensor) -> Scores:
     Raises ValueError where logits are not finite.
     """
     if bad := int((~logits.isfinite()).any(1).sum()):
-        raise UserError(f"the model gives NaN or infinite scores for {bad} of {len(logits)} images")
+        raise UserError(
+            f"the model gives NaN or infinite scores for {bad} of {len(logits)} images", "scores.not_finite", bad=bad
+        )
     correct = int((logits.argmax(1) == labels).sum())
     interval = binomtest(correct, len(labels)).proportion_ci(method="wilson")
     both = logits.shape[1] == 2 and len(labels.unique()) == 2

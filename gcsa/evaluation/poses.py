@@ -160,7 +160,8 @@ def outputs(
                 if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != len(images):
                     given = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
                     raise UserError(
-                        f"the network gives {given} for {len(images)} images: a row of numbers for each is wanted"
+                        f"the network gives {given} for {len(images)} images: a row of numbers for each is wanted",
+                        "network.outputs",
                     )
                 if not found:  # the first turn is none
                     _check_alone(network, images, rows)
@@ -175,7 +176,9 @@ def _check_alone(network: Callable[[Tensor], Tensor], images: Tensor, rows: Tens
     some = network(images[: max(1, len(images) // 2)])
     kept = rows[: len(some)]
     if (kept - some).norm() > 1e-3 * kept.norm():
-        raise UserError("the network gives an image other outputs in another batch: put it into eval mode")
+        raise UserError(
+            "the network gives an image other outputs in another batch: put it into eval mode", "network.train_mode"
+        )
 
 
 def compare(found: dict[Turn | None, Tensor], kind: str) -> list[Change]:

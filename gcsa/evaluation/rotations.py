@@ -117,6 +117,6 @@ def shift_curve(
     Raises ValueError for another axis.
     """
     if axis not in ("x", "y"):
-        raise UserError(f"unknown axis {axis!r}: choose x or y")
+        raise UserError(f"unknown axis {axis!r}: choose x or y", "axis", axis=axis)
     x, y = int(axis == "x"), int(axis == "y")
     return response(model, batches, {s: partial(shift, dx=s * x, dy=s * y, cyclic=cyclic) for s in shifts})

@@ -63,7 +63,8 @@ def to_program(model: nn.Module, image: Tensor, any_size: bool = False) -> Expor
     """
     if any_size and any(isinstance(module, nn.LSTM) for module in model.modules()):
         raise UserError(
-            "its LSTM can be written for one length only: leave out --any-size, or choose onnx or torchscript"
+            "its LSTM can be written for one length only: leave out --any-size, or choose onnx or torchscript",
+            "export.any_size",
         )
     with torch.no_grad():
         return torch.export.export(model.eval(), (image,), dynamic_shapes=free_sizes(model, any_size))
@@ -112,7 +113,9 @@ def _write_onnx(folded: nn.Module, image: Tensor, any_size: bool, file: Path, na
         import onnxruntime  # noqa: F401  (runs what is written)
         import onnxscript  # noqa: F401  (torch's exporter needs it)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"ONNX needs the package {error.name!r}: install gcsa-vit[export]") from error
+        raise MissingExtraError(
+            f"ONNX needs the package {error.name!r}: install gcsa-vit[export]", "onnx.missing"
+        ) from error
     for conv in folded.modules():
         if isinstance(conv, FoldedConv2d):
             conv.dilation = 1  # the other is for PyTorch, and onnxruntime has a fast path for this one
@@ -191,7 +194,7 @@ def parity_error(model: nn.Module, run: Run, image: Tensor) -> float:
 def check_file(file: Path, format: str) -> None:
     """Raises ValueError for a compiled package by a name that torch does not take, and what `check_writable` raises."""
     if format == "aoti" and file.suffix != ".pt2":
-        raise UserError(f"the name of an AOTInductor package must end in .pt2: {file.name} does not")
+        raise UserError(f"the name of an AOTInductor package must end in .pt2: {file.name} does not", "export.suffix")
     check_writable(file)
 
 
@@ -202,10 +205,13 @@ def check_images(model: nn.Module, images: Tensor, hint: str) -> None:
         with torch.no_grad():
             outputs = model.eval()(images)
     except (RuntimeError, AssertionError, ValueError) as error:
-        raise UserError(f"{type(model).__name__} takes no images of {shape}{hint}: {_in_short(error)}") from error
+        raise UserError(
+            f"{type(model).__name__} takes no images of {shape}{hint}: {_in_short(error)}", "export.shape", shape=shape
+        ) from error
     if not isinstance(outputs, Tensor):
         raise UserError(
-            f"{type(model).__name__} gives several outputs, and a file holds one: export the model without features_only"
+            f"{type(model).__name__} gives several outputs, and a file holds one: export the model without features_only",
+            "export.several_outputs",
         )
 
 
@@ -240,21 +246,27 @@ def export(
     0.2); ImportError for a missing package.
     """
     if format not in FORMATS:
-        raise UserError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
+        raise UserError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}", "format", format=format)
     if min(size) < 1:
-        raise UserError(f"images of {' x '.join(map(str, size))} are empty: channels and sides must be 1 or more")
+        raise UserError(
+            f"images of {' x '.join(map(str, size))} are empty: channels and sides must be 1 or more", "export.size"
+        )
     file = Path(file)
     check_file(file, format)
     if fixed_height(model) not in (None, size[1]):
-        raise UserError(f"{type(model).__name__} takes images {fixed_height(model)} pixels high, not {size[1]}")
+        raise UserError(
+            f"{type(model).__name__} takes images {fixed_height(model)} pixels high, not {size[1]}", "export.height"
+        )
     if images is None and format == "onnx-int8":
-        raise UserError("onnx-int8 is calibrated on images like those that it is to see: give some")
+        raise UserError(
+            "onnx-int8 is calibrated on images like those that it is to see: give some", "export.calibration"
+        )
     least = CALIBRATION if format == "onnx-int8" else 3
     if images is None:
         images = torch.randn(least, *size)
     elif images.shape[1:] != size or len(images) < least:
         shape = " x ".join(map(str, images.shape))
-        raise UserError(f"images must be {least} or more of {' x '.join(map(str, size))}, not {shape}")
+        raise UserError(f"images must be {least} or more of {' x '.join(map(str, size))}, not {shape}", "export.images")
     model = copy.deepcopy(model).eval()  # the caller's may be in training
     check_images(model, images[:2], "")
     # Another number than was traced, and with any_size another size.
@@ -271,9 +283,12 @@ def export(
         except (ImportError, OSError):
             raise
         except Exception as failure:
-            raise UserError(f"{type(model).__name__} cannot be written as {format}: {_in_short(failure)}") from failure
+            raise UserError(
+                f"{type(model).__name__} cannot be written as {format}: {_in_short(failure)}", "export.failed"
+            ) from failure
         if not error <= tolerance:
             raise UserError(
-                f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {tolerance:.0e}"
+                f"{file} was not written: as {format}, {type(model).__name__} is off by {error:.1e}, above {tolerance:.0e}",
+                "export.tolerance",
             )
     return error

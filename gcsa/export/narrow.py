@@ -55,7 +55,7 @@ def quantized(graph: Any) -> list[str]:
     if products and products[-1].op_type != "Conv":
         products.pop()
     if not products:
-        raise UserError("it has no convolution and no other product with weights to compute in int8")
+        raise UserError("it has no convolution and no other product with weights to compute in int8", "export.int8")
     return [node.name for node in products]
 
 

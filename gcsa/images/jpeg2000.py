@@ -36,7 +36,7 @@ def read_deep(file: BinaryIO, image: Image.Image) -> Pixels | None:
     """
     header = read_header(file)
     if header.streams > 1:
-        raise Refused("holds several pictures: save one a file")
+        raise Refused("holds several pictures: save one a file", "image.several")
     if header.size != image.size:
         raise ValueError("its headers state two sizes")
     bits = max(header.bits)
@@ -48,7 +48,10 @@ def read_deep(file: BinaryIO, image: Image.Image) -> Pixels | None:
     file.seek(0)
     values = imagecodecs.jpeg2k_decode(file.read())
     if values.dtype.kind != "u":
-        raise Refused("holds colours with a sign, whose black and white it does not state: save it as TIFF or PNG")
+        raise Refused(
+            "holds colours with a sign, whose black and white it does not state: save it as TIFF or PNG",
+            "image.signed_colours",
+        )
     return with_alpha(values, 2**bits - 1) if values.shape[2] in (2, 4) else Pixels(values, 2**bits - 1)
 
 

@@ -75,11 +75,12 @@ class OmeZarr(ImageSource):
         """Which channels and slices are read, as indices of the axes in front of the picture."""
         axes, shape = self.image.axes[:-2], self.array.shape
         if self.dtype.kind not in "buif" or len(shape) != len(axes) + 2:
-            raise Refused(f"holds {self.dtype} values in {len(shape)} axes, which are not read here")
+            raise Refused(f"holds {self.dtype} values in {len(shape)} axes, which are not read here", "image.axes")
         if math.prod(self.array.chunks) > MAX_SEGMENT:
             raise Refused(
                 f"is stored in chunks of {' x '.join(map(str, self.array.chunks))}, too large to be decoded one by one: save it in "
-                "smaller ones"
+                "smaller ones",
+                "image.chunks",
             )
         as_stored = f"{' x '.join(map(str, shape))} as {self.image.axes.upper()}"
         wanted = {"c": self.plane.channel, "z": self.plane.z, "t": self.plane.time}
@@ -112,38 +113,44 @@ def _open(path: Path) -> _Image:
     try:
         import zarr
     except ImportError as error:
-        raise MissingExtraError(f"{path} needs zarr, of Python 3.11 or newer: pip install gcsa-vit[zarr]") from error
+        raise MissingExtraError(
+            f"{path} needs zarr, of Python 3.11 or newer: pip install gcsa-vit[zarr]", "zarr.missing"
+        ) from error
     try:
         group = zarr.open_group(str(path), mode="r")
     except FileNotFoundError as error:
-        raise Refused("holds no group of Zarr: name the folder of an OME-Zarr image") from error
+        raise Refused("holds no group of Zarr: name the folder of an OME-Zarr image", "zarr.no_group") from error
     content: dict[str, Any] = dict(group.attrs)
     content = content.get("ome", content)
     if "plate" in content or "well" in content:
-        raise Refused("is a plate or a well: name the image of a field, such as PLATE.zarr/A/1/0")
+        raise Refused("is a plate or a well: name the image of a field, such as PLATE.zarr/A/1/0", "zarr.plate")
     if "multiscales" not in content and "bioformats2raw.layout" in content:
         inside = sorted(name for name, _ in group.groups() if name != "OME")
         if len(inside) != 1:
-            raise Refused(f"holds {len(inside)} images: name one of them, such as {path.name}/{(inside or ['0'])[0]}")
+            raise Refused(
+                f"holds {len(inside)} images: name one of them, such as {path.name}/{(inside or ['0'])[0]}",
+                "zarr.images",
+            )
         return _open(path / inside[0])
     images = content.get("multiscales") or []
     if len(images) != 1:
-        raise Refused(f"holds {len(images)} multiscale images: name the folder of one OME-Zarr image")
+        raise Refused(f"holds {len(images)} multiscale images: name the folder of one OME-Zarr image", "zarr.images")
     (image,) = images
     axes = [str(axis.get("name")) if isinstance(axis, dict) else str(axis) for axis in image.get("axes", ())]
     if axes[-2:] != ["y", "x"] or not set(axes[:-2]) <= set("tcz") or len(set(axes)) != len(axes):
         raise Refused(
-            f"has the axes {', '.join(map(str, axes)) or 'of none'}: t, c, z, y and x are read, in OME-Zarr 0.4 or 0.5"
+            f"has the axes {', '.join(map(str, axes)) or 'of none'}: t, c, z, y and x are read, in OME-Zarr 0.4 or 0.5",
+            "zarr.axes",
         )
     named = [group[part["path"]] for part in image["datasets"]]
     levels = [level for level in named if hasattr(level, "shape")]
     if len(levels) < len(named):
-        raise Refused("names a folder as a level of its image: save it anew")
+        raise Refused("names a folder as a level of its image: save it anew", "zarr.level_folder")
     for level in levels:
         _check_codecs(level)
     sides = [np.array(level.shape[-2:]) for level in levels]
     if any((smaller > larger).any() for larger, smaller in pairwise(sides)):
-        raise Refused("does not list its levels from the finest on: save it anew")
+        raise Refused("does not list its levels from the finest on: save it anew", "zarr.level_order")
     channels = (content.get("omero") or {}).get("channels", [])
     names = [str(channel.get("label", "")) for channel in channels]
     return _Image("".join(axes), levels, _pixel_size(image), names if all(names) else [])
@@ -158,7 +165,8 @@ def _check_codecs(array: Any) -> None:
         names = _names([codec.to_dict() for codec in metadata.codecs])
     if unknown := sorted(set(names) - CODECS):
         raise Refused(
-            f"is compressed by {', '.join(unknown)}, which is not read here: save it by Blosc, Zstandard or gzip"
+            f"is compressed by {', '.join(unknown)}, which is not read here: save it by Blosc, Zstandard or gzip",
+            "image.compression",
         )
 
 

@@ -43,7 +43,7 @@ def open_document(file: BoundedFile) -> Iterator[Any]:
     try:
         from pypdfium2 import PdfDocument
     except ImportError as error:
-        raise Refused("is a PDF, which needs pypdfium2: pip install 'gcsa-vit[pdf]'") from error
+        raise Refused("is a PDF, which needs pypdfium2: pip install 'gcsa-vit[pdf]'", "pdf.missing") from error
     document = PdfDocument(file)
     try:
         yield document

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageFile
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError, one_line, reworded
 
 MAX_PIXELS = 150_000_000
 """Of a picture: a sheet of A2 scanned at 600 dpi has 139 million. Colour takes up to 20 bytes for each while it is read."""
@@ -28,7 +28,7 @@ ROWS = 256
 """Rows that are converted at a time, in 32-bit floats."""
 
 
-class Refused(ValueError):
+class Refused(UserError):
     """A file that can be decoded and is not used: what it holds and what would work, to be put behind its name."""
 
 
@@ -88,7 +88,7 @@ def from_pillow(image: Image.Image, *, labels: bool = False) -> Pixels:
     if image.mode in ("P", "RGBX", "YCbCr", "HSV"):
         image = image.convert("RGB")
     if image.mode not in ("1", "L", "LA", "La", "RGB", "RGBA", "RGBa", "CMYK"):
-        raise Refused(f"stores its colours as {image.mode}: save it in grey or RGB")
+        raise Refused(f"stores its colours as {image.mode}: save it in grey or RGB", "image.colours", mode=image.mode)
     values = np.asarray(image)
     if image.mode == "CMYK":
         return Pixels(cmyk_to_rgb(values, 255), 255)
@@ -142,7 +142,9 @@ def brightness(pixels: Pixels, dtype: type[np.generic]) -> Array:
     if not white:
         top = float(values.max())
         if values.dtype.kind not in "fui" or not np.isfinite(values).all() or values.min() < 0:
-            raise Refused(f"holds values in {values.min():g}..{top:g}: they must lie between 0 and a finite number")
+            raise Refused(
+                f"holds values in {values.min():g}..{top:g}: they must lie between 0 and a finite number", "image.range"
+            )
         whites = (1.0, 255.0, 65535.0, top) if values.dtype.kind == "f" else (65535.0, top)
         white = next(white for white in whites if top <= white)
     out = np.empty(values.shape, dtype)
@@ -188,17 +190,19 @@ def _typed(values: Array) -> Array:
     if values.dtype.kind == "f" and np.isfinite(values).all():
         return values.astype(np.float32, copy=False)
     if values.dtype.kind == "f":
-        raise Refused("holds values that are not finite: replace them, or leave the picture out")
+        raise Refused("holds values that are not finite: replace them, or leave the picture out", "image.not_finite")
     if values.dtype.kind in "ui" and values.size and values.min() >= 0 and values.max() <= 65535:
         return values.astype(np.uint16)
-    raise Refused(f"holds {values.dtype} values beyond 0..65535: save it in 16 bits or as 32-bit floats")
+    raise Refused(
+        f"holds {values.dtype} values beyond 0..65535: save it in 16 bits or as 32-bit floats", "image.beyond_16_bits"
+    )
 
 
 def check_pixels(height: int, width: int, deep: bool) -> None:
     """Raises ValueError for more pixels than are held in memory."""
     most = MAX_DEEP_PIXELS if deep else MAX_PIXELS
     if height * width > most:
-        raise Refused(f"holds {height} x {width} pixels, above {most:,}: cut it into tiles")
+        raise Refused(f"holds {height} x {width} pixels, above {most:,}: cut it into tiles", "image.too_large")
 
 
 @contextmanager
@@ -212,13 +216,15 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow, about size and metadata, without the name of the file
             yield
+    except Refused as error:
+        raise reworded(error, f"{path} {error}", "image") from error
     except (MemoryError, UserError):  # a UserError names its file already
         raise
-    except Refused as error:
-        raise UserError(f"{path} {error}") from error
     except Exception as error:  # decoders raise what they stumble over: KeyError, struct.error, zlib.error ...
         reason = getattr(error, "strerror", None) or one_line(error)
-        raise UserError(f"{path} cannot be read as an image ({reason}): remove or replace it") from error
+        raise UserError(
+            f"{path} cannot be read as an image ({reason}): remove or replace it", "image.unreadable"
+        ) from error
     finally:
         ImageFile.LOAD_TRUNCATED_IMAGES = fills_up
 

@@ -60,11 +60,14 @@ def choose(series: tifffile.TiffPageSeries, plane: Plane, names: Sequence[str]) 
     there = {axis for axis, _ in leading} | ({"C"} if in_page else set())
     free = [axis for axis, value in wanted.items() if value is not None and axis not in there]
     if len(unknown) > 1:
-        raise Refused(f"does not say what its axes are ({as_stored}): save it as OME-TIFF")
+        raise Refused(f"does not say what its axes are ({as_stored}): save it as OME-TIFF", "image.axes_unknown")
     meaning = {unknown[0]: free[0]} if len(unknown) == len(free) == 1 else {}
     counts = {meaning.get(axis, axis): count for axis, count in leading}
     if len(series.pages) != math.prod(counts.values()):
-        raise Refused(f"does not hold each of its planes ({as_stored}) as a page: save it as OME-TIFF or BigTIFF")
+        raise Refused(
+            f"does not hold each of its planes ({as_stored}) as a page: save it as OME-TIFF or BigTIFF",
+            "image.planes_not_pages",
+        )
 
     chosen = {
         axis: numbers(axis, wanted.get(axis), count, names if axis == "C" and len(names) == count else (), as_stored)
@@ -101,8 +104,10 @@ def numbers(axis: str, value: int | str | None, count: int, names: Sequence[str]
         if count == 1:
             return [0]
         if not option:
-            raise Refused(f"holds {count} planes ({as_stored}): say by --channel, --z or --time what they are")
-        raise Refused(f"holds {count} {noun}{known}, {as_stored}: choose by --{option}")
+            raise Refused(
+                f"holds {count} planes ({as_stored}): say by --channel, --z or --time what they are", "planes.which"
+            )
+        raise Refused(f"holds {count} {noun}{known}, {as_stored}: choose by --{option}", "planes.needed", count=count)
     if value == MAX and axis == "Z":
         return list(range(count))
     if isinstance(value, int) and 1 <= value <= count:
@@ -111,7 +116,7 @@ def numbers(axis: str, value: int | str | None, count: int, names: Sequence[str]
     if len(called) != 1:
         problem = f"there are several channels called {value}" if called else f"there is no --{option} {value}"
         remedy = f"give a number from 1 to {count}" if count > 1 else "leave it out"
-        raise Refused(f"holds {count} {noun}{known}, {as_stored}: {problem}; {remedy}")
+        raise Refused(f"holds {count} {noun}{known}, {as_stored}: {problem}; {remedy}", "planes.choice", count=count)
     return called
 
 

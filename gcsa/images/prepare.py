@@ -53,22 +53,30 @@ class Prepare:
         if missing := [key for key in ("input_size", "mean", "std") if key not in preprocessing]:
             raise UserError(
                 f"{source} does not say how images are made ready (no {', '.join(missing)}): name the folder of weights "
-                "that train.py wrote"
+                "that train.py wrote",
+                "weights.preprocessing",
             )
         (channels, height, width), mean, std = (preprocessing[key] for key in ("input_size", "mean", "std"))
         if height != width:
-            raise UserError(f"{source} is for images of {height} x {width}: name weights for square images")
+            raise UserError(
+                f"{source} is for images of {height} x {width}: name weights for square images", "weights.not_square"
+            )
         if not channels == len(mean) == len(std):
             raise UserError(
-                f"{source} has {channels} channels, but {len(mean)} means and {len(std)} standard deviations"
+                f"{source} has {channels} channels, but {len(mean)} means and {len(std)} standard deviations",
+                "weights.channels",
             )
         pad, mpp = preprocessing.get("pad"), preprocessing.get("mpp")
         if pad not in PADS:
-            raise UserError(f"{source} cannot be read: its pad is {shown(pad)}, not one of {', '.join(map(str, PADS))}")
+            raise UserError(
+                f"{source} cannot be read: its pad is {shown(pad)}, not one of {', '.join(map(str, PADS))}",
+                "weights.pad",
+            )
         if mpp is not None and not is_number(mpp, *MPP_RANGE):
             least, most = MPP_RANGE
             raise UserError(
-                f"{source} cannot be read: its mpp is {shown(mpp)}, not micrometres from {least} to {most:g}"
+                f"{source} cannot be read: its mpp is {shown(mpp)}, not micrometres from {least} to {most:g}",
+                "weights.mpp",
             )
         return cls(height, tuple(mean), tuple(std), pad, None if mpp is None else float(mpp))
 
@@ -107,15 +115,20 @@ def to_image(image: Any, channels: int) -> Image.Image:
     if isinstance(image, np.ndarray):
         if np.issubdtype(image.dtype, np.floating):
             if not (image.min() >= 0 and image.max() <= 1):
-                raise UserError(f"pixels of floats must lie in 0..1, not in {image.min():g}..{image.max():g}")
+                raise UserError(
+                    f"pixels of floats must lie in 0..1, not in {image.min():g}..{image.max():g}", "image.range"
+                )
             image = (image * 255).round().astype(np.uint8)
         if image.dtype != np.uint8 or image.ndim not in (2, 3) or (image.ndim == 3 and image.shape[2] not in (1, 3)):
             raise UserError(
-                f"pixels must be uint8 (H, W), (H, W, 1) or (H, W, 3), or floats in 0..1, not {image.dtype} {image.shape}"
+                f"pixels must be uint8 (H, W), (H, W, 1) or (H, W, 3), or floats in 0..1, not {image.dtype} {image.shape}",
+                "image.array",
             )
         image = Image.fromarray(image[..., 0] if image.ndim == 3 and image.shape[2] == 1 else image)
     if not isinstance(image, Image.Image):
-        raise UserError(f"an image must be a path, an array, a PIL image or a tensor, not {type(image).__name__}")
+        raise UserError(
+            f"an image must be a path, an array, a PIL image or a tensor, not {type(image).__name__}", "image.type"
+        )
     with naming("the image"):
         return to_8_bits(from_pillow(ImageOps.exif_transpose(image)), channels)
 

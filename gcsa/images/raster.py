@@ -33,7 +33,7 @@ class Raster(ImageSource):
     def __init__(self, file: BoundedFile, *, labels: bool = False, plane: Plane | None = None) -> None:
         self.file, self.name, self.labels, self.plane = file, str(file.name), labels, plane
         if file.length > MAX_BYTES:
-            raise Refused(f"is larger than {MAX_BYTES:,} bytes: cut it into tiles")
+            raise Refused(f"is larger than {MAX_BYTES:,} bytes: cut it into tiles", "file.too_large")
         try:
             self.image: Any = Image.open(file, formats=FORMATS)
         except UnidentifiedImageError as error:  # whose message names the file a second time
@@ -43,9 +43,11 @@ class Raster(ImageSource):
         check_pixels(*self.shape, self.is_deep)
         # Of a camera's MPO, the first is the picture.
         if self.format != "MPO" and getattr(self.image, "is_animated", False):
-            raise Refused("holds several pictures: save one a file")
+            raise Refused("holds several pictures: save one a file", "image.several")
         if labels and self.format in LOSSY:
-            raise Refused(f"is {self.format}, which does not keep labels exactly: save them as PNG or TIFF")
+            raise Refused(
+                f"is {self.format}, which does not keep labels exactly: save them as PNG or TIFF", "labels.lossy"
+            )
 
     @property
     def orientation(self) -> int:

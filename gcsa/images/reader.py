@@ -66,7 +66,7 @@ def _open(
     if scanner and (slide := open_scanned(path)) is not None:
         stack.callback(slide.close)
         if plane not in (None, Plane()):
-            raise Refused("is a slide, one picture in colour: leave out --channel, --z and --time")
+            raise Refused("is a slide, one picture in colour: leave out --channel, --z and --time", "planes.slide")
         return Scanned(str(path), slide)
     if path.exists() and not path.is_file():  # reading a pipe or a device would not end
         raise ValueError("not a regular file")
@@ -76,7 +76,8 @@ def _open(
     if file.starts_with(pdf.START):
         if page is None:
             raise Refused(
-                "is a PDF, of which gcsa transcribe reads the pages, and nothing else does: save them as images"
+                "is a PDF, of which gcsa transcribe reads the pages, and nothing else does: save them as images",
+                "image.pdf",
             )
         return pdf.PdfPage(str(path), stack.enter_context(pdf.open_document(file)), page)
     return Raster(file, labels=labels, plane=plane)
@@ -147,10 +148,11 @@ def as_picture(image: Array | Image.Image | torch.Tensor, channels: int) -> Arra
             values = values[..., 0] if values.shape[2] == 1 else values[..., :3]
         elif values.ndim != 2:
             raise Refused(
-                f"has the shape {values.shape}: give arrays (H, W) or (H, W, C), or tensors (C, H, W), C 1, 3 or 4"
+                f"has the shape {values.shape}: give arrays (H, W) or (H, W, C), or tensors (C, H, W), C 1, 3 or 4",
+                "image.shape",
             )
         if not values.size:
-            raise Refused(f"has the shape {values.shape}: it holds no pixel")
+            raise Refused(f"has the shape {values.shape}: it holds no pixel", "image.empty", shape=values.shape)
         return to_picture(Pixels(values, None), channels)
 
 
@@ -164,12 +166,15 @@ def read_labels(path: str | PathLike[str]) -> Array:
     with _named(path, labels=True) as source:
         values = source.read().values
         if values.ndim != 2:
-            raise Refused("is in colour: a mask must be a label map of one channel, 0 for background")
+            raise Refused("is in colour: a mask must be a label map of one channel, 0 for background", "labels.colour")
         if values.dtype.kind not in "bui":
-            raise Refused(f"holds {values.dtype} values: a mask must hold whole numbers, 0 for background")
+            raise Refused(
+                f"holds {values.dtype} values: a mask must hold whole numbers, 0 for background", "labels.type"
+            )
         if values.min() < 0 or values.max() > MAX_LABEL:
             raise Refused(
-                f"holds labels in {values.min()}..{values.max()}: they must lie in 0..{MAX_LABEL}, 0 for background"
+                f"holds labels in {values.min()}..{values.max()}: they must lie in 0..{MAX_LABEL}, 0 for background",
+                "labels.range",
             )
         return values.astype(np.int32)
 
@@ -230,4 +235,6 @@ def check_sizes(
     """Raises ValueError where the sizes, height and width, of image and mask differ."""
     if size != mask_size:
         here, there = (" x ".join(map(str, pair)) for pair in (size, mask_size))
-        raise UserError(f"{image} is {here} pixels and its mask {mask} {there}: both must have one height and width")
+        raise UserError(
+            f"{image} is {here} pixels and its mask {mask} {there}: both must have one height and width", "mask.size"
+        )

@@ -63,13 +63,13 @@ def open_scanned(path: Path) -> Any | None:
     except (ImportError, OSError) as error:  # OSError: where its library is not found
         if not of_scanner:
             return None
-        raise MissingExtraError(f"{path} needs OpenSlide: pip install gcsa-vit[slides]") from error
+        raise MissingExtraError(f"{path} needs OpenSlide: pip install gcsa-vit[slides]", "openslide.missing") from error
     if openslide.OpenSlide.detect_format(str(path)) in (None, "generic-tiff"):
         return None
     try:
         return openslide.OpenSlide(str(path))
     except openslide.OpenSlideError as error:
-        raise Refused(f"cannot be read as a slide ({error}): replace it") from error
+        raise Refused(f"cannot be read as a slide ({error}): replace it", "slide.unreadable") from error
 
 
 def _number(text: str | None, low: float, high: float) -> float | None:

@@ -87,13 +87,16 @@ class Slide:
     def check(self, level: int, roi: Roi | None) -> None:
         """Raises Refused for a level that is not there or whose number is not sure, and for a rectangle that reaches beyond the slide."""
         if level > 0 and len(self.levels) < self.stored:
-            raise Refused(f"holds {self.stored} levels, not all of which are read here: leave out --level {level}")
+            raise Refused(
+                f"holds {self.stored} levels, not all of which are read here: leave out --level {level}",
+                "level.pyramid",
+            )
         if level >= len(self.levels):
             levels = "one level" if len(self.levels) == 1 else f"{len(self.levels)} levels"
-            raise Refused(f"holds {levels}, counted from 0: there is no --level {level}")
+            raise Refused(f"holds {levels}, counted from 0: there is no --level {level}", "level", levels=levels)
         height, width = self.shape
         if roi is not None and (roi.x + roi.width > width or roi.y + roi.height > height):
-            raise Refused(f"is {width} pixels wide and {height} high: --roi {roi} reaches beyond it")
+            raise Refused(f"is {width} pixels wide and {height} high: --roi {roi} reaches beyond it", "roi")
 
     def part(self, level: int, roi: Roi | None) -> Part:
         """The rectangle `roi`, or all, as `level` shows it, grown to whole pixels of the level. Raises Refused as `check`."""

@@ -76,11 +76,14 @@ class Tiff(ImageSource):
             _check_axes(self.series, self.samples * len(pages))
         else:
             if content.is_ome and self.series.kind != "ome" and plane != planes.Plane(plane.channel):
-                raise Refused("is one of several files of a stack: leave out --z and --time, and give all of them")
+                raise Refused(
+                    "is one of several files of a stack: leave out --z and --time, and give all of them",
+                    "stack.one_of_several",
+                )
             slices, self.sample = planes.choose(self.series, plane, planes.channel_names(content))
         self.pixel_size = planes.pixel_size(content, page)
         if any(pages[i] is None for group in slices for i in group):
-            raise Refused("leaves out a plane: save the stack whole")
+            raise Refused("leaves out a plane: save the stack whole", "stack.plane_missing")
         separate = len(slices[0]) > 1 or page.planarconfig == tifffile.PLANARCONFIG.SEPARATE
         self.part_size = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, self.shape[1])
         down, across = (-(-side // part) for side, part in zip(self.shape, self.part_size, strict=True))
@@ -125,16 +128,22 @@ class Tiff(ImageSource):
         known = (*OF_BYTES, *(OF_IMAGES if self.bits == 8 else ()), *(FAX if self.bits == 1 else ()))
         if compression not in known:
             raise Refused(
-                f"is compressed by {compression.name}, which is not read here: save it by LZW, Deflate or not at all"
+                f"is compressed by {compression.name}, which is not read here: save it by LZW, Deflate or not at all",
+                "image.compression",
             )
         if not isinstance(self.bits, int) or self.dtype is None or page.sampleformat == 5:
             raise Refused(
-                f"holds samples of {page.bitspersample} bits, which are not read here: save it in 8 or 16 bits"
+                f"holds samples of {page.bitspersample} bits, which are not read here: save it in 8 or 16 bits",
+                "image.mixed_bits",
             )
         if self.bits != 8 * self.dtype.itemsize and (self.dtype.kind not in "ub" or self.bits > 16):
-            raise Refused(f"holds samples of {self.bits} bits, which are not read here: save it in 8 or 16 bits")
+            raise Refused(
+                f"holds samples of {self.bits} bits, which are not read here: save it in 8 or 16 bits", "image.bits"
+            )
         if page.predictor not in (1, 2, 3) or (page.predictor > 1 and self.bits % 8):
-            raise Refused(f"uses the predictor {page.predictor}, which is not read here: save it without one")
+            raise Refused(
+                f"uses the predictor {page.predictor}, which is not read here: save it without one", "image.predictor"
+            )
 
     def _check_colours(self) -> None:
         """Which colours the samples are, and which is alpha."""
@@ -154,32 +163,39 @@ class Tiff(ImageSource):
         }
         if self.sample is not None and self.kind not in ("MINISBLACK", "MINISWHITE", "RGB"):
             raise Refused(
-                f"stores its colours as {self.kind}, which have no channels of their own: leave out --channel"
+                f"stores its colours as {self.kind}, which have no channels of their own: leave out --channel",
+                "planes.colours",
             )
         if self.kind == "RGB" and self.sample is not None:
             self.kind = "MINISBLACK"
         if self.kind not in counts:
-            raise Refused(f"stores its colours as {self.kind}: save it in grey or RGB")
+            raise Refused(f"stores its colours as {self.kind}: save it in grey or RGB", "image.colours", kind=self.kind)
         if samples not in counts[self.kind] and not (samples == 2 and self.alpha and 1 in counts[self.kind]):
-            raise Refused(f"holds {samples} channels: save those to be used as 1, 3 (RGB) or 4 (RGB and alpha)")
+            raise Refused(
+                f"holds {samples} channels: save those to be used as 1, 3 (RGB) or 4 (RGB and alpha)", "image.channels"
+            )
         if self.kind == "MINISWHITE" and self.labels:
             raise Refused(
-                "stores white as zero (MINISWHITE), so that background may be 0 or not: save it with black as zero"
+                "stores white as zero (MINISWHITE), so that background may be 0 or not: save it with black as zero",
+                "image.white_is_zero",
             )
         if self.kind in ("MINISWHITE", "SEPARATED") and self.white is None:
             raise Refused(
-                f"stores {self.kind} as {self.dtype}, which does not state its range: save it with black as zero, or as RGB"
+                f"stores {self.kind} as {self.dtype}, which does not state its range: save it with black as zero, or as RGB",
+                "image.no_range",
             )
         if self.kind == "SEPARATED" and (self.alpha or page.tags.valueof(332, default=1) != 1):
-            raise Refused("stores inks that are not cyan, magenta, yellow and black: save it as RGB")
+            raise Refused("stores inks that are not cyan, magenta, yellow and black: save it as RGB", "image.inks")
         if self.kind == "YCBCR" and (self.bits != 8 or page.is_subsampled):
-            raise Refused("stores its colours as YCBCR, subsampled or not of 8 bits: save it as RGB")
+            raise Refused(
+                "stores its colours as YCBCR, subsampled or not of 8 bits: save it as RGB", "image.subsampled"
+            )
 
     def read(self, *, upright: bool = True) -> Pixels:
         check_pixels(*self.shape, self.is_deep)
         if not self.rows_are_plain and math.prod(self.part_size) > max(MAX_SEGMENT, math.prod(self.shape)):
             rows, columns = self.part_size
-            raise Refused(f"is stored in parts of {rows} x {columns} pixels, larger than the picture")
+            raise Refused(f"is stored in parts of {rows} x {columns} pixels, larger than the picture", "image.parts")
         return super().read(upright=upright)
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Pixels:
@@ -325,9 +341,11 @@ def _series(file: BinaryIO, number: int | None) -> tifffile.TiffPageSeries:
     content = open_tiff(file)
     series = _pictures(content) if number is None else document_pages(content)[number - 1 : number]
     if number is not None and not series:
-        raise Refused(f"has no whole page {number}: it was cut off, so copy it again")
+        raise Refused(f"has no whole page {number}: it was cut off, so copy it again", "image.cut_off", number=number)
     if len(series) != 1:
-        raise Refused(f"holds {len(series)} pictures: save one a file" if series else "holds no picture")
+        raise Refused(
+            f"holds {len(series)} pictures: save one a file" if series else "holds no picture", "image.several"
+        )
     return series[0]
 
 
@@ -339,10 +357,12 @@ def _check_axes(series: tifffile.TiffPageSeries, channels: int) -> None:
     if planes != 1:
         raise Refused(
             f"holds {planes} pages, planes or channels ({as_stored}): save one plane a file, with 1, 3 (RGB) or 4 (RGB and alpha) "
-            "channels"
+            "channels",
+            "image.planes",
         )
     samples, colours = (math.prod(count for axis, count in sizes if axis == letter) for letter in "SC")
     if (samples, colours) not in ((1, 1), (2, 1), (3, 1), (4, 1), (1, 3)) or samples * colours != channels:
         raise Refused(
-            f"holds {samples * colours} channels ({as_stored}): save those to be used as 1, 3 (RGB) or 4 (RGB and alpha)"
+            f"holds {samples * colours} channels ({as_stored}): save those to be used as 1, 3 (RGB) or 4 (RGB and alpha)",
+            "image.channels",
         )

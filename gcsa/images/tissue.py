@@ -43,7 +43,9 @@ def tissue(picture: NDArray[np.uint8]) -> NDArray[np.bool_]:
     try:
         from skimage.filters import threshold_otsu
     except ImportError as error:
-        raise MissingExtraError("to find tissue needs scikit-image: pip install gcsa-vit[slides]") from error
+        raise MissingExtraError(
+            "to find tissue needs scikit-image: pip install gcsa-vit[slides]", "skimage.missing"
+        ) from error
     saturation: NDArray[np.uint8] = np.empty(picture.shape[:2], np.uint8)
     for top, bottom in strips(len(picture), 1):
         highest, lowest = picture[top:bottom].max(2).astype(np.uint16), picture[top:bottom].min(2)

@@ -135,18 +135,21 @@ class StoredImage:
         self.stored, self.channels, self.shape = stored, channels, stored.shape
         if stored.white is None:
             raise Refused(
-                f"holds {stored.dtype} values, and is too large for more than 16 bits: convert it to 8 or 16 bits"
+                f"holds {stored.dtype} values, and is too large for more than 16 bits: convert it to 8 or 16 bits",
+                "image.too_deep",
             )
         if stored.orientation != 1:
             raise Refused(
-                f"is stored rotated or reflected (orientation {stored.orientation}): save it as it should be seen"
+                f"is stored rotated or reflected (orientation {stored.orientation}): save it as it should be seen",
+                "image.rotated",
             )
         rows, columns = stored.part_size or stored.shape
         self.rows = 1 if stored.rows_are_plain else rows
         if not stored.rows_are_plain and rows * columns > MAX_SEGMENT:
             raise Refused(
                 f"is compressed in parts of {rows} x {columns} pixels, too large to be decoded one by one: save it in "
-                "tiles, or without compression"
+                "tiles, or without compression",
+                "image.chunks",
             )
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Array:

@@ -33,9 +33,15 @@ class LightlyModel(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         if not isinstance(model, Backbone):
-            raise UserError(f"{type(model).__name__} is no classifier of gcsa: lightly-train takes other models itself")
+            raise UserError(
+                f"{type(model).__name__} is no classifier of gcsa: lightly-train takes other models itself",
+                "network.not_gcsa",
+            )
         if model.head.global_pool == "":
-            raise UserError('the model has global_pool="" and no row of features: make it with "avg" or "max"')
+            raise UserError(
+                'the model has global_pool="" and no row of features: make it with "avg" or "max"',
+                "network.global_pool",
+            )
         self._model = model
 
     def feature_dim(self) -> int:

@@ -196,7 +196,7 @@ class GroupAttention(nn.Module):
         super().__init__()
         check_rate("attn_drop", attn_drop)
         if shape not in SHAPES:
-            raise UserError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}")
+            raise UserError(f"unknown neighbourhood shape {shape!r}: choose {' or '.join(SHAPES)}", "shape")
         self.order, self.num_heads, self.radius, self.shape, self.circular = (
             order,
             num_heads,
@@ -282,7 +282,7 @@ class GroupConvSelfAttention(QueryKeyValue):
     ) -> None:
         check_divisor("num_heads", num_heads, "fields", fields)
         if attention not in ATTENTION:
-            raise UserError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}")
+            raise UserError(f"unknown attention {attention!r}: choose one of {', '.join(ATTENTION)}", "attention")
         check_int("kv_stride", kv_stride)
         kind = ATTENTION[attention]
         known = {key for other in ATTENTION.values() for key in other.options}
@@ -290,10 +290,15 @@ class GroupConvSelfAttention(QueryKeyValue):
             if key not in known:
                 raise TypeError(f"GroupConvSelfAttention got an unexpected keyword argument {key!r}")
             if key not in kind.options:
-                raise UserError(f"attention {attention!r} does not take {key!r}: it takes {', '.join(kind.options)}")
+                raise UserError(
+                    f"attention {attention!r} does not take {key!r}: it takes {', '.join(kind.options)}",
+                    "attention.option",
+                )
         radius = check_radius(attention_kwargs.get("radius"))
         if kv_stride > 1 and radius is not None:
-            raise UserError(f"radius={radius} needs keys at every position: set kv_stride=1, not {kv_stride}")
+            raise UserError(
+                f"radius={radius} needs keys at every position: set kv_stride=1, not {kv_stride}", "radius.kv_stride"
+            )
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         conv = dict(padding_mode=padding_mode, basis=basis, **factory)
         super().__init__(fields, kernel_size, group, kv_stride, separable, **conv)

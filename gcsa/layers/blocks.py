@@ -44,7 +44,8 @@ def mlp_width(width: int, mlp_ratio: float, name: str = "fields") -> int:
     hidden = int(width * mlp_ratio)
     if hidden < 1:
         raise UserError(
-            f"mlp_ratio={mlp_ratio} of {width} {name} leaves none: use {math.ceil(100 / width) / 100} or more"
+            f"mlp_ratio={mlp_ratio} of {width} {name} leaves none: use {math.ceil(100 / width) / 100} or more",
+            "mlp_ratio",
         )
     return hidden
 

@@ -46,7 +46,8 @@ def check_exact(height: int, width: int, kernel_size: int, stride: int, padding:
             near = f"{below} or {below + stride}" if below >= max(kernel_size - 2 * padding, 1) else f"{below + stride}"
             raise UserError(
                 f"a map of {height} x {width} breaks exact equivariance in a convolution with kernel {kernel_size}, "
-                f"stride {stride} and padding {padding}: use a size of {near}"
+                f"stride {stride} and padding {padding}: use a size of {near}",
+                "input.size",
             )
 
 
@@ -56,7 +57,8 @@ def check_order(axis: int, order: int) -> None:
     """Raises UserError for a map whose group axis is not as long as the group, even if the number of channels fits."""
     if axis != order:
         raise UserError(
-            f"a convolution of a group of order {order} takes maps (B, H, W, {order}, C), not (B, H, W, {axis}, C)"
+            f"a convolution of a group of order {order} takes maps (B, H, W, {order}, C), not (B, H, W, {axis}, C)",
+            "input.order",
         )
 
 
@@ -255,10 +257,13 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         check_int("num_siblings", num_siblings)
         check_choice("padding_mode", padding_mode, PADDING_MODES)
         if kernel_size % 2 == 0 and stride == 1:
-            raise UserError(f"kernel_size={kernel_size} has no centre: use {kernel_size + 1}, or a stride above 1")
+            raise UserError(
+                f"kernel_size={kernel_size} has no centre: use {kernel_size + 1}, or a stride above 1", "kernel_size"
+            )
         if depthwise and (lift or in_fields != out_fields):
             raise UserError(
-                f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}"
+                f"depthwise needs as many fields out as in, and no lifting, not {in_fields} to {out_fields}",
+                "depthwise",
             )
         h = make_group(group)
         check_basis(basis, h)
@@ -374,7 +379,8 @@ class SteerableConv2d(ComputedBuffers, FieldConv2d):
         if not torch.isclose(state.cpu(), expected.to(state.dtype), rtol=rounding, atol=0.0):
             raise UserError(
                 f"the weights were trained in another kernel basis (fingerprint {state.item()}) than this installation "
-                f"builds for {self.group}, kernel {self.kernel_size} and basis={self.basis} ({expected.item()})"
+                f"builds for {self.group}, kernel {self.kernel_size} and basis={self.basis} ({expected.item()})",
+                "weights.basis",
             )
 
     def extra_repr(self) -> str:

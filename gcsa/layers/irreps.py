@@ -41,7 +41,7 @@ def irrep_pairs(group: Group) -> NDArray[np.float64]:
     Raises ValueError for a group of odd order, in which the trivial representation has no partner.
     """
     if group.order % 2 == 1:
-        raise UserError(f"{group} has an odd order: its irreps of dimension 1 come in no pairs")
+        raise UserError(f"{group} has an odd order: its irreps of dimension 1 come in no pairs", "group.odd")
     signs = [irrep[:, 0, 0] for irrep in group.irreps if irrep.shape[1] == 1]
     zero = np.zeros(group.order)
     pairs = [np.array([[a, zero], [zero, b]]) for a, b in zip(signs[::2], signs[1::2], strict=True)]

@@ -79,7 +79,8 @@ def rotated_functions(rotations: int, kernel_size: int) -> NDArray[np.float64]:
                 raise MissingExtraError(
                     f"no tables are shipped for {rotations} rotations and kernels of size {kernel_size}, and escnn, which "
                     "makes them, is not installed: pip install gcsa-vit[escnn], or choose c1, c2, c4, c8, d1, d2, d4 or d8 "
-                    "and a kernel of up to 9 pixels"
+                    "and a kernel of up to 9 pixels",
+                    "escnn.missing",
                 ) from error
         images.append(np.rot90(image, quarters, (-2, -1)))
     return np.stack(images)
@@ -148,10 +149,11 @@ def write_shipped(file: Path = SHIPPED) -> None:
 def check_basis(basis: str, group: Group) -> None:
     """Raises ValueError for an unknown basis, and for "full" with a group that does not map the pixels onto themselves."""
     if basis not in BASES:
-        raise UserError(f"unknown basis {basis!r}: choose one of {', '.join(BASES)}")
+        raise UserError(f"unknown basis {basis!r}: choose one of {', '.join(BASES)}", "basis", basis=basis)
     if basis == "full" and len(group.exact_elements) < group.order:
         raise UserError(
-            f"basis='full' needs a group of rotations by 90 degrees and reflections, such as c4 or d4, not {group}: use band"
+            f"basis='full' needs a group of rotations by 90 degrees and reflections, such as c4 or d4, not {group}: use band",
+            "basis.group",
         )
 
 

@@ -49,9 +49,12 @@ def check_classes(num_classes: int, pool: str, pools: Sequence[str]) -> None:
     """Raises ValueError for an unknown pool, and for an unpooled map ("") together with classes, as timm does."""
     check_int("num_classes", num_classes, 0)
     if pool not in pools:
-        raise UserError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, pools))}")
+        raise UserError(f"unknown global_pool {pool!r}: choose one of {', '.join(map(repr, pools))}", "global_pool")
     if pool == "" and num_classes > 0:
-        raise UserError(f"global_pool='' leaves a map, which has no classes: set num_classes=0, not {num_classes}")
+        raise UserError(
+            f"global_pool='' leaves a map, which has no classes: set num_classes=0, not {num_classes}",
+            "global_pool.classes",
+        )
 
 
 class CentredMean(nn.Module):
@@ -95,7 +98,9 @@ class NoHead(nn.Module):
     def reset(self, num_classes: int, pool: str | None = None) -> None:
         """Raises ValueError for anything but no classes and the unpooled map."""
         if num_classes != 0 or pool:
-            raise UserError("the head of this model was taken away, to leave feature maps: create the model again")
+            raise UserError(
+                "the head of this model was taken away, to leave feature maps: create the model again", "head.missing"
+            )
 
     def forward(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """The features as they are, such as (B, N * C, H, W)."""

@@ -60,7 +60,7 @@ def relative_elements(group: Group, encoding: str) -> NDArray[np.int64]:
         return to[None]
     if encoding == "gevit":
         return to[:, None]
-    raise UserError(f"unknown encoding {encoding!r}: choose one of {', '.join(ENCODINGS)}")
+    raise UserError(f"unknown encoding {encoding!r}: choose one of {', '.join(ENCODINGS)}", "encoding")
 
 
 def wave_phases(positions: Tensor, waves: Tensor) -> Tensor:

@@ -111,9 +111,13 @@ class Stem(nn.Module):
         else:
             check_ints("stem_fields", widths)
         if len(widths) != further:
-            raise UserError(f"stem_fields needs {further} entries, one for each stride but the last, not {widths}")
+            raise UserError(
+                f"stem_fields needs {further} entries, one for each stride but the last, not {widths}", "stem_fields"
+            )
         if separable and further < 2:
-            raise UserError(f"stem_separable=true is for three stem_strides or more, not {list(strides)}")
+            raise UserError(
+                f"stem_separable=true is for three stem_strides or more, not {list(strides)}", "stem_separable"
+            )
         self.low_passes = nn.ModuleList()
         self.convs = nn.ModuleList()
         self.norms = nn.ModuleList()

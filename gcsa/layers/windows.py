@@ -29,7 +29,9 @@ def check_radius(radius: int | str | None) -> int | None:
     if radius is None or radius == "all":
         return None
     if not is_int(radius, 0):
-        raise UserError(f"radius={radius!r} must be a whole number of positions, 0 or more, or 'all' for all positions")
+        raise UserError(
+            f"radius={radius!r} must be a whole number of positions, 0 or more, or 'all' for all positions", "radius"
+        )
     return int(radius)
 
 
@@ -39,11 +41,14 @@ def check_window_size(radius: int, height: int, width: int, circular: bool = Fal
     """Raises UserError for a neighbourhood larger than the map, which would cost more than all positions, and for a `circular`
     one that overlaps itself."""
     if circular and 2 * radius >= min(height, width):
-        raise UserError(f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there")
+        raise UserError(
+            f"radius {radius} wraps round a {height} x {width} map more than once: use 'all' there", "radius.wraps"
+        )
     if radius > max(height, width):
         raise UserError(
             f"radius {radius} is larger than a map of {height} x {width} positions: use at most "
-            f"{max(height, width) - 1}, or 'all' for all positions"
+            f"{max(height, width) - 1}, or 'all' for all positions",
+            "radius.too_large",
         )
 
 

@@ -14,7 +14,7 @@ from timm.models import checkpoint_seq
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
-from gcsa._utils.errors import UserError
+from gcsa._utils.errors import UserError, reworded
 from gcsa._utils.options import Options, Range, Rate, Rule, Side, Width
 from gcsa.groups import Group, group as make_group
 from gcsa.layers import FieldNorm, GroupConvSelfAttention, RelativeSelfAttention, Stem
@@ -34,7 +34,8 @@ def check_input(height: int, width: int, size_divisor: int, name: str) -> None:
             near = f"{below} or {below + size_divisor}" if below > 0 else f"{size_divisor}"
             raise UserError(
                 f"an image of {height} x {width} breaks the exact equivariance of this {name} model: both sides must be "
-                f"multiples of {size_divisor}; resize {size} to {near}"
+                f"multiples of {size_divisor}; resize {size} to {near}",
+                "input.size",
             )
 
 
@@ -243,7 +244,8 @@ class Backbone(nn.Module):
                     try:
                         module.check_map(height // stride, width // stride)
                     except ValueError as error:
-                        raise UserError(f"images of {height} x {width}, {stride} pixels a position: {error}") from error
+                        sentence = f"images of {height} x {width}, {stride} pixels a position: {error}"
+                        raise reworded(error, sentence, "input.size") from error
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Images (B, in_chans, H, W) to unpooled features (B, N * C, H / s, W / s)."""
@@ -290,7 +292,7 @@ class Backbone(nn.Module):
             ValueError: another output_fmt, and sides that are not multiples of the total stride.
         """
         if output_fmt != "NCHW":
-            raise UserError(f"output_fmt must be NCHW, not {output_fmt!r}")
+            raise UserError(f"output_fmt must be NCHW, not {output_fmt!r}", "output_fmt", output_fmt=output_fmt)
         check_input(x.shape[2], x.shape[3], self.size_divisor, self.group_name)
         first = self.stem_levels
         take, last = feature_take_indices(first + len(self.stages), indices)

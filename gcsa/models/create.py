@@ -110,7 +110,7 @@ def check_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     symmetry = {key: options[key] for key in SYMMETRY if options.get(key) is not None}
     SymmetryOptions(**symmetry)
     if symmetry and issubclass(family, BackboneOptions):
-        raise UserError(f"{name} has a group of its own, and takes no symmetry: set its group")
+        raise UserError(f"{name} has a group of its own, and takes no symmetry: set its group", "symmetry.own_group")
     own = {key: value for key, value in options.items() if key not in SYMMETRY}
     choices = (lambda: fitting_options(name)) if family is TimmOptions else None
     return declared.check_options(own, family, owner=name, choices=choices) | symmetry
@@ -128,7 +128,8 @@ def check_name(name: Any) -> str:
     close += [known for known in names if known.startswith(f"{str(name).partition('.')[0]}.")]
     choices = ", ".join(sorted({*timm.list_models("gcsa_*"), *close}))
     raise UserError(
-        f"unknown model {shown(name)}: choose one of {choices} or any of timm.list_models(). A model of your own: import its module first, by imports= or the entry point gcsa.plugins"
+        f"unknown model {shown(name)}: choose one of {choices} or any of timm.list_models(). A model of your own: import its module first, by imports= or the entry point gcsa.plugins",
+        "model.unknown",
     )
 
 
@@ -145,7 +146,9 @@ def create_model(name: str, **options: Any) -> nn.Module:
         network = timm.create_model(name, pretrained=False, **checked)
     except (TypeError, AssertionError) as error:
         named = ", ".join(f"{key}={value!r}" for key, value in checked.items())
-        raise UserError(f"timm model {name!r} does not take {named or 'these arguments'}: {one_line(error)}") from error
+        raise UserError(
+            f"timm model {name!r} does not take {named or 'these arguments'}: {one_line(error)}", "model.arguments"
+        ) from error
     if not symmetry:
         return network
     wrapped = symmetrize(network, symmetry["symmetry"], symmetry.get("symmetry_group", "d4"))

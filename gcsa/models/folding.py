@@ -63,9 +63,12 @@ def fold(model: Module, plan: str = "auto") -> Module:
     for name, module in model.named_modules():
         if any(cls.__module__.startswith("peft.") for cls in type(module).__mro__):
             where = name or type(module).__name__
-            raise UserError(f"{where} has an adapter: call merge_and_unload() on the model first, and fold the result")
+            raise UserError(
+                f"{where} has an adapter: call merge_and_unload() on the model first, and fold the result",
+                "folding.adapter",
+            )
         if plan == "direct" and isinstance(module, FoldedConv2d) and module.in_irreps:
-            raise UserError("the model is folded already: give the one that it was folded from")
+            raise UserError("the model is folded already: give the one that it was folded from", "folding.twice")
     return _folded(copy.deepcopy(model), plan)  # type: ignore[return-value]
 
 

@@ -31,10 +31,14 @@ class OnnxNetwork(nn.Module):
         try:
             import onnxruntime
         except ImportError as error:
-            raise MissingExtraError("an ONNX file needs onnxruntime: pip install gcsa-vit[export]") from error
+            raise MissingExtraError(
+                "an ONNX file needs onnxruntime: pip install gcsa-vit[export]", "onnxruntime.missing"
+            ) from error
         self.session = onnxruntime.InferenceSession(str(file))
         if len(self.session.get_inputs()) != 1:
-            raise UserError(f"{file} takes {len(self.session.get_inputs())} inputs: it must take one batch of images")
+            raise UserError(
+                f"{file} takes {len(self.session.get_inputs())} inputs: it must take one batch of images", "onnx.inputs"
+            )
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
         (given,) = self.session.get_inputs()
@@ -65,9 +69,13 @@ def open_network(source: str, trust_code: bool) -> nn.Module:
     """The network in a file .onnx, .pt, .pth or .ts of TorchScript, or .pt2, or MODULE:FUNCTION. All but the first run the code that they hold,
     and are refused without `trust_code`. Raises FileNotFoundError, and UserError for what cannot be opened."""
     if Path(source).suffix == ".py":
-        raise UserError(f"{source} is a file of Python: name a network in it, {Path(source).stem}:NAME")
+        raise UserError(
+            f"{source} is a file of Python: name a network in it, {Path(source).stem}:NAME", "network.no_name"
+        )
     if not trust_code and Path(source).suffix != ".onnx":
-        raise UserError(f"{source} runs the code that it holds: load it with trust_code=True if you trust it")
+        raise UserError(
+            f"{source} runs the code that it holds: load it with trust_code=True if you trust it", "network.trust_code"
+        )
     return _of_file(Path(source)) if Path(source).suffix in SUFFIXES else _of_function(source)
 
 
@@ -79,7 +87,8 @@ def open_timm(name: str) -> nn.Module:
     except Exception as error:  # of timm or the hub's client
         raise UserError(
             f"the pretrained weights of {name} cannot be fetched: {one_line(error)}: make the network in a function of yours, and "
-            "name MODULE:FUNCTION"
+            "name MODULE:FUNCTION",
+            "network.fetch",
         ) from error
     return network.eval()
 
@@ -101,9 +110,10 @@ def _of_file(file: Path) -> nn.Module:
     except Exception as error:  # of onnxruntime and torch
         if file.suffix in (".pt", ".pth") and _holds_tensors(file):
             raise UserError(
-                f"{file} holds tensors, not a network: make the network in a module of yours, load them, and name MODULE:NAME"
+                f"{file} holds tensors, not a network: make the network in a module of yours, load them, and name MODULE:NAME",
+                "network.tensors",
             ) from error
-        raise UserError(f"{file} cannot be opened as a network ({one_line(error)})") from error
+        raise UserError(f"{file} cannot be opened as a network ({one_line(error)})", "network.unreadable") from error
 
 
 def _holds_tensors(file: Path) -> bool:
@@ -121,7 +131,9 @@ def _of_function(source: str) -> nn.Module:
     try:
         function: Any = getattr(import_module(module), name)
     except Exception as error:  # anything that the user's module does
-        raise UserError(f"{source} cannot be imported ({type(error).__name__}: {one_line(error)})") from error
+        raise UserError(
+            f"{source} cannot be imported ({type(error).__name__}: {one_line(error)})", "network.import"
+        ) from error
     if not callable(function):
-        raise UserError(f"{source} is not a function or a module")
+        raise UserError(f"{source} is not a function or a module", "network.not_callable")
     return function.eval() if isinstance(function, nn.Module) else FunctionNetwork(function)

@@ -72,7 +72,8 @@ class AttentionOptions(ConvOptions):
         for key in unused:
             if getattr(self, key) != getattr(AttentionOptions, key):
                 raise UserError(
-                    f"{key}={getattr(self, key)} has no effect with attention={self.attention}: leave it out"
+                    f"{key}={getattr(self, key)} has no effect with attention={self.attention}: leave it out",
+                    "attention.no_effect",
                 )
 
     @property
@@ -117,7 +118,8 @@ class GCSAOptions(AttentionOptions):
         for key, only in SCALAR_FIELD_DEFAULTS.items() if self.scalar_fields else ():
             if getattr(self, key) not in (None, only):
                 raise UserError(
-                    f"{key}={getattr(self, key)} is for regular fields: set {key}={only} or scalar_fields=0"
+                    f"{key}={getattr(self, key)} is for regular fields: set {key}={only} or scalar_fields=0",
+                    "scalar_fields.needs",
                 )
 
     @property

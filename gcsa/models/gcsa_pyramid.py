@@ -51,14 +51,16 @@ class PyramidOptions(AttentionOptions):
             raise UserError(
                 "fields, depths, num_heads and radii need one entry a stage each, not {}, {}, {} and {}".format(
                     *lengths
-                )
+                ),
+                "pyramid.stages",
             )
         for fields, num_heads in zip(self.fields, self.num_heads, strict=True):
             check_divisor("num_heads", num_heads, "fields", fields)
         if self.output_stride not in (None, self.strides[-1]):
             raise UserError(
                 f"output_stride={self.output_stride} needs dilated stages, and a pyramid has none (its last stage is at "
-                f"{self.strides[-1]}): use a decoder without it, of all feature maps, such as a U-Net, an FPN or Segformer"
+                f"{self.strides[-1]}): use a decoder without it, of all feature maps, such as a U-Net, an FPN or Segformer",
+                "output_stride",
             )
 
     @property
@@ -135,7 +137,8 @@ def _merge(size: Mapping[str, Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     if kwargs.get("feature_maps") == "invariant" and kwargs.get("feature_cls", "getter") != "getter":
         raise UserError(
             f"feature_cls={kwargs['feature_cls']!r} takes a stage's own output, not feature_maps='invariant': "
-            "leave out feature_cls"
+            "leave out feature_cls",
+            "feature_cls",
         )
     return arguments
 

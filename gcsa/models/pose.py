@@ -45,7 +45,9 @@ class LearnedPose(nn.Module):
 
     def forward(self, x: Tensor, group: Group) -> Tensor:
         if str(group) != str(self.group):
-            raise UserError(f"the chooser is for {self.group}, not for {group}: make it for the wrapper's group")
+            raise UserError(
+                f"the chooser is for {self.group}, not for {group}: make it for the wrapper's group", "chooser.group"
+            )
         with torch.autocast(x.device.type, enabled=False):
             maps = self.network.forward_features(F.adaptive_avg_pool2d(x.to(self.scores.weight.dtype), SIDE))
             scores = self.scores(maps.mean((2, 3)).unflatten(1, (self.group.order, -1))).squeeze(2)

@@ -173,4 +173,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
 def refuse_features_only(name: str, options: dict[str, Any]) -> None:
     """Raises ValueError for `features_only`, because the model has only one feature map, after its last layer."""
     if options.get("features_only"):
-        raise UserError(f"{name} has no feature maps of stages: leave out features_only, and call forward_features")
+        raise UserError(
+            f"{name} has no feature maps of stages: leave out features_only, and call forward_features", "features_only"
+        )

@@ -56,11 +56,13 @@ class Encoder(nn.Module):
         if not isinstance(backbone, Backbone) or not isinstance(backbone.stem, Stem):
             raise UserError(
                 f"{type(backbone).__name__} is no encoder of an equivariant U-Net: choose a model of gcsa, such as "
-                "gcsa_pyramid_tiny or gcsa_small"
+                "gcsa_pyramid_tiny or gcsa_small",
+                "encoder",
             )
         if backbone.feature_info[-1]["num_chs"] != backbone.num_features:
             raise UserError(
-                "feature_maps=invariant is for the decoders of other libraries: leave it out of a gcsa_unet"
+                "feature_maps=invariant is for the decoders of other libraries: leave it out of a gcsa_unet",
+                "feature_maps",
             )
         self.group, self.size_divisor = backbone.group, backbone.size_divisor
         self.stem: Any = backbone.stem
@@ -181,7 +183,8 @@ class UNet(nn.Module):
         if len(decoder_fields) != len(levels) - 1:
             strides = ", ".join(str(level.stride) for level in levels[:-1])
             raise UserError(
-                f"decoder_fields={list(decoder_fields)} needs {len(levels) - 1} entries, one for each stride of {strides}"
+                f"decoder_fields={list(decoder_fields)} needs {len(levels) - 1} entries, one for each stride of {strides}",
+                "decoder_fields",
             )
         self.stride = levels[0].stride
         self.decoder = Decoder(levels, list(decoder_fields), self.group, decoder_depth)

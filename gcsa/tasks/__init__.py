@@ -72,10 +72,12 @@ def load(
     folder = published(str(source))
     if folder is None and is_foreign(str(source)):
         if adapter is not None:
-            raise UserError(f"an adapter is for weights of gcsa, and {source} is none")
+            raise UserError(f"an adapter is for weights of gcsa, and {source} is none", "adapter.foreign")
         return open_foreign(str(source), task, outputs, trust_code)
     if outputs is not None:
-        raise UserError(f"--outputs is for segmenters of others, and {source} says its own: leave it out")
+        raise UserError(
+            f"--outputs is for segmenters of others, and {source} says its own: leave it out", "outputs.not_segmenter"
+        )
     if adapter is None and folder is not None and (folder / ADAPTER_CONFIG).is_file():
         source, adapter = str(source).rpartition(".")[0], source
     return make_predictor(read(source), adapter, task)
@@ -86,12 +88,12 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None, task: st
     load_plugins()
     package = _package(weights.task)
     if task not in (None, weights.task):
-        raise UserError(f"{weights.source} holds weights for {weights.task}: name weights for {task}")
+        raise UserError(f"{weights.source} holds weights for {weights.task}: name weights for {task}", "weights.task")
     predictor: Predictor = import_module(f"{package}.predict").make_predictor(weights, adapter)
     return predictor
 
 
 def _package(name: object) -> str:
     if not isinstance(name, str) or name not in _PACKAGES:
-        raise UserError(f"unknown task {str(name)[:60]!r}: choose one of {', '.join(list_tasks())}")
+        raise UserError(f"unknown task {str(name)[:60]!r}: choose one of {', '.join(list_tasks())}", "task")
     return _PACKAGES[name]

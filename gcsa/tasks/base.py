@@ -87,7 +87,7 @@ class Predictor(ABC):
 
         Raises UserError for a task that has no audit, and where no image can be read.
         """
-        raise UserError(f"{options.name} is for {self.kind}, which has no audit")
+        raise UserError(f"{options.name} is for {self.kind}, which has no audit", "audit.task", kind=self.kind)
 
     @abstractmethod
     def predict(self, images: Any) -> Any:
@@ -118,7 +118,9 @@ def merge_adapter(network: nn.Module, adapter: str | Path) -> Any:
     Raises MissingExtraError without PEFT, and as `gcsa.adapters.load`.
     """
     if find_spec("peft") is None:
-        raise MissingExtraError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]")
+        raise MissingExtraError(
+            "an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]", "peft.missing"
+        )
     from gcsa.adapters import load
 
     return load(network, adapter).merge_and_unload().eval()

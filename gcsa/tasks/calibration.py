@@ -28,7 +28,7 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
     """
     files = list_images(folder, recursive=True)
     if not files:
-        raise UserError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})")
+        raise UserError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})", "images.none")
     files = files[:: -(-len(files) // MOST)]
     channels, height, width = size
     if fixed_height(model) is not None:
@@ -38,7 +38,8 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
     cfg: dict[str, Any] = getattr(model, "pretrained_cfg", {})
     if len(cfg.get("mean", ())) != channels:
         raise UserError(
-            f"how images of {channels} channels are normalised is not known of this model: name a folder of weights"
+            f"how images of {channels} channels are normalised is not known of this model: name a folder of weights",
+            "weights.normalisation",
         )
     known = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
     transform = create_transform(size, **{key: cfg[key] for key in known if cfg.get(key) is not None})

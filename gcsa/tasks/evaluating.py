@@ -35,18 +35,22 @@ def check_config(config: Mapping[str, Any], splits: Collection[str], options: Co
     """
     if config["model"] == "???":
         raise UserError(
-            "no model given: set model= to a .ckpt, local-dir:FOLDER, the name of published weights or one in timm"
+            "no model given: set model= to a .ckpt, local-dir:FOLDER, the name of published weights or one in timm",
+            "model.missing",
         )
     check_choice("split", config["split"], splits)
     for key, default in OPTIONAL.items():
         if key not in options and config[key] != default:
-            raise UserError(f"{key}={shown(config[key])} does nothing with data={config['data']['name']}: leave it out")
+            raise UserError(
+                f"{key}={shown(config[key])} does nothing with data={config['data']['name']}: leave it out",
+                "config.no_effect",
+            )
     for key, low in (("limit", 1), ("threads", 1), ("seed", 0)):
         if key == "seed" or config[key] is not None:
             check_int(key, config[key], low)
     check_choice("device", config["device"], ("auto", "cpu", "cuda"))
     if config["device"] == "cuda" and not torch.cuda.is_available():
-        raise UserError("device=cuda, but torch sees no GPU on this machine: use device=cpu")
+        raise UserError("device=cuda, but torch sees no GPU on this machine: use device=cpu", "device.no_gpu")
     if config["threads"] is not None:
         torch.set_num_threads(config["threads"])
 

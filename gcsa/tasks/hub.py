@@ -44,11 +44,13 @@ def write_hub(source: str, folder: str | Path) -> Path:
     """
     folder = Path(folder)
     if folder.exists() or folder.is_symlink():
-        raise UserError(f"{folder} is there already: name a folder that is not, or remove it first")
+        raise UserError(f"{folder} is there already: name a folder that is not, or remove it first", "hub.exists")
     check_writable(folder)
     given = published(source) or Path(source.removeprefix("local-dir:"))
     if (given / ADAPTER_CONFIG).is_file():
-        raise UserError(f"{source} is an adapter, which the hub takes as PEFT wrote it: name whole weights")
+        raise UserError(
+            f"{source} is an adapter, which the hub takes as PEFT wrote it: name whole weights", "hub.adapter"
+        )
     weights = read(source)
     network = make_predictor(weights).network
     card = (given / CARD).read_text(encoding="utf-8") if (given / CARD).is_file() else None
@@ -67,7 +69,7 @@ def write_hub(source: str, folder: str | Path) -> Path:
             shutil.copyfile(picture, fresh / picture.name)
         again = read(fresh)
         if again.task != weights.task or not _same(make_predictor(again).network.state_dict(), network.state_dict()):
-            raise UserError(f"{folder} was not written: read back, it is not {source}")
+            raise UserError(f"{folder} was not written: read back, it is not {source}", "hub.damaged")
     return folder
 
 

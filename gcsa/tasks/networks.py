@@ -64,6 +64,7 @@ def open_foreign(
         return ClassificationPredictor(network, Prepare(cfg["input_size"][-1], tuple(cfg["mean"]), tuple(cfg["std"])))
     if task is not None:
         raise UserError(
-            f"{source} is a network of others, which does not say that it is for {task}: name weights of gcsa"
+            f"{source} is a network of others, which does not say that it is for {task}: name weights of gcsa",
+            "network.task",
         )
     return NetworkPredictor(open_network(source, trust_code), Prepare(SIZE, MEAN, STD))

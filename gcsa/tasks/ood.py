@@ -103,7 +103,8 @@ class OODScorer:
         if features != len(self.mean):
             raise UserError(
                 f"the weights say what {len(self.mean)} features of training images are like, but the network gives "
-                f"{features}: their entry ood_score is of another network"
+                f"{features}: their entry ood_score is of another network",
+                "weights.features",
             )
 
     def __call__(self, features: Tensor) -> Tensor:

@@ -49,7 +49,8 @@ def adapt(module: pl.LightningModule, adapter: Mapping[str, Any]) -> None:
     if (share := adapter.get("base_share", 0)) and (fresh or hasattr(module.model, "grown")):
         raise UserError(
             f"adapter.base_share={share:g} averages outputs with those of {adapter['base']}, which are of other classes or "
-            "characters: set adapter.base_share=0"
+            "characters: set adapter.base_share=0",
+            "adapter.base_share",
         )
     if options:
         module.hparams["adapter"] = {**options, "train_head": options["train_head"] or fresh}
@@ -79,7 +80,9 @@ def attach(model: nn.Module, adapter: Mapping[str, Any]) -> nn.Module:
         modules_to_save=whole or None,
     )
     for name in sorted(set(whole) & set(config.target_modules or ())):
-        raise UserError(f"adapter.target_modules names {name}, which is trained whole: leave it out")
+        raise UserError(
+            f"adapter.target_modules names {name}, which is trained whole: leave it out", "adapter.target_modules_whole"
+        )
     return get_peft_model(model, config)
 
 
@@ -165,7 +168,7 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     for key in sorted(key for key in made_with.keys() | options.keys() if not key.endswith(FREE_OPTIONS)):
         if made_with.get(key) != options.get(key):
             mine, other = ("null" if given.get(key) is None else given[key] for given in (options, made_with))
-            raise UserError(f"{source} was made with model.{key}={other}, not {mine}: pass that")
+            raise UserError(f"{source} was made with model.{key}={other}, not {mine}: pass that", "adapter.base_option")
     load_tensors(model, weights, source, strict=not fresh)
     return fresh
 
@@ -173,7 +176,7 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
 def check_installed() -> None:
     """Raises ValueError where PEFT is missing."""
     if find_spec("peft") is None:
-        raise UserError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]")
+        raise UserError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]", "peft.missing")
 
 
 def check_adapter(adapter: Mapping[str, Any]) -> None:
@@ -181,17 +184,21 @@ def check_adapter(adapter: Mapping[str, Any]) -> None:
     if not isinstance(adapter["base"], str):
         raise UserError(
             "adapter.base is missing: give a .ckpt of train.py, local-dir:FOLDER or the name of published weights, "
-            "which are then adapted"
+            "which are then adapted",
+            "adapter.base",
         )
     if adapter.keys() <= OF_FULL:
         check_rate("adapter.base_share", adapter.get("base_share", 0))
         return
     if unknown := sorted(adapter.keys() - KEYS):
-        raise UserError(f"unknown key 'adapter.{unknown[0]}': choose one of {listed(KEYS)}")
+        raise UserError(f"unknown key 'adapter.{unknown[0]}': choose one of {listed(KEYS)}", "adapter.unknown_key")
     check_installed()
     check_int("adapter.rank", adapter["rank"])
     if adapter["alpha"] is not None:
         check_float("adapter.alpha", adapter["alpha"], above=0)
     check_rate("adapter.dropout", adapter["dropout"])
     if not isinstance(adapter["target_modules"], list) or not adapter["target_modules"]:
-        raise UserError(f"adapter.target_modules={shown(adapter['target_modules'])} must be a list such as [q,v]")
+        raise UserError(
+            f"adapter.target_modules={shown(adapter['target_modules'])} must be a list such as [q,v]",
+            "adapter.target_modules",
+        )

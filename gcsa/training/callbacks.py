@@ -76,17 +76,19 @@ class Freeze(pl.Callback):
 
     def __init__(self, model: nn.Module, names: Sequence[str]) -> None:
         if not isinstance(names, list | tuple):
-            raise UserError(f"freeze={shown(names)} must be a list such as [stem]")
+            raise UserError(f"freeze={shown(names)} must be a list such as [stem]", "freeze", names=names)
         inner = model.network if isinstance(model, Symmetrized) else model  # whose names the user knows
         modules = dict(inner.named_modules()) | dict(model.named_modules())
         if unknown := [name for name in names if not name or name not in modules]:
             choices = ", ".join(name for name, _ in inner.named_children())
-            raise UserError(f"freeze: the network has no module {shown(unknown[0])}: choose from {choices}")
+            raise UserError(
+                f"freeze: the network has no module {shown(unknown[0])}: choose from {choices}", "freeze.module"
+            )
         self.modules = [modules[name] for name in names]
         for module in self.modules:
             module.requires_grad_(False)
         if not any(parameter.requires_grad for parameter in model.parameters()):
-            raise UserError(f"freeze={listed(names)} leaves nothing to train")
+            raise UserError(f"freeze={listed(names)} leaves nothing to train", "freeze.everything")
 
     def on_train_batch_start(self, *args: Any) -> None:
         for module in self.modules:

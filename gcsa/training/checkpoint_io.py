@@ -162,7 +162,8 @@ def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
     stored = read_checkpoint(path).get(CONFIG)
     if not isinstance(stored, dict):
         raise UserError(
-            f"{path} does not say with which configuration it was made, so it cannot be resumed: train again"
+            f"{path} does not say with which configuration it was made, so it cannot be resumed: train again",
+            "checkpoint.no_config",
         )
     before, now = flatten(stored), flatten(config)
     changed = [
@@ -174,7 +175,8 @@ def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
         more = f" and {len(changed) - 5} others" if len(changed) > 5 else ""
         raise UserError(
             f"{path} belongs to a run with other options than {', '.join(changed[:5])}{more}: resume it with its own "
-            "(epochs, devices, loggers and the like may change), or start another run in another output_dir"
+            "(epochs, devices, loggers and the like may change), or start another run in another output_dir",
+            "checkpoint.other_run",
         )
 
 

@@ -21,14 +21,16 @@ def check_devices(accelerator: str, devices: Any) -> None:
     gpu = accelerator in ("gpu", "cuda")
     check_choice("trainer.accelerator", accelerator, ("cpu", "gpu", "cuda", "auto"))
     if gpu and not torch.cuda.is_available():
-        raise UserError("trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer=cpu")
+        raise UserError(
+            "trainer.accelerator=gpu, but torch sees no GPU on this machine: use trainer=cpu", "trainer.no_gpu"
+        )
     if devices == "auto":
         return
     check_int("trainer.devices", devices)
     available = torch.cuda.device_count() if gpu else os.cpu_count() or 1
     if devices > available and accelerator != "auto":
         kind = "GPUs" if gpu else "CPU cores"
-        raise UserError(f"trainer.devices={devices}, but this machine has {available} {kind}")
+        raise UserError(f"trainer.devices={devices}, but this machine has {available} {kind}", "trainer.devices")
 
 
 def check_average(trainer: Mapping[str, Any], callbacks: Mapping[str, Any]) -> None:
@@ -37,10 +39,14 @@ def check_average(trainer: Mapping[str, Any], callbacks: Mapping[str, Any]) -> N
         return
     strategy = trainer["strategy"]
     if isinstance(strategy, dict) and "ModelParallel" in strategy.get("_target_", ""):
-        raise UserError("sharded weights (trainer=fsdp2) cannot be averaged: add callbacks=no_ema, or use trainer=ddp")
+        raise UserError(
+            "sharded weights (trainer=fsdp2) cannot be averaged: add callbacks=no_ema, or use trainer=ddp",
+            "callbacks.ema_sharded",
+        )
     if trainer["precision"] == "16-true":
         raise UserError(
-            "weights in trainer.precision=16-true cannot be averaged: add callbacks=no_ema, or use 16-mixed"
+            "weights in trainer.precision=16-true cannot be averaged: add callbacks=no_ema, or use 16-mixed",
+            "callbacks.ema_precision",
         )
 
 
@@ -54,19 +60,24 @@ def check_trainer(trainer: Mapping[str, Any]) -> None:
         check_int("trainer.max_steps", trainer["max_steps"])
     limit = trainer["max_time"]
     if limit is not None and not (re.fullmatch(r"\d+:\d\d:\d\d:\d\d", str(limit)) and int(str(limit).replace(":", ""))):
-        raise UserError(f"trainer.max_time={shown(limit)} must be days:hours:minutes:seconds, such as 00:01:30:00")
+        raise UserError(
+            f"trainer.max_time={shown(limit)} must be days:hours:minutes:seconds, such as 00:01:30:00",
+            "trainer.max_time",
+        )
     if trainer["gradient_clip_val"] is not None:
         check_float("trainer.gradient_clip_val", trainer["gradient_clip_val"], 0)
     for key in ("limit_train_batches", "limit_val_batches"):
         value = trainer[key]
         if not (is_number(value) and value > 0 and (isinstance(value, int) or value <= 1)):
             raise UserError(
-                f"trainer.{key}={shown(value)} must be a share above 0 and up to 1.0, or a number of batches"
+                f"trainer.{key}={shown(value)} must be a share above 0 and up to 1.0, or a number of batches",
+                "trainer.limit",
             )
     if trainer.get("fast_dev_run"):
         raise UserError(
             "trainer.fast_dev_run keeps no checkpoint: use trainer.max_epochs=1 trainer.limit_train_batches=1 "
-            "trainer.limit_val_batches=1 test=false"
+            "trainer.limit_val_batches=1 test=false",
+            "trainer.fast_dev_run",
         )
 
 
@@ -85,19 +96,24 @@ def check_config(cfg: dict[str, Any], task: Task) -> None:
         check_bool(key, cfg[key])
     check_choice("matmul_precision", cfg["matmul_precision"], ("highest", "high", "medium"))
     if not isinstance(cfg["ckpt_path"], str | None):
-        raise UserError(f"ckpt_path={shown(cfg['ckpt_path'])} must be last, a .ckpt of train.py or null")
+        raise UserError(f"ckpt_path={shown(cfg['ckpt_path'])} must be last, a .ckpt of train.py or null", "ckpt_path")
     if cfg["monitor"]["metric"] not in monitored:
         raise UserError(
             f"monitor.metric={cfg['monitor']['metric']} is not measured with data={cfg['data']['name']}: choose one of "
-            f"{', '.join(monitored)}, or take an experiment for such data (conf/experiment)"
+            f"{', '.join(monitored)}, or take an experiment for such data (conf/experiment)",
+            "monitor.metric",
         )
     mode = monitored[cfg["monitor"]["metric"]]
     if cfg["monitor"]["mode"] != mode:
         raise UserError(
-            f"monitor.mode={shown(cfg['monitor']['mode'])} must be {mode} for monitor.metric={cfg['monitor']['metric']}"
+            f"monitor.mode={shown(cfg['monitor']['mode'])} must be {mode} for monitor.metric={cfg['monitor']['metric']}",
+            "monitor.mode",
         )
     if cfg["data"].get("train_on_val") and "_target_" in (cfg["callbacks"].get("early_stopping") or {}):
-        raise UserError("data.train_on_val=true leaves no validation to stop early by: use callbacks=default")
+        raise UserError(
+            "data.train_on_val=true leaves no validation to stop early by: use callbacks=default",
+            "train_on_val.early_stopping",
+        )
 
 
 def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) -> Path | None:
@@ -112,7 +128,8 @@ def resolve_checkpoint(ckpt_path: str | None, folder: Path, model: nn.Module) ->
             # A kill may have come between the first best.ckpt and the first last.ckpt.
             which = "last" if folder / "last.ckpt" in earlier else earlier[0]
             raise UserError(
-                f"{folder} holds an earlier run: resume it with ckpt_path={which}, or set another output_dir"
+                f"{folder} holds an earlier run: resume it with ckpt_path={which}, or set another output_dir",
+                "output_dir.earlier_run",
             )
         return None
     path = folder / "last.ckpt" if ckpt_path == "last" else Path(ckpt_path)

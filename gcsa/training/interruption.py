@@ -179,7 +179,8 @@ def requeued_checkpoint(output_dir: Path) -> str | None:
         if not given and "submitit" not in str(HydraConfig.get().launcher):  # which keeps the folder of the first start
             raise UserError(
                 f"SLURM started this job again, and in {output_dir}, a new folder, it would start over: submit it with an "
-                "output_dir, which may be the earlier one, with ckpt_path=last"
+                "output_dir, which may be the earlier one, with ckpt_path=last",
+                "output_dir.requeued",
             )
     return None
 
@@ -197,7 +198,7 @@ def only_run_in(output_dir: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise UserError(
-            f"another run is writing into {output_dir}: wait for its end, or set another output_dir"
+            f"another run is writing into {output_dir}: wait for its end, or set another output_dir", "output_dir.busy"
         ) from None
     try:
         yield

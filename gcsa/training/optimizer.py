@@ -25,7 +25,8 @@ def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Opt
     if options["opt"] not in list_optimizers():
         close = difflib.get_close_matches(options["opt"], list_optimizers()) or ["adamw", "sgd", "lamb"]
         raise UserError(
-            f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}"
+            f"unknown optimizer {options['opt']!r}: any of timm.optim.list_optimizers(), such as {', '.join(close)}",
+            "optimizer.opt",
         )
     check_float("optimizer.lr", options["lr"], above=0, high=LARGEST_LR)
     for key in ("weight_decay", "momentum"):
@@ -35,12 +36,13 @@ def make_optimizer(model: nn.Module, options: dict[str, Any]) -> torch.optim.Opt
         check_float("optimizer.layer_decay", options["layer_decay"], above=0, high=1)
         if not hasattr(model, "group_matcher") or hasattr(model, "peft_config"):
             raise UserError(
-                "optimizer.layer_decay needs a timm model without an adapter, whose layers have an order: leave it out"
+                "optimizer.layer_decay needs a timm model without an adapter, whose layers have an order: leave it out",
+                "optimizer.layer_decay",
             )
     try:
         optimizer = create_optimizer_v2(model, **options)
     except TypeError as error:
-        raise UserError(f"optimizer {options['opt']} does not take {options}: {error}") from error
+        raise UserError(f"optimizer {options['opt']} does not take {options}: {error}", "optimizer.options") from error
     for group in optimizer.param_groups:  # of layer_decay, which timm leaves to its own schedulers
         group["lr"] *= group.get("lr_scale", 1.0)
     return optimizer

@@ -16,7 +16,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from gcsa._utils.atomic import write_json
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError, one_line, reworded
 from gcsa._utils.threads import choose_threads
 from gcsa.training.adapt import adapt, average_with_base, averageable, count_parameters, save_and_merge
 from gcsa.training.callbacks import Freeze, StepSeed, StopOnNaN, TimeLimit, ValidateLastEpoch, trained_seconds
@@ -60,7 +60,9 @@ def checkpoint_activations(model: Any, name: str) -> None:
     try:
         model.set_grad_checkpointing(True)
     except (AttributeError, AssertionError, ValueError) as error:
-        raise UserError(f"model={name} cannot checkpoint activations: leave checkpoint_activations=false") from error
+        raise UserError(
+            f"model={name} cannot checkpoint activations: leave checkpoint_activations=false", "checkpoint_activations"
+        ) from error
 
 
 def build_trainer(
@@ -111,7 +113,9 @@ def best_checkpoint(trainer: pl.Trainer) -> ModelCheckpoint:
     """The callback that keeps the best epoch. Raises ValueError where the configuration has none."""
     first = trainer.checkpoint_callback
     if not isinstance(first, ModelCheckpoint) or first.monitor is None:
-        raise UserError("the first checkpoint callback must have a monitor: keep callbacks.best")
+        raise UserError(
+            "the first checkpoint callback must have a monitor: keep callbacks.best", "callbacks.no_monitor"
+        )
     return first
 
 
@@ -135,7 +139,7 @@ def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
         try:
             return fit_and_report(task, cfg, config, output_dir, signals)
         except MisconfigurationException as error:  # Lightning's, of options that do not go together
-            raise UserError(one_line(error, limit=None)) from error
+            raise UserError(one_line(error, limit=None), "training.failed") from error
 
 
 def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_dir: Path, signals: Signals) -> float:
@@ -177,7 +181,8 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     if not best:
         raise UserError(
             f"the run ended before its first validation, so no epoch is the best: train on from {output_dir}/checkpoints"
-            "/last.ckpt with ckpt_path=last, for longer"
+            "/last.ckpt with ckpt_path=last, for longer",
+            "training.no_validation",
         )
     if leave_group(trainer):
         return report(task, recorded(cfg), best, data, output_dir, seconds, base)
@@ -233,7 +238,7 @@ def report(
         try:
             measured, shown = test(task, config, module, data, output_dir)
         except (UserError, OSError) as error:
-            raise UserError(f"{error} (the weights are written: {lines['weights']})") from error
+            raise reworded(error, f"{error} (the weights are written: {lines['weights']})", "training.test") from error
         results |= measured
         lines |= shown
     annotate(output_dir / "weights", results=results)

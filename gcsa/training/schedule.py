@@ -58,9 +58,11 @@ def make_schedule(name: str, total: int, warmup: float, final: float, **unknown:
     Raises ValueError for an unknown name or option, and for fractions outside [0, 1].
     """
     if unknown:
-        raise UserError(f"unknown option optimizer.schedule.{min(unknown)}: there are name, warmup and final")
+        raise UserError(
+            f"unknown option optimizer.schedule.{min(unknown)}: there are name, warmup and final", "schedule.option"
+        )
     if name not in SCHEDULES:
-        raise UserError(f"unknown schedule {name!r}: choose one of {', '.join(SCHEDULES)}")
+        raise UserError(f"unknown schedule {name!r}: choose one of {', '.join(SCHEDULES)}", "schedule.name")
     for key, value in {"warmup": warmup, "final": final}.items():
         check_float(f"optimizer.schedule.{key}", value, 0, 1)
     shape = {"cosine": cosine, "one_cycle": one_cycle, "exponential": exponential, "constant": constant}[name]

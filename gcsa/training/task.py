@@ -21,7 +21,8 @@ def data_options(cfg: dict[str, Any]) -> dict[str, Any]:
     if isinstance(model, dict) and model.get("task", task) != task:
         raise UserError(
             f"model={model['name']} is for {model['task']}, and data={data['name']} for {task}: choose data for "
-            f"{model['task']}, or another model"
+            f"{model['task']}, or another model",
+            "model.task",
         )
     return {"seed": cfg["seed"], **data}
 
@@ -42,7 +43,7 @@ def make_data(kind: Callable[..., Data], options: dict[str, Any]) -> Data:
     try:
         return kind(**options)
     except TypeError as error:
-        raise UserError(f"data={name} does not take these options: {error}") from error
+        raise UserError(f"data={name} does not take these options: {error}", "data.options") from error
 
 
 class Task(Protocol):

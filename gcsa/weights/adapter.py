@@ -52,14 +52,19 @@ def read_adapter(folder: str | Path) -> Adapter:
             continue
         if not check(value):
             raise UserError(
-                f"{folder / ADAPTER_CONFIG} is damaged: its {key} is {str(stored.get(key, 'missing'))[:60]}"
+                f"{folder / ADAPTER_CONFIG} is damaged: its {key} is {str(stored.get(key, 'missing'))[:60]}",
+                "adapter.damaged_config",
             )
         config[key] = value
     if stored.get("peft_type") != "LORA":
-        raise UserError(f"{folder} is no LoRA adapter: its peft_type is {str(stored.get('peft_type'))[:60]}")
+        raise UserError(
+            f"{folder} is no LoRA adapter: its peft_type is {str(stored.get('peft_type'))[:60]}", "adapter.peft_type"
+        )
     for key in ("layer_replication", "use_dora", "use_qalora", "use_bdlora"):
         if stored.get(key):
-            raise UserError(f"{folder / ADAPTER_CONFIG} sets {key}, which adapters of gcsa models do not have")
+            raise UserError(
+                f"{folder / ADAPTER_CONFIG} sets {key}, which adapters of gcsa models do not have", "adapter.option"
+            )
     # The file bounds the cost of a rank: the first factor of each delta has as many rows.
     ranks = {config["r"], *config.get("rank_pattern", {}).values()}
     rows = {
@@ -69,9 +74,11 @@ def read_adapter(folder: str | Path) -> Adapter:
     }
     for name, count in rows.items():
         if count not in ranks:
-            raise UserError(f"{folder} is damaged: {name[:100]} has {count} rows, its rank is {max(ranks)}")
+            raise UserError(
+                f"{folder} is damaged: {name[:100]} has {count} rows, its rank is {max(ranks)}", "adapter.rows"
+            )
     if rows and max(ranks) > max(rows.values()):
-        raise UserError(f"{folder} is damaged: no tensor has the {max(ranks)} rows of its rank")
+        raise UserError(f"{folder} is damaged: no tensor has the {max(ranks)} rows of its rank", "adapter.rank_missing")
     return Adapter(config, tensors, read_charset(folder / CHARSET), _read_label_names(folder / LABEL_NAMES))
 
 
@@ -86,7 +93,7 @@ def _read_label_names(file: Path) -> tuple[str, ...] | None:
         return None
     names = read_json(file).get("label_names")
     if not are_label_names(names):
-        raise UserError(f"{file} is damaged: its label_names is {str(names)[:60]}")
+        raise UserError(f"{file} is damaged: its label_names is {str(names)[:60]}", "adapter.label_names")
     return tuple(names)
 
 

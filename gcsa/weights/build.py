@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError, one_line, reworded
 from gcsa.weights.schema import Weights
 from gcsa.weights.tensors import check_tensors
 
@@ -26,11 +26,15 @@ def fill(create: Callable[[], Model], weights: Weights) -> Model:
         with torch.device("meta"):
             wanted = create().state_dict()
     except UserError as error:
-        raise UserError(f"{weights.source} cannot be read: {error}") from error
+        raise reworded(error, f"{weights.source} cannot be read: {error}", "weights.damaged_entry") from error
     except NotImplementedError as error:  # a model that computes with numbers as it is made
-        raise UserError(f"{weights.source}: {weights.architecture} cannot be read back ({one_line(error)})") from error
+        raise UserError(
+            f"{weights.source}: {weights.architecture} cannot be read back ({one_line(error)})", "weights.architecture"
+        ) from error
     except (RuntimeError, MemoryError, OverflowError, TypeError) as error:  # sizes that multiply to more than there is
-        raise UserError(f"{weights.source} describes no model that can be made ({one_line(error)})") from error
+        raise UserError(
+            f"{weights.source} describes no model that can be made ({one_line(error)})", "weights.model"
+        ) from error
     check_tensors(weights.source, weights.tensors, wanted)
     model = create()
     load_tensors(model, weights.tensors, weights.source)
@@ -42,4 +46,6 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: str | 
     try:
         model.load_state_dict(tensors, strict=strict)
     except (RuntimeError, ValueError) as error:
-        raise UserError(f"{source} does not fit the model that it names: {one_line(error)}") from error
+        raise UserError(
+            f"{source} does not fit the model that it names: {one_line(error)}", "weights.shapes"
+        ) from error

@@ -53,7 +53,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive:
             packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist())
         if packed or sum(entry.file_size for entry in archive.infolist()) > 2 * path.stat().st_size:
-            raise UserError("its entries are packed or overlap")
+            raise UserError("its entries are packed or overlap", "checkpoint.packed")
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of pickles that torch did not write
             stored = torch.load(path, map_location="cpu", weights_only=True)
@@ -62,7 +62,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         ):
             raise TypeError("no state dict")
     except DAMAGE as error:
-        raise UserError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
+        raise UserError(
+            f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})", "checkpoint.damaged"
+        ) from error
     return stored
 
 
@@ -70,17 +72,19 @@ def read_json(file: Path) -> dict[str, Any]:
     """The object in a JSON file of at most `MOST_JSON` bytes. Raises ValueError for anything else."""
     try:
         if file.stat().st_size > MOST_JSON:
-            raise UserError(f"it has more than {MOST_JSON} bytes")
+            raise UserError(f"it has more than {MOST_JSON} bytes", "json.too_large")
         content = json.loads(file.read_bytes().decode("utf-8"), parse_constant=_refuse)
         if not isinstance(content, dict):
             raise TypeError("it is not an object")
     except DAMAGE as error:  # RecursionError, of deep nesting, is a RuntimeError
-        raise UserError(f"{file} is damaged or not weights of gcsa: {one_line(error)}") from error
+        raise UserError(
+            f"{file} is damaged or not weights of gcsa: {one_line(error)}", "weights.damaged_json"
+        ) from error
     return content
 
 
 def _refuse(constant: str) -> None:
-    raise UserError(f"{constant} is no JSON")
+    raise UserError(f"{constant} is no JSON", "json.constant", constant=constant)
 
 
 def read_tensors(file: Path) -> dict[str, Tensor]:
@@ -88,7 +92,7 @@ def read_tensors(file: Path) -> dict[str, Tensor]:
     try:
         return load_file(file)
     except DAMAGE as error:
-        raise UserError(f"{file} is damaged or not safetensors: {one_line(error)}") from error
+        raise UserError(f"{file} is damaged or not safetensors: {one_line(error)}", "weights.damaged") from error
 
 
 def download(repository: str) -> Path:
@@ -110,7 +114,7 @@ def read_charset(file: Path) -> str | None:
         return None
     try:
         if file.stat().st_size > 4 * MOST_NAMES:
-            raise UserError(f"it has more than {4 * MOST_NAMES} bytes")
+            raise UserError(f"it has more than {4 * MOST_NAMES} bytes", "charset.too_large")
         return file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise UserError(f"{file} is damaged: {one_line(error)}") from error
+        raise UserError(f"{file} is damaged: {one_line(error)}", "charset.damaged") from error

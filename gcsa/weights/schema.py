@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from gcsa._utils.errors import UserError
+from gcsa._utils.errors import UserError, reworded
 from gcsa._utils.published import ADAPTER_CONFIG, list_models, list_weights, published
 from gcsa._utils.validation import MAX_SIDE, is_int, is_number
 from gcsa.models.create import NAME
@@ -68,7 +68,9 @@ class Weights:
         that does not pass `check`."""
         value = self.entries.get(key)
         if value is not None and not check(value):
-            raise UserError(f"{self.source} cannot be read: its {key} is {_shown(value)}, not {expected}")
+            raise UserError(
+                f"{self.source} cannot be read: its {key} is {_shown(value)}, not {expected}", "weights.entry"
+            )
         return value
 
 
@@ -104,16 +106,23 @@ def _read_checkpoint(path: Path) -> Weights:
             if name.startswith("model.")
         }
     except DAMAGE as error:
-        raise UserError(f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})") from error
+        raise UserError(
+            f"{path} is damaged or not a checkpoint of train.py ({type(error).__name__})", "checkpoint.damaged"
+        ) from error
     if hyper.get("adapter"):
         merged = path.resolve().parent.parent / "weights"
-        raise UserError(f"{path} has an adapter: give local-dir:{merged}, the weights folder of its run, merged")
+        raise UserError(
+            f"{path} has an adapter: give local-dir:{merged}, the weights folder of its run, merged",
+            "checkpoint.adapter",
+        )
     return check_weights(str(path), content, tensors)
 
 
 def _read_folder(folder: Path, source: str) -> Weights:
     if (folder / ADAPTER_CONFIG).is_file():
-        raise UserError(f"{source} is an adapter: name its base, whole weights, where a model is wanted")
+        raise UserError(
+            f"{source} is an adapter: name its base, whole weights, where a model is wanted", "weights.adapter"
+        )
     for file in (CONFIG, TENSORS):
         if not (folder / file).is_file():
             close = difflib.get_close_matches(source, list_weights(), 1)
@@ -135,23 +144,27 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
     try:
         for key, value in (("model_args", options), ("pretrained_cfg", cfg)):
             if not isinstance(value, dict):
-                raise UserError(f"its {key} must be an object, not {_shown(value)}")
+                raise UserError(f"its {key} must be an object, not {_shown(value)}", "weights.entry_object")
         if not all(isinstance(key, str) for key in options):
-            raise UserError("its model_args must have names")
+            raise UserError("its model_args must have names", "weights.entry_names")
         for key, value in (("task", task), ("architecture", architecture)):
             if not isinstance(value, str) or not NAME.fullmatch(value):
-                raise UserError(f"its {key} must be a name, not {_shown(value)}")
+                raise UserError(f"its {key} must be a name, not {_shown(value)}", "weights.entry_name")
         options = {"num_classes": config.get("num_classes"), **options}
         options = {key: value for key, value in options.items() if value is not None}
         preprocessing = _check_preprocessing({**cfg, **{key: config[key] for key in PREPROCESSING if key in config}})
     except ValueError as error:
-        raise UserError(f"{source} cannot be read: {error}") from error
+        raise reworded(error, f"{source} cannot be read: {error}", "weights.damaged_entry") from error
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.is_complex():
-            raise UserError(f"{source} holds something else than a dense tensor of numbers called {name[:100]}")
+            raise UserError(
+                f"{source} holds something else than a dense tensor of numbers called {name[:100]}", "weights.dense"
+            )
         # A view of few numbers as many takes no space in the file, but would take it here.
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-            raise UserError(f"{source} holds fewer numbers than its {name[:100]} needs: it is damaged")
+            raise UserError(
+                f"{source} holds fewer numbers than its {name[:100]} needs: it is damaged", "weights.too_short"
+            )
     check_finite(source, tensors)
     about = {key: config[key] for key in ABOUT if key in config}
     entries = {key: value for key, value in config.items() if key not in CORE | OF_TIMM and value is not None}
@@ -176,12 +189,13 @@ def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             continue
         if not isinstance(value, list | tuple) or not check(value):
-            raise UserError(f"its {key} is {_shown(value)}")
+            raise UserError(f"its {key} is {_shown(value)}", "weights.preprocessing")
         checked[key] = tuple(value)
     _, height, width = checked.get("input_size", (1, 1, 1))
     if height * width > MAX_SIDE**2:  # no tensor says so: a convolutional network takes images of any size
         raise UserError(
-            f"its input_size of {height} x {width} pixels is too large: at most {MAX_SIDE} x {MAX_SIDE}, 16 megapixels"
+            f"its input_size of {height} x {width} pixels is too large: at most {MAX_SIDE} x {MAX_SIDE}, 16 megapixels",
+            "weights.input_size",
         )
     return checked
 

@@ -11,8 +11,9 @@ import torch
 from safetensors.torch import save_file
 
 from gcsa._utils.atomic import check_writable, replacing, replacing_folder, write_json
-from gcsa.cli.embed import _write as write_features
 from gcsa.evaluation.figures import save
+from gcsa.tasks.classification.folder import write_features
+from tests.errors import raises
 from tests.limits import largest_file
 
 matplotlib_figure = pytest.importorskip("matplotlib.figure").Figure
@@ -36,11 +37,11 @@ def link_to_full(path: Path) -> None:
 
 
 REFUSED: list[tuple[Callable[[Path], object], str]] = [
-    (Path.mkdir, "is a folder: name a file"),
-    (fifo, "is a device or a pipe, not a file"),
-    (unix_socket, "is a device or a pipe, not a file"),
-    (link_to_full, "is a device or a pipe, not a file"),
-    (loop, "cannot be the name of a file"),
+    (Path.mkdir, "file.is_folder"),
+    (fifo, "file.is_device"),
+    (unix_socket, "file.is_device"),
+    (link_to_full, "file.is_device"),
+    (loop, "file.name"),
 ]
 WRITERS: dict[str, Callable[[Path], object]] = {
     "replacing": lambda path: replacing(path).__enter__(),
@@ -57,14 +58,14 @@ def identity(path: Path) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@pytest.mark.parametrize(("make", "message"), REFUSED)
+@pytest.mark.parametrize(("make", "key"), REFUSED)
 def test_what_is_no_file_is_refused_and_stays(
-    make: Callable[[Path], object], message: str, writer: str, tmp_path: Path
+    make: Callable[[Path], object], key: str, writer: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "target"
     make(path)
     before = identity(path)
-    with pytest.raises(ValueError, match=message):
+    with raises(key):
         WRITERS[writer](path)
     assert identity(path) == before
     assert os.listdir(tmp_path) == ["target"]
@@ -88,7 +89,7 @@ def test_names_that_cannot_be_files(name: str, error: type[Exception], message: 
 
 def test_a_folder_that_takes_no_files() -> None:
     """/proc refuses root as well."""
-    with pytest.raises(ValueError, match=r"the folder /proc takes no files \(No such file or directory\): write else"):
+    with raises("folder.not_writable"):
         check_writable("/proc/file")
 
 

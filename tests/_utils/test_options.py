@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from gcsa._utils.errors import UserError
 from gcsa._utils.options import Count, Options, Range, Rate, Word, check_options, explain
+from tests.errors import raises
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +67,13 @@ def test_good_values(options: dict[str, Any]) -> None:
 )
 def test_bad_values_are_named(option: str, value: Any, words: str) -> None:
     for check in (lambda: Sizes(**{option: value}), lambda: check_options({option: value}, Sizes)):
-        with pytest.raises(UserError, match=f"^{option}=.* must be ") as error:
+        with raises(option, value=value) as error:
             check()
         assert words in str(error.value)
 
 
 def test_unknown_options() -> None:
-    with pytest.raises(UserError, match="unknown option dpeth of gcsa_tiny: choose one of depth"):
+    with raises("option.unknown", option="dpeth"):
         check_options({"dpeth": 1}, Sizes, owner="gcsa_tiny")
     with pytest.raises(TypeError, match="'dpeth'"):
         Sizes(dpeth=1)
@@ -82,7 +82,7 @@ def test_unknown_options() -> None:
 def test_an_option_of_several_kinds() -> None:
     for value in (3, [3]):
         assert check_options({"depth": value}, Sizes, Other) == {"depth": value}
-    with pytest.raises(UserError, match="depth=x must be a whole number from 1 to 256 or a list"):
+    with raises("depth", value="x"):
         check_options({"depth": "x"}, Sizes, Other)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from gcsa._utils.paths import confined, expanded, read_bounded
+from tests.errors import raises
 
 
 def test_folders_called_like_numbers() -> None:
@@ -47,9 +48,9 @@ def test_confined(tmp_path: Path) -> None:
 def test_files_are_read_up_to_a_bound(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     assert read_bounded(tmp_path / "file", 5) == b"12345"
-    with pytest.raises(ValueError, match="file is larger than 4 bytes"):
+    with raises("file.too_large"):
         read_bounded(tmp_path / "file", 4)
-    with pytest.raises(ValueError, match="is not a regular file"):
+    with raises("file.not_regular"):
         read_bounded(tmp_path, 4)
     with pytest.raises(FileNotFoundError):
         read_bounded(tmp_path / "nothing", 4)

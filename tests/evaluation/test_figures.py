@@ -13,6 +13,7 @@ from gcsa.evaluation.figures import (
 )
 from gcsa.evaluation.metrics import Mistake, Reliability
 from gcsa.evaluation.rotations import ANGLES, Curve
+from tests.errors import raises
 
 CURVE = Curve(ANGLES, tuple(0.9 + 0.001 * i for i in range(48)), (0.0,) * 48, 100)
 
@@ -58,7 +59,7 @@ def test_mistakes_figure_shows_each_image_with_both_classes():
     panels = mistakes_figure(torch.rand(7, 1, 5, 5), mistakes, ("cat", "dog"), "title").axes
     assert [len(panel.images) for panel in panels] == [1] * 7 + [0] * 5
     assert panels[0].get_title() == "cat,\ntaken for\ndog, 75%"
-    with pytest.raises(ValueError, match="no mistakes to show"):
+    with raises("figure.no_mistakes"):
         mistakes_figure(torch.rand(0, 1, 5, 5), [], ("cat", "dog"), "title")
 
 
@@ -79,6 +80,6 @@ def test_a_figure_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match="missing"):
         save(polar_figure({"one": CURVE}), tmp_path / "missing" / "turns.png")
     (tmp_path / "turns.png").mkdir()
-    with pytest.raises(ValueError, match=r"turns\.png is a folder: name a file"):
+    with raises("file.is_folder"):
         save(polar_figure({"one": CURVE}), tmp_path / "turns.png")
     assert [p.name for p in tmp_path.iterdir()] == ["turns.png"]

@@ -4,6 +4,7 @@ from torch import nn
 from torchmetrics.functional.classification import binary_auroc, multiclass_calibration_error
 
 from gcsa.evaluation.metrics import predict, reliability, score, worst_mistakes
+from tests.errors import raises
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_the_worst_mistakes_are_the_most_certain_ones():
 def test_scores_that_are_not_finite_are_refused():
     logits = torch.zeros(5, 2)
     logits[3, 0] = float("nan")
-    with pytest.raises(ValueError, match="scores for 1 of 5 images"):
+    with raises("scores.not_finite", bad=1):
         score(logits, torch.zeros(5, dtype=torch.int64))
 
 

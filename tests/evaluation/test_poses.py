@@ -19,6 +19,7 @@ from gcsa.evaluation.poses import (
 )
 from gcsa.groups import group as make_group
 from gcsa.symmetry import Averaged
+from tests.errors import raises
 
 IMAGES = torch.rand(24, 1, 12, 12, generator=torch.Generator().manual_seed(0))
 
@@ -108,7 +109,7 @@ def test_a_pose_outside_of_the_group_is_told() -> None:
     "network", [nn.Sequential(nn.BatchNorm2d(1), Corner()), nn.Sequential(nn.Dropout(0.5), Corner())]
 )
 def test_a_network_in_training_mode_is_refused(network: nn.Module) -> None:
-    with pytest.raises(ValueError, match="put it into eval mode"):
+    with raises("network.train_mode"):
         found(network.train())
     assert str(exact_symmetry(found(network.eval()))) == "c1"
 

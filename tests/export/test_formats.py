@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gcsa.export import export, formats
+from tests.errors import raises
 from tests.limits import largest_file
 
 from .small import SMALL, create, images, recognizer
@@ -79,9 +80,7 @@ def test_recognizer_takes_lines_of_any_length(format: str, tmp_path: Path) -> No
 
 
 def test_an_lstm_has_one_length_as_pt2(tmp_path: Path) -> None:
-    with pytest.raises(
-        ValueError, match="LSTM can be written for one length only: leave out --any-size, or choose onnx"
-    ):
+    with raises("export.failed"):
         export(recognizer(recurrent=4), tmp_path / "m.pt2", "pt2", (1, 8, 32), any_size=True)
     assert list(tmp_path.iterdir()) == []
 
@@ -100,7 +99,7 @@ def test_wrong_export_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     file = tmp_path / "m"
     file.write_text("older")
     monkeypatch.setitem(formats.WRITERS, "folded", lambda model, x, any_size, part: lambda image: model(image) + 1)
-    with pytest.raises(ValueError, match="was not written"):
+    with raises("export.tolerance"):
         export(create("gcsa_tiny"), file, "folded", (1, 16, 16))
     assert file.read_text() == "older"
     assert list(tmp_path.iterdir()) == [file]
@@ -138,20 +137,20 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str, tmp_path: Path
 
 
 def test_models_that_do_not_fit(tmp_path: Path) -> None:
-    for model, size, message in (
+    for model, size, key in (
         (
             create("gcsa_tiny", features_only=True),
             (1, 16, 16),
-            "several outputs, .*: export the model without features_only",
+            "export.several_outputs",
         ),
-        (recognizer(), (1, 16, 32), "8 pixels high, not 16"),
+        (recognizer(), (1, 16, 32), "export.height"),
         (
             timm.create_model("vit_tiny_patch16_224", img_size=32, depth=1),
             (3, 32, 32),
-            "takes no images of 3 x 33 x 33, so any_size is not for it",
+            "export.shape",
         ),
     ):
-        with pytest.raises(ValueError, match=message):
+        with raises(key):
             export(model, tmp_path / "m", "pt2", size, any_size=True)
 
 
@@ -160,14 +159,14 @@ def test_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(tempfile._os, "mkdir", refuse)  # for root may write everywhere
-    with pytest.raises(ValueError, match=r"takes no files \(Permission denied\): write elsewhere"):
+    with raises("folder.not_writable"):
         export(create("gcsa_tiny"), tmp_path / "m", "folded", (1, 16, 16))
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_missing_package(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ImportError, match=rf"ONNX needs the package '{package}': install gcsa-vit\[export\]"):
+    with raises("onnx.missing"):
         export(create("gcsa_tiny"), tmp_path / "m", "onnx", (1, 16, 16))
     assert list(tmp_path.iterdir()) == []
 

@@ -1,7 +1,6 @@
 """OME-Zarr of both versions, against the arrays that were written, whole and by windows."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,12 @@ import numpy as np
 import pytest
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa.images.folders import SUFFIXES, ZARR, list_files
 from gcsa.images.planes import Plane
 from gcsa.images.reader import image_size, open_image, read_labels, read_picture
 from gcsa.images.slides import open_slide
 from gcsa.images.windows import ArrayImage, StoredImage
+from tests.errors import raises
 from tests.images.slide_files import halved, tissue_picture
 from tests.images.zarr_files import write_zarr
 
@@ -48,14 +47,14 @@ def test_five_axes(version: str, tmp_path: Path) -> None:
     assert np.array_equal(planes(path, Plane("RFP", "max", 1)), STACK[0, 2].max(0))
     with open_image(path, plane=Plane(1, "max", 1)) as image:
         assert (image.slice_count, image.pixel_size) == (5, (0.5, 0.5))
-    for plane, words in (
-        (Plane(1, 1), "holds 2 frames, 2 x 4 x 5 x 40 x 50 as TCZYX: choose by --time"),
-        (Plane(1, time=1), "holds 5 slices.*choose by --z"),
-        (Plane(z=1, time=1), r"holds 4 channels \(DAPI, 488, RFP, phase\).*choose by --channel"),
-        (Plane("Cy3", 1, 1), "there is no --channel Cy3"),
-        (Plane(1, 6, 1), "there is no --z 6"),
+    for plane, key in (
+        (Plane(1, 1), "planes.needed"),
+        (Plane(1, time=1), "planes.needed"),
+        (Plane(z=1, time=1), "planes.needed"),
+        (Plane("Cy3", 1, 1), "planes.choice"),
+        (Plane(1, 6, 1), "planes.choice"),
     ):
-        with pytest.raises(UserError, match=rf"x\.zarr .*{words}"):
+        with raises(key):
             read_picture(path, 1, plane)
 
 
@@ -83,7 +82,7 @@ def test_two_axes(version: str, tmp_path: Path) -> None:
         assert not image.is_pyramid
     with open_slide(tmp_path / "x.zarr", 1) as slide:
         assert (slide.mpp, slide.pixel_size) == (None, None)
-    with pytest.raises(UserError, match="holds int32 values, and is too large"), open_slide(tmp_path / "x.zarr", 1, 1):
+    with raises("image.too_deep"), open_slide(tmp_path / "x.zarr", 1, 1):
         pass
 
 
@@ -116,23 +115,23 @@ def rewrite(path: Path, change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "key"),
     [
-        (lambda ome: ome.update(plate={}), "is a plate or a well: name the image of a field"),
-        (lambda ome: ome.pop("multiscales"), "holds 0 multiscale images"),
-        (lambda ome: ome["multiscales"].append({}), "holds 2 multiscale images"),
-        (lambda ome: ome["multiscales"][0].pop("axes"), "has the axes of none"),
-        (lambda ome: ome["multiscales"][0]["axes"].reverse(), "has the axes x, y, c"),
-        (lambda ome: ome["multiscales"][0]["datasets"].reverse(), "does not list its levels from the finest on"),
-        (lambda ome: ome["multiscales"][0]["datasets"][1].update(path="9"), "cannot be read as an image"),
-        (lambda ome: ome["multiscales"][0]["datasets"][1].update(path=""), "names a folder as a level of its image"),
+        (lambda ome: ome.update(plate={}), "zarr.plate"),
+        (lambda ome: ome.pop("multiscales"), "zarr.images"),
+        (lambda ome: ome["multiscales"].append({}), "zarr.images"),
+        (lambda ome: ome["multiscales"][0].pop("axes"), "zarr.axes"),
+        (lambda ome: ome["multiscales"][0]["axes"].reverse(), "zarr.axes"),
+        (lambda ome: ome["multiscales"][0]["datasets"].reverse(), "zarr.level_order"),
+        (lambda ome: ome["multiscales"][0]["datasets"][1].update(path="9"), "image.unreadable"),
+        (lambda ome: ome["multiscales"][0]["datasets"][1].update(path=""), "zarr.level_folder"),
     ],
     ids=["plate", "none", "two", "no axes", "other axes", "levels", "no level", "folder"],
 )
-def test_other_metadata(version: str, change: Any, words: str, tmp_path: Path) -> None:
+def test_other_metadata(version: str, change: Any, key: str, tmp_path: Path) -> None:
     write_zarr(tmp_path / "x.zarr", TISSUE, "cyx", version)
     rewrite(tmp_path / "x.zarr", change)
-    with pytest.raises(UserError, match=rf"x\.zarr {re.escape(words)}"):
+    with raises(key):
         read_picture(tmp_path / "x.zarr", 3)
 
 
@@ -144,7 +143,7 @@ def test_several_images_in_one_folder(version: str, tmp_path: Path) -> None:
     write_zarr(tmp_path / "x.zarr/0", [STACK[0, 0, 0]], "yx", version)
     assert np.array_equal(read_picture(tmp_path / "x.zarr", 1)[..., 0], STACK[0, 0, 0])
     write_zarr(tmp_path / "x.zarr/1", [STACK[0, 0, 1]], "yx", version)
-    with pytest.raises(UserError, match=r"x\.zarr holds 2 images: name one of them, such as x\.zarr/0"):
+    with raises("zarr.images"):
         read_picture(tmp_path / "x.zarr", 1)
     assert np.array_equal(read_picture(tmp_path / "x.zarr/1", 1)[..., 0], STACK[0, 0, 1])
 
@@ -156,9 +155,9 @@ def test_codecs_that_run_code_are_refused(version: str, tmp_path: Path) -> None:
     path = tmp_path / "x.zarr"
     write_zarr(path, [STACK[0, 0, 0]], "yx", version)
     about = json.loads((path / "0/.zarray").read_text())
-    for codec, words in (("pickle", ""), ("fletcher32", "is compressed by fletcher32, which is not read here")):
+    for codec, key in (("pickle", "image.unreadable"), ("fletcher32", "image.compression")):
         (path / "0/.zarray").write_text(json.dumps({**about, "filters": [{"id": codec}]}))
-        with pytest.raises(UserError, match=rf"x\.zarr .*{words}"):
+        with raises(key):
             read_picture(path, 1)
 
 
@@ -167,16 +166,14 @@ def test_what_is_damaged_or_too_large(version: str, tmp_path: Path, monkeypatch:
     write_zarr(path, [STACK[0, 0, 0]], "yx", version)
     chunk = path / ("0/0.0" if (path / "0/0.0").is_file() else "0/c/0/0" if (path / "0/c/0/0").is_file() else "0/0/0")
     chunk.write_bytes(b"no chunk")
-    with pytest.raises(UserError, match=r"x\.zarr cannot be read as an image"):
+    with raises("image.unreadable"):
         read_picture(path, 1)
     monkeypatch.setattr("gcsa.images.ome_zarr.MAX_SEGMENT", 255)
-    with pytest.raises(UserError, match=r"x\.zarr is stored in chunks of 16 x 16, too large"):
+    with raises("image.chunks"):
         read_picture(path, 1)
     (tmp_path / "y.zarr").mkdir()
-    with pytest.raises(UserError, match=r"y\.zarr holds no group of Zarr"):
+    with raises("zarr.no_group"):
         read_picture(tmp_path / "y.zarr", 1)
     monkeypatch.setitem(__import__("sys").modules, "zarr", None)
-    with pytest.raises(
-        MissingExtraError, match=r"x\.zarr needs zarr, of Python 3\.11 or newer: pip install gcsa-vit\[zarr\]"
-    ):
+    with raises("zarr.missing"):
         read_picture(path, 1)

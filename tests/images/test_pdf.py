@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gcsa._utils.errors import UserError
 from gcsa.images import pdf
 from gcsa.images.reader import count_pages, image_size, read_grey, read_image
+from tests.errors import raises
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def test_pages_are_pictures_at_300_dpi(book: Path) -> None:
 
 def test_what_is_refused(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Damaged files, those without pypdfium2, and any PDF where a picture is wanted."""
-    with pytest.raises(UserError, match=r"book\.pdf is a PDF.*save them as images"):
+    with raises("image.pdf"):
         read_image(book, 3)
     (tmp_path / "cut.pdf").write_bytes(book.read_bytes()[:100])
     assert count_pages(tmp_path / "cut.pdf") == 1
-    with pytest.raises(UserError, match=r"cut\.pdf"):
+    with raises("image.unreadable"):
         read_image(tmp_path / "cut.pdf", 3, page=1)
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
     assert count_pages(book) == 1
-    with pytest.raises(UserError, match=r"book\.pdf is a PDF, which needs pypdfium2"):
+    with raises("pdf.missing"):
         read_image(book, 3, page=1)

@@ -11,6 +11,7 @@ from PIL import Image, ImageFile
 
 from gcsa._utils.errors import UserError
 from gcsa.images.reader import check_pair, grey_pixels, image_size, read_grey, read_image, read_labels, read_picture
+from tests.errors import raises
 from tests.fuzzing import sealed
 
 GREY = np.arange(12 * 20, dtype=np.uint8).reshape(12, 20)  # from black to nearly white
@@ -96,7 +97,7 @@ def test_more_than_8_bits_keep_their_fractions() -> None:
 @pytest.mark.parametrize("values", [[np.nan, 1], [np.inf, 1], [-1.0, 1]])
 def test_values_that_are_no_brightness_are_refused(values: list[float], tmp_path: Path) -> None:
     Image.fromarray(np.array([values], np.float32)).save(tmp_path / "1.tif")
-    with pytest.raises(ValueError, match=r"1\.tif holds values in"):
+    with raises("image.range"):
         read_grey(tmp_path / "1.tif")
 
 
@@ -152,7 +153,7 @@ def test_the_bound_is_ours_whatever_pillow_allows(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
     for name in ("1.png", "1.tif"):
         monkeypatch.setattr("gcsa.images.pixels.MAX_PIXELS", 200)
-        with pytest.raises(UserError, match=rf"{name} holds 12 x 20 pixels, above 200: cut it into tiles"):
+        with raises("image.too_large"):
             read_image(tmp_path / name, 3)
         monkeypatch.setattr("gcsa.images.pixels.MAX_PIXELS", 240)
         assert read_image(tmp_path / name, 3).size == (20, 12)
@@ -163,7 +164,7 @@ def test_a_picture_is_what_it_holds_and_postscript_is_none(tmp_path: Path) -> No
     (tmp_path / "1.png").rename(tmp_path / "1.jpg")
     assert np.array_equal(read_grey(tmp_path / "1.jpg"), GREY)
     (tmp_path / "2.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\n%%EndComments\nshowpage\n")
-    with pytest.raises(ValueError, match=r"2\.png cannot be read as an image \(cannot identify"), sealed(tmp_path):
+    with raises("image.unreadable"), sealed(tmp_path):
         read_image(tmp_path / "2.png", 3)
 
 
@@ -173,7 +174,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
             read_image(path, 3)
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe.png")
-        with pytest.raises(ValueError, match=r"pipe\.png cannot be read as an image \(not a regular file"):
+        with raises("image.unreadable"):
             read_image(tmp_path / "pipe.png", 3)
 
 
@@ -189,7 +190,7 @@ def test_truncated_files_are_named(
     Image.fromarray(noise).save(path)
     data = path.read_bytes()
     path.write_bytes(data[: keep if isinstance(keep, int) else int(keep * len(data))])
-    with pytest.raises(ValueError, match=rf"1\{suffix} cannot be read as an image"):
+    with raises("image.unreadable"):
         read_image(path, 3)
     assert ImageFile.LOAD_TRUNCATED_IMAGES is fills_up
 
@@ -253,8 +254,8 @@ def test_labels(tmp_path: Path) -> None:
     assert np.array_equal(read_labels(tmp_path / "1.png"), GREY % 5)
     Image.fromarray(GREY).convert("RGB").save(tmp_path / "1.png")
     Image.fromarray(GREY).save(tmp_path / "1.jpg")
-    for name, message in (("1.png", "is in colour"), ("1.jpg", "is JPEG, which does not keep labels exactly")):
-        with pytest.raises(UserError, match=rf"{name} {message}"):
+    for name, key in (("1.png", "labels.colour"), ("1.jpg", "labels.lossy")):
+        with raises(key):
             read_labels(tmp_path / name)
 
 
@@ -265,5 +266,5 @@ def test_pairs_have_one_size(tmp_path: Path) -> None:
     (tmp_path / "mask.png").write_bytes((tmp_path / "mask.png").read_bytes()[:-20])
     check_pair(tmp_path / "image.png", tmp_path / "mask.png")
     Image.fromarray(GREY[1:]).save(tmp_path / "mask.png")
-    with pytest.raises(UserError, match=r"image\.png is 12 x 20 pixels and its mask .*mask\.png 11 x 20"):
+    with raises("mask.size"):
         check_pair(tmp_path / "image.png", tmp_path / "mask.png")

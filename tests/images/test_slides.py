@@ -9,11 +9,11 @@ import pytest
 import tifffile
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa.images import tissue
 from gcsa.images.reader import open_image
 from gcsa.images.slides import Roi, Slide, open_slide, open_window_source
 from gcsa.images.windows import ArrayImage, CroppedImage, StoredImage, resampled
+from tests.errors import raises
 from tests.images.slide_files import TILE, halved, packed_tiles, tissue_picture, write_slide
 
 PICTURE = tissue_picture(300, 420)
@@ -87,7 +87,7 @@ def test_tiles_that_are_pictures(kind: str, tmp_path: Path) -> None:
     tiles = packed_tiles(np.zeros((2 * TILE, TILE, 3), np.uint8), "WEBP")
     options: Any = dict(shape=(TILE // 2, TILE // 2, 3), dtype=np.uint8, tile=(TILE // 2, TILE // 2), photometric="rgb")
     tifffile.imwrite(tmp_path / "y.tif", iter([next(tiles)]), compression=50001, **options)
-    with open_window_source(tmp_path / "y.tif", 3, 1) as image, pytest.raises(UserError, match="tile of 64 x 64"):
+    with open_window_source(tmp_path / "y.tif", 3, 1) as image, raises("image.unreadable"):
         image.window(0, 0, 1, 1)
 
 
@@ -130,8 +130,7 @@ def test_the_scale_of_tiff(options: Any, mpp: float | None, tmp_path: Path) -> N
 def test_without_openslide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "openslide", None)
     write_slide(tmp_path / "x.svs", [PICTURE], aperio=True)
-    named = r"x\.svs needs OpenSlide: pip install gcsa-vit\[slides\]"
-    with pytest.raises(MissingExtraError, match=named), open_image(tmp_path / "x.svs", scanner=True):
+    with raises("openslide.missing"), open_image(tmp_path / "x.svs", scanner=True):
         pass
 
 
@@ -144,7 +143,7 @@ def test_a_damaged_slide_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "x.svs").write_bytes(data[:offset] + bytes(200) + data[offset + 200 :])
     with open_slide(tmp_path / "x.svs", 3) as slide:
         slide.levels[0].window(0, 0, 10, 10)
-        with pytest.raises(UserError, match=r"x\.svs cannot be read as an image"):
+        with raises("image.unreadable"):
             slide.levels[0].window(0, 0, 300, 420)
 
 
@@ -184,12 +183,12 @@ def test_parts(tmp_path: Path) -> None:
     assert np.array_equal(seen.window(0, 0, 15, 18), levels[1][9:24, 6:24])
     assert np.array_equal(image.window(0, 0, *image.shape), PICTURE[27:73, 18:73])
     assert slide.part(1, None) == (slide.levels[1], slide.levels[0], (0, 0))
-    for level, roi, words in (
-        (2, None, "holds 2 levels, counted from 0: there is no --level 2"),
-        (0, Roi(400, 0, 21, 1), "is 420 pixels wide and 300 high: --roi 400,0,21,1 reaches beyond it"),
-        (0, Roi(0, 300, 1, 1), "--roi 0,300,1,1 reaches beyond it"),
+    for level, roi, key in (
+        (2, None, "level"),
+        (0, Roi(400, 0, 21, 1), "roi"),
+        (0, Roi(0, 300, 1, 1), "roi"),
     ):
-        with pytest.raises(ValueError, match=words):
+        with raises(key):
             slide.part(level, roi)
 
 
@@ -201,7 +200,7 @@ def test_levels_that_are_not_read_have_no_number(tmp_path: Path) -> None:
         writer.write(PICTURE[::2, ::2, 0].astype(np.float32), subfiletype=1, **options)
     with open_slide(tmp_path / "x.tif", 1) as slide:
         assert slide.part(0, None).origin == (0, 0)
-        with pytest.raises(ValueError, match="holds 2 levels, not all of which are read here: leave out --level 1"):
+        with raises("level.pyramid"):
             slide.part(1, None)
 
 

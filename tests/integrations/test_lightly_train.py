@@ -13,6 +13,7 @@ from gcsa.images.prepare import Prepare
 from gcsa.integrations.lightly_train import LightlyModel
 from gcsa.tasks import load
 from gcsa.testing import assert_equivariant, randomize
+from tests.errors import raises
 from tests.integrations.pictures import largest_change, patches
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of lightly-train and of what it imports
@@ -65,9 +66,9 @@ def test_maps_move_with_the_image(options: dict[str, Any]) -> None:
 
 
 def test_others_are_refused() -> None:
-    with pytest.raises(ValueError, match="EfficientNet is no classifier of gcsa"):
+    with raises("network.not_gcsa"):
         LightlyModel(timm.create_model("test_efficientnet"))
-    with pytest.raises(ValueError, match='global_pool="" and no row of features'):
+    with raises("network.global_pool"):
         LightlyModel(timm.create_model("gcsa_small", num_classes=0, global_pool=""))
 
 

@@ -10,6 +10,7 @@ from gcsa.layers.layout import from_nchw, to_nchw
 from gcsa.layers.pooling import GroupPooling
 from gcsa.layers.stem import Downsample, LowPass, Stem
 from gcsa.testing import assert_equivariant, randomize
+from tests.errors import not_equivariant, raises
 
 GROUPS = ("c4", "c6", "c8", "d1", "d4")
 REGULARISED: list[dict[str, Any]] = [
@@ -72,7 +73,7 @@ def test_broken_blocks_are_found() -> None:
     for module in (block, residual, mlp, stem, down):
         kind = "image" if module is stem else "field"
         x = torch.randn(2, 2, 4, 4) if kind == "image" else torch.randn(2, 4, 4, 4, 4)
-        with pytest.raises(AssertionError, match="not equivariant"):
+        with not_equivariant():
             assert_equivariant(module, x, h, input=kind)
 
 
@@ -105,20 +106,20 @@ def test_stem_takes_every_size_that_its_stride_divides(stride: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "key"),
     [
-        (dict(layer_scale=-1.0), r"layer_scale=-1\.0"),
-        (dict(layer_scale=float("nan")), "layer_scale=nan"),
-        (dict(layer_scale="big"), "layer_scale=big"),
-        (dict(mlp_ratio=0), "mlp_ratio=0"),
-        (dict(mlp_ratio=-2), "mlp_ratio=-2"),
-        (dict(mlp_ratio=0.1), r"mlp_ratio=0\.1 of 4 fields leaves none: use 0\.25 or more"),
-        (dict(drop_path=1.0), r"drop_path=1\.0"),
-        (dict(fields=2.0), r"fields=2\.0"),
+        (dict(layer_scale=-1.0), "layer_scale"),
+        (dict(layer_scale=float("nan")), "layer_scale"),
+        (dict(layer_scale="big"), "layer_scale"),
+        (dict(mlp_ratio=0), "mlp_ratio"),
+        (dict(mlp_ratio=-2), "mlp_ratio"),
+        (dict(mlp_ratio=0.1), "mlp_ratio"),
+        (dict(drop_path=1.0), "drop_path"),
+        (dict(fields=2.0), "fields"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_bad_arguments(arguments: dict[str, Any], key: str) -> None:
+    with raises(key):
         Block(**{"fields": 4, "num_heads": 2, "group": group("c4"), **arguments})
 
 
@@ -146,5 +147,5 @@ def test_group_pooling_makes_scalar_fields(name: str) -> None:
     x = torch.randn(2, 5 * group(name).order, 4, 5)
     assert Pooled(name)(x).shape == (2, 3, 4, 5)
     assert_equivariant(Pooled(name), x, name, "regular", "image")
-    with pytest.raises(AssertionError, match="not equivariant"):
+    with not_equivariant():
         assert_equivariant(Pooled(name, broken=True), x, name, "regular", "image")

@@ -14,6 +14,7 @@ from gcsa.groups import group
 from gcsa.layers.conv import SteerableConv2d, check_exact
 from gcsa.layers.kernels import count_functions
 from gcsa.testing import assert_equivariant, randomize
+from tests.errors import not_equivariant, raises
 
 GROUPS = ("c2", "c4", "c6", "c8", "d1", "d2", "d4", "d6")
 
@@ -78,7 +79,7 @@ def test_every_filter_is_equivariant(name: str, options: dict[str, Any], size: t
     x = torch.randn(2, 3, *size) if lifts else image(layer.order, *size)
     assert_equivariant(layer, x, name, input="image" if lifts else "field")
     layer.tables[1, 0] = layer.tables[0, 0]
-    with pytest.raises(AssertionError, match="not equivariant"):
+    with not_equivariant():
         assert_equivariant(layer, x, name, input="image" if lifts else "field")
 
 
@@ -92,14 +93,14 @@ def test_the_full_basis_holds_every_filter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("basis", "name", "named"),
+    ("basis", "name", "key"),
     [
-        ("full", "c8", "basis='full' needs a group .* not c8: use band"),
-        ("pixels", "c4", "unknown basis 'pixels': choose one of full, band"),
+        ("full", "c8", "basis.group"),
+        ("pixels", "c4", "basis"),
     ],
 )
-def test_a_basis_that_cannot_be(basis: str, name: str, named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_a_basis_that_cannot_be(basis: str, name: str, key: str) -> None:
+    with raises(key):
         SteerableConv2d(2, 2, 3, name, basis=basis)
 
 
@@ -108,7 +109,7 @@ def test_weights_of_one_basis_are_refused_by_the_other() -> None:
     full, band = (SteerableConv2d(2, 2, 1, "c4", basis=basis) for basis in ("full", "band"))
     band.load_state_dict(full.state_dict())
     full, band = (SteerableConv2d(2, 2, 3, "c4", basis=basis) for basis in ("full", "band"))
-    with pytest.raises((ValueError, RuntimeError), match=r"basis|size mismatch"):
+    with raises("weights.basis"):
         band.load_state_dict(full.state_dict())
 
 
@@ -120,7 +121,7 @@ def test_broken_layer_is_found(name: str, broken: str) -> None:
         layer.tables[1, 2, 0, 0] += 0.01
     else:
         layer.index.copy_(torch.from_numpy(group(name).cayley))  # g m instead of g^-1 m
-    with pytest.raises(AssertionError, match="not equivariant"):
+    with not_equivariant():
         assert_equivariant(layer, image(layer.order, 5, 5), name)
 
 
@@ -175,25 +176,25 @@ def test_forward_is_conv2d_with_the_filter(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "key"),
     [
-        ((0, 3, 3, "c4"), "in_fields=0"),
-        ((3, -1, 3, "c4"), "out_fields=-1"),
-        ((3, 3, 0, "c4"), "kernel_size=0"),
-        ((3, 3, 3, "c4", False, 0), "stride=0"),
-        ((3, 3, 4, "c4"), "kernel_size=4 .*use 5"),
-        ((3, 3, 3, "c4", False, 1, None, "reflect"), "padding_mode=reflect"),
-        ((3, 6, 3, "c4", False, 1, None, "zeros", True), "depthwise.*3 to 6"),
-        ((3, 3, 3, "c4", True, 1, None, "zeros", True), "no lifting"),
-        ((3, 3, 3, "c0"), "unknown group 'c0'"),
-        ((3, 3, 3, "c100000"), "1 to 64 rotations, not 100000"),
-        ((3, 3, 99, "c4"), "kernel_size=99"),
-        ((3, 3, 3.0, "c4"), r"kernel_size=3\.0"),
-        ((True, 3, 3, "c4"), "in_fields=true"),
+        ((0, 3, 3, "c4"), "in_fields"),
+        ((3, -1, 3, "c4"), "out_fields"),
+        ((3, 3, 0, "c4"), "kernel_size"),
+        ((3, 3, 3, "c4", False, 0), "stride"),
+        ((3, 3, 4, "c4"), "kernel_size"),
+        ((3, 3, 3, "c4", False, 1, None, "reflect"), "padding_mode"),
+        ((3, 6, 3, "c4", False, 1, None, "zeros", True), "depthwise"),
+        ((3, 3, 3, "c4", True, 1, None, "zeros", True), "depthwise"),
+        ((3, 3, 3, "c0"), "group"),
+        ((3, 3, 3, "c100000"), "group.rotations"),
+        ((3, 3, 99, "c4"), "kernel_size"),
+        ((3, 3, 3.0, "c4"), "kernel_size"),
+        ((True, 3, 3, "c4"), "in_fields"),
     ],
 )
-def test_bad_arguments(arguments: tuple[Any, ...], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_bad_arguments(arguments: tuple[Any, ...], key: str) -> None:
+    with raises(key):
         SteerableConv2d(*arguments)
 
 
@@ -207,7 +208,7 @@ def test_bad_arguments(arguments: tuple[Any, ...], named: str) -> None:
     ],
 )
 def test_inexact_size_names_the_nearest(size: tuple[int, int], conv: tuple[int, int, int], near: str) -> None:
-    with pytest.raises(ValueError, match=rf"{size[0]} x {size[1]} breaks exact.* use a size of {near}$"):
+    with raises("input.size"):
         check_exact(*size, *conv)
     for good in map(int, near.split(" or ")):
         check_exact(good, good, *conv)
@@ -215,7 +216,7 @@ def test_inexact_size_names_the_nearest(size: tuple[int, int], conv: tuple[int, 
 
 def test_forward_refuses_inexact_sizes() -> None:
     layer = SteerableConv2d(3, 3, 4, "c4", stride=2)
-    with pytest.raises(ValueError, match="breaks exact equivariance"):
+    with raises("input.size"):
         layer(image(4, 5, 5))
     SteerableConv2d(3, 3, 4, "c1", stride=2)(image(1, 5, 5))  # nothing to break
 
@@ -224,9 +225,9 @@ def test_foreign_fingerprint_is_refused() -> None:
     layer = SteerableConv2d(3, 3, 3, "c4")
     state = layer.state_dict()
     assert list(state) == ["weight", "bias", "_extra_state"]
-    with pytest.raises(ValueError, match=r"another kernel basis .*for c4, kernel 3 and basis=band"):
+    with raises("weights.basis"):
         layer.load_state_dict({**state, "_extra_state": state["_extra_state"] + 1})
-    with pytest.raises(ValueError, match="another kernel basis"):
+    with raises("weights.basis"):
         SteerableConv2d(3, 3, 3, "d2").load_state_dict(state)
     del state["_extra_state"]
     with pytest.raises(RuntimeError, match="_extra_state"):
@@ -241,14 +242,14 @@ def test_averaged_and_cast_state_dicts_are_taken(change: Callable[[Tensor], Tens
     other.load_state_dict(state)
     assert torch.equal(other.weight, state["weight"].float())
     if state["_extra_state"].isfinite():  # half precision is too narrow for a fingerprint
-        with pytest.raises(ValueError, match="another kernel basis"):
+        with raises("weights.basis"):
             other.load_state_dict({**state, "_extra_state": state["_extra_state"] * 0.7})
 
 
 def test_maps_of_another_group_are_refused() -> None:
     """As many channels do not make a map of c4 one of c8."""
     for kernel_size in (1, 3):
-        with pytest.raises(ValueError, match=r"group of order 8 takes maps \(B, H, W, 8, C\), not \(B, H, W, 4, C\)"):
+        with raises("input.order"):
             SteerableConv2d(8, 8, kernel_size, "c8")(torch.randn(1, 5, 5, 4, 16))
 
 
@@ -334,7 +335,7 @@ def test_the_fingerprint_is_of_the_tables_as_they_are(wrong: float) -> None:
     layer.tables[2, 1] = wrong
     state = layer.state_dict()
     assert state["_extra_state"] != good
-    with pytest.raises(ValueError, match="another kernel basis"):
+    with raises("weights.basis"):
         layer.load_state_dict(state)
 
 

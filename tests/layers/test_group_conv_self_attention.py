@@ -8,6 +8,7 @@ from torch import Tensor
 from gcsa.layers.attention import GroupConvSelfAttention
 from gcsa.layers.windows import dropout_factors
 from gcsa.testing import assert_equivariant, randomize
+from tests.errors import not_equivariant, raises
 
 GROUPS = {"c4": 4, "c6": 6, "c8": 8, "d1": 2, "d4": 8}
 MODES: list[dict[str, Any]] = [
@@ -43,7 +44,7 @@ def test_one_broken_table_is_found(options: dict[str, Any]) -> None:
         value.index[1] = value.index[1].roll(1)  # no table decides anything
     else:
         value.tables[1, 0] += torch.rand_like(value.tables[1, 0])
-    with pytest.raises(AssertionError, match="not equivariant"):
+    with not_equivariant():
         assert_equivariant(layer, torch.randn(2, 6, 6, 4, 4), "c4")
 
 
@@ -112,37 +113,37 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
     layer = GroupConvSelfAttention(4, 2, "c4", kv_stride=stride)
     for size in (stride, 2 * stride, 3 * stride):
         assert layer.k(torch.randn(1, size, size, 4, 4)).shape[1:3] == (size // stride, size // stride)
-    with pytest.raises(ValueError, match="breaks exact equivariance"):
+    with raises("input.size"):
         layer(torch.randn(1, stride + 1, stride + 1, 4, 4))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "key"),
     [
-        (dict(num_heads=3), r"num_heads=3 does not divide fields=4: choose one of \[1, 2, 4\]"),
-        (dict(num_heads=0), "num_heads=0"),
-        (dict(attention="performer"), "'performer': choose one of group, spatial, linear"),
-        (dict(kernel_size=4), "kernel_size=4"),
-        (dict(radius=-1), "radius=-1 must be"),
-        (dict(num_random_features=0, attention="linear"), "=0 must be a whole number of at least 1"),
-        (dict(radius=1, kv_stride=2), "radius=1.*kv_stride=1, not 2"),
-        (dict(kv_stride=0), "kv_stride=0"),
-        (dict(num_heads=2.0), r"num_heads=2\.0"),
-        (dict(kernel_size=99), "kernel_size=99"),
-        (dict(radius=1, attention="linear"), "'linear' does not take 'radius': it takes num_random_features$"),
+        (dict(num_heads=3), "num_heads"),
+        (dict(num_heads=0), "num_heads"),
+        (dict(attention="performer"), "attention"),
+        (dict(kernel_size=4), "kernel_size"),
+        (dict(radius=-1), "radius"),
+        (dict(num_random_features=0, attention="linear"), "num_random_features"),
+        (dict(radius=1, kv_stride=2), "radius.kv_stride"),
+        (dict(kv_stride=0), "kv_stride"),
+        (dict(num_heads=2.0), "num_heads"),
+        (dict(kernel_size=99), "kernel_size"),
+        (dict(radius=1, attention="linear"), "attention.option"),
         (
             dict(num_random_features=8),
-            "'spatial' does not take 'num_random_features': it takes radius, shape, attn_drop$",
+            "attention.option",
         ),
-        (dict(shape="ring", radius=1), "square or disc"),
-        (dict(attn_drop=1.0), "attn_drop=1.0 must be a finite number of at least 0 and below 1"),
-        (dict(attn_drop=0.1, attention="linear"), "'linear' does not take 'attn_drop'"),
-        (dict(proj_drop=1.0), "=1.0 must be a finite number of at least 0 and below 1"),
-        (dict(padding_mode="reflect"), "padding_mode=reflect"),
+        (dict(shape="ring", radius=1), "shape"),
+        (dict(attn_drop=1.0), "attn_drop"),
+        (dict(attn_drop=0.1, attention="linear"), "attention.option"),
+        (dict(proj_drop=1.0), "proj_drop"),
+        (dict(padding_mode="reflect"), "padding_mode"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_bad_arguments(arguments: dict[str, Any], key: str) -> None:
+    with raises(key):
         GroupConvSelfAttention(**{"fields": 4, "num_heads": 2, "group": "c4", **arguments})
 
 

@@ -4,6 +4,7 @@ from torch import nn
 
 from gcsa.layers.norm import NORMS, FieldBatchNorm, FieldDropout, FieldNorm, make_norm
 from gcsa.testing import assert_equivariant, randomize
+from tests.errors import not_equivariant, raises
 
 
 @pytest.mark.parametrize("kind", NORMS)
@@ -17,7 +18,7 @@ def test_equivariant(name: str, order: int, kind: str) -> None:
 def test_a_scale_for_each_element_is_found() -> None:
     norm = nn.LayerNorm((4, 6))
     nn.init.normal_(norm.weight)
-    with pytest.raises(AssertionError, match="not equivariant"):
+    with not_equivariant():
         assert_equivariant(norm, torch.randn(2, 4, 4, 4, 6), "c4")
 
 
@@ -40,7 +41,7 @@ def test_batch_statistics_for_each_element_are_found() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return super().forward(x) * torch.arange(1, 5).view(4, 1)
 
-    with pytest.raises(AssertionError, match="not equivariant"):
+    with not_equivariant():
         assert_equivariant(ElementNorm(6, 4), torch.randn(2, 4, 4, 4, 6), "c4")
 
 
@@ -59,7 +60,7 @@ def test_batch_norm_can_be_synchronised() -> None:
 
 
 def test_unknown_norm() -> None:
-    with pytest.raises(ValueError, match="norm=group must be one of layer, batch"):
+    with raises("norm", value="group"):
         make_norm("group", 6, 8)
 
 
@@ -90,5 +91,5 @@ def test_plain_dropout_is_not() -> None:
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 2])
 def test_bad_probability(p: float) -> None:
-    with pytest.raises(ValueError, match=f"={p} must be a finite number of at least 0 and below 1"):
+    with raises("proj_drop"):
         FieldDropout(p)

@@ -8,6 +8,7 @@ from gcsa.groups import group
 from gcsa.layers.layout import from_nchw, to_nchw
 from gcsa.layers.pooling import CentredMean, InvariantHead
 from gcsa.testing import assert_equivariant, randomize
+from tests.errors import not_equivariant, raises
 
 GROUPS = ("c4", "c8", "d4")
 
@@ -54,7 +55,7 @@ def test_weights_about_another_point_are_found() -> None:
 
     head = InvariantHead(5, 3, group("c4"), centred=True)
     head.centred = Beside(5)
-    with pytest.raises(AssertionError, match="not equivariant"):
+    with not_equivariant():
         assert_equivariant(head, torch.randn(2, 20, 4, 4), "c4", "regular", "invariant")
 
 
@@ -66,7 +67,7 @@ class FlatHead(InvariantHead):
 
 
 def test_broken_head_is_found() -> None:
-    with pytest.raises(AssertionError, match="not equivariant"):
+    with not_equivariant():
         assert_equivariant(FlatHead(5, 3, group("c4")), torch.randn(2, 20, 4, 4), "c4", "regular", "invariant")
 
 
@@ -86,16 +87,16 @@ def test_shapes_and_reset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "key"),
     [
-        (dict(drop_rate=-0.1), r"drop_rate=-0\.1"),
-        (dict(drop_rate=1), "drop_rate=1"),
-        (dict(num_classes=2.5), r"num_classes=2\.5"),
-        (dict(num_classes=-1), "num_classes=-1"),
-        (dict(hidden_fields=-1), "hidden_fields=-1"),
-        (dict(pool="mean"), "unknown global_pool 'mean': choose one of 'avg', 'max', ''"),
+        (dict(drop_rate=-0.1), "drop_rate"),
+        (dict(drop_rate=1), "drop_rate"),
+        (dict(num_classes=2.5), "num_classes"),
+        (dict(num_classes=-1), "num_classes"),
+        (dict(hidden_fields=-1), "hidden_fields"),
+        (dict(pool="mean"), "global_pool"),
     ],
 )
-def test_bad_arguments(arguments: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_bad_arguments(arguments: dict[str, Any], key: str) -> None:
+    with raises(key):
         InvariantHead(**{"fields": 5, "num_classes": 3, "group": group("c4"), **arguments})

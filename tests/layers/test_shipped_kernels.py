@@ -10,11 +10,11 @@ import timm
 import torch
 
 import gcsa
-from gcsa._utils.errors import MissingExtraError
 from gcsa.groups import group
 from gcsa.layers import kernels
 from gcsa.layers.kernels import fingerprint, planar_tables
 from gcsa.tasks.segmentation import Segmenter
+from tests.errors import raises
 
 COMMON = ("c1", "c2", "c3", "c4", "c6", "c8", "c12", "c16", "d1", "d2", "d3", "d4", "d6", "d8")
 
@@ -56,7 +56,7 @@ def test_what_is_not_shipped_is_made() -> None:
 
 @pytest.mark.usefixtures("no_escnn")
 def test_other_tables_name_the_extra() -> None:
-    with pytest.raises(MissingExtraError, match="no tables are shipped for 5 rotations and kernels of size") as error:
+    with raises("escnn.missing") as error:
         timm.create_model("gcsa_tiny", group="c5")
     assert "pip install gcsa-vit[escnn]" in str(error.value)
 

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import gcsa
-from gcsa._utils.errors import UserError
 from gcsa.evaluation.audited import AuditOptions
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.tasks.networks import NetworkPredictor
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
+from tests.errors import raises
 from tests.images.slide_files import tissue_picture
 
 
@@ -85,24 +85,24 @@ def test_an_audit_of_a_predictor(picture: np.ndarray, tmp_path: Path) -> None:
     )
     assert (found.kind, found.size, len(found.failed), found.off_grid) == ("embedding", 32, 1, None)
     assert max(change.relative for change in found.changes) > 0.1
-    with pytest.raises(UserError, match="none of the 1 images could be read"):
+    with raises("images.unreadable"):
         gcsa.load("their_nets:corner", trust_code=True).audit(files[2:], AuditOptions("corner"))
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "words"),
+    ("source", "options", "key"),
     [
-        ("their_nets:corner", {"adapter": "x"}, "an adapter is for weights of gcsa"),
-        ("their_nets:corner", {"task": "classification"}, "does not say that it is for classification"),
-        ("timm:resnet18", {"task": "segmentation"}, "does not say that it is for segmentation"),
-        ("their_nets:corner", {}, "runs the code that it holds: load it with trust_code=True"),
-        ("net.pt2", {}, "runs the code that it holds"),
-        ("their_nets:maps", {"task": "segmentation"}, "runs the code that it holds"),
-        ("their_nets.py", {}, "name a network in it, their_nets:NAME"),
-        ("gcsa_tiny.rotmnist", {"outputs": "classes"}, "--outputs is for segmenters of others"),
+        ("their_nets:corner", {"adapter": "x"}, "adapter.foreign"),
+        ("their_nets:corner", {"task": "classification"}, "network.task"),
+        ("timm:resnet18", {"task": "segmentation"}, "network.task"),
+        ("their_nets:corner", {}, "network.trust_code"),
+        ("net.pt2", {}, "network.trust_code"),
+        ("their_nets:maps", {"task": "segmentation"}, "network.trust_code"),
+        ("their_nets.py", {}, "network.no_name"),
+        ("gcsa_tiny.rotmnist", {"outputs": "classes"}, "outputs.not_segmenter"),
     ],
 )
 @pytest.mark.usefixtures("picture")
-def test_what_is_refused(source: str, options: dict[str, str], words: str) -> None:
-    with pytest.raises(UserError, match=words):
+def test_what_is_refused(source: str, options: dict[str, str], key: str) -> None:
+    with raises(key):
         gcsa.load(source, **options)

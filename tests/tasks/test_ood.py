@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gcsa._utils.errors import UserError
 from gcsa.tasks.ood import FEWEST_TRAINING, FEWEST_VALIDATION, OODScorer
 from gcsa.weights import Weights
+from tests.errors import raises
 
 
 def drawn(count: int, features: int, seed: int) -> Tensor:
@@ -63,5 +63,5 @@ def test_it_is_not_told_from_too_little() -> None:
 
 
 def test_features_of_another_network_are_refused() -> None:
-    with pytest.raises(UserError, match=r"5 features .* gives\s+4"):
+    with raises("weights.features"):
         fitted(5)(drawn(3, 4, 0))

@@ -19,6 +19,7 @@ from gcsa.models.registry import checkpoint_filter_fn
 from gcsa.tasks.classification.module import Classifier
 from gcsa.training import callbacks, run
 from gcsa.training.callbacks import EMA
+from tests.errors import raises
 from tests.runs import TINY, composed, killed_at, train, watched_by
 
 State = dict[str, torch.Tensor]
@@ -106,7 +107,7 @@ def test_random_features_are_not_averaged(tmp_path: Path, recorder: Recorder) ->
 
 
 def test_ema_refuses_a_decay_of_one() -> None:
-    with pytest.raises(ValueError, match="decay=1"):
+    with raises("callbacks.ema.decay", value=1):
         EMA(1)
 
 

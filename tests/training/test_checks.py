@@ -11,6 +11,7 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.task import Task as Classification
 from gcsa.training.checkpoint_io import CONFIG
 from gcsa.training.checks import resolve_checkpoint
+from tests.errors import raises
 from tests.runs import TINY, composed, train
 
 
@@ -71,7 +72,7 @@ def resume(finished: Path, folder: Path, *overrides: str) -> float:
     ],
 )
 def test_other_options_are_not_mixed(finished: Path, tmp_path: Path, overrides: list[str], words: list[str]) -> None:
-    with pytest.raises(ValueError, match="belongs to a run with other options than") as error:
+    with raises("checkpoint.other_run") as error:
         resume(finished, tmp_path, *overrides)
     assert all(word in str(error.value) for word in words)
     assert list(tmp_path.iterdir()) == []
@@ -88,7 +89,7 @@ def test_a_checkpoint_that_does_not_say_its_options(finished: Path, tmp_path: Pa
     stored: dict[str, Any] = torch.load(finished / "checkpoints/last.ckpt", weights_only=True)
     del stored[CONFIG]
     torch.save(stored, tmp_path / "old.ckpt")
-    with pytest.raises(ValueError, match=r"old\.ckpt does not say with which configuration it was made"):
+    with raises("checkpoint.no_config"):
         train(composed(tmp_path, *TINY, *SHORT, f"ckpt_path={tmp_path / 'old.ckpt'}"), tmp_path)
 
 

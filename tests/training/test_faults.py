@@ -19,6 +19,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from gcsa._utils.errors import UserError
 from gcsa.tasks.classification.task import Classifier, Task as Classification
 from gcsa.training.interruption import LOCK, Interrupted, interruptible, requeued_checkpoint, resume_command
+from tests.errors import raises
 from tests.limits import largest_file
 from tests.runs import TINY, composed, train
 from tests.training.test_resume import ROOT, assert_same_state
@@ -71,7 +72,7 @@ def test_sigterm_then_the_command_it_prints(tmp_path: Path) -> None:
     wait_for_epoch(process, stopped)
     process.send_signal(signal.SIGSTOP)  # so that nothing changes but by the second run
     before = contents(stopped)
-    with pytest.raises(UserError, match=f"another run is writing into {stopped}"):
+    with raises("output_dir.busy"):
         train(composed(stopped, *LONGER, "ckpt_path=last"), stopped)
     assert contents(stopped) == before
     process.send_signal(signal.SIGCONT)
@@ -186,11 +187,11 @@ def test_slurm_may_not_start_a_command_over_in_a_new_folder(tmp_path: Path, monk
     assert requeued_checkpoint(tmp_path) is None, "the folder was given"
     started = SimpleNamespace(overrides=SimpleNamespace(task=["seed=0"]), launcher="basic")
     monkeypatch.setattr(HydraConfig, "get", lambda: started)
-    with pytest.raises(ValueError, match="a new folder, it would start over: submit it with an output_dir"):
+    with raises("output_dir.requeued"):
         train(cfg, tmp_path / "new")
     (tmp_path / "new/checkpoints").mkdir(parents=True)
     (tmp_path / "new/checkpoints/last.ckpt").touch()
-    with pytest.raises(ValueError, match=r"new/checkpoints/last\.ckpt is damaged"):  # read in place of the other
+    with raises("checkpoint.damaged"):  # read in place of the other
         train(composed(tmp_path / "new", *TINY, "ckpt_path=what_it_began_from.ckpt"), tmp_path / "new")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
     assert requeued_checkpoint(tmp_path) is None
@@ -267,7 +268,7 @@ def test_a_damaged_test_set_costs_no_weights(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("gcsa.tasks.classification.data.digits.Digits.read_test", damaged)
     small = [*TINY, "trainer.max_epochs=1", "data.limit_train=32", "test=true"]
-    with pytest.raises(ValueError, match=r"digits are damaged \(the weights are written: local-dir:.*weights\)"):
+    with raises("training.test"):
         train(composed(tmp_path, *small), tmp_path)
     assert (tmp_path / "weights/model.safetensors").is_file()
     assert not (tmp_path / "results.json").exists()

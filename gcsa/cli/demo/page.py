@@ -26,7 +26,9 @@ def gradio() -> Any:
     try:
         import gradio
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"the demo needs the package {error.name!r}: install gcsa-vit[demo]") from error
+        raise MissingExtraError(
+            f"the demo needs the package {error.name!r}: install gcsa-vit[demo]", "demo.missing"
+        ) from error
     return gradio
 
 

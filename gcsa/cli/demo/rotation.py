@@ -97,5 +97,5 @@ def read(picture: Image.Image | None, angle: float) -> tuple[Image.Image, str, s
 
 def _checked(picture: Image.Image | None) -> Image.Image:
     if picture is None:
-        raise UserError("there is no image: choose one, or take the example")
+        raise UserError("there is no image: choose one, or take the example", "picture.missing")
     return picture.copy()

@@ -38,11 +38,12 @@ def embed_objects(
     """
     if labels.shape != picture.shape[:2]:
         raise UserError(
-            f"the labels have the shape {labels.shape}, and the image {picture.shape[:2]}: choose labels of this image"
+            f"the labels have the shape {labels.shape}, and the image {picture.shape[:2]}: choose labels of this image",
+            "labels.shape",
         )
     boxes = {number: box for number, box in enumerate(find_objects(labels), 1) if box is not None}
     if len(boxes) < FEWEST:
-        raise UserError(f"the labels hold {len(boxes)} objects: embedding compares {FEWEST} or more")
+        raise UserError(f"the labels hold {len(boxes)} objects: embedding compares {FEWEST} or more", "labels.too_few")
     channels, side = len(predictor.preprocess.mean), side or predictor.preprocess.size
     values = as_picture(picture, channels)
     white = None if values.dtype.kind == "f" else np.iinfo(values.dtype).max

@@ -57,9 +57,13 @@ def _columns(table: Path, objects: int) -> dict[str, Array]:
         columns = {name: values[:, i] for i, name in enumerate(header)}
         columns = {"index": columns.pop("label").astype(int)} | columns
     except (KeyError, ValueError) as error:
-        raise UserError(f"{table} is no table of gcsa segment: move it away from the label image") from error
+        raise UserError(
+            f"{table} is no table of gcsa segment: move it away from the label image", "table.unreadable", table=table
+        ) from error
     if columns["index"].tolist() != list(range(1, objects + 1)):
-        raise UserError(f"{table} is not of the {objects} objects of the label image beside it: move it away")
+        raise UserError(
+            f"{table} is not of the {objects} objects of the label image beside it: move it away", "table.objects"
+        )
     return columns
 
 
@@ -74,7 +78,9 @@ def read_outlines(path: str | PathLike[str]) -> list[Layer]:
         polygons = [_corners(feature["geometry"]) for feature in features]
         scores = [float(feature["properties"]["measurements"]["score"]) for feature in features]
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} does not hold outlines of gcsa segment: open the label image instead") from error
+        raise UserError(
+            f"{path} does not hold outlines of gcsa segment: open the label image instead", "outlines.unreadable"
+        ) from error
     settings = {"name": Path(path).stem, "shape_type": "polygon", "features": {"score": scores}}
     colours = {"face_color": "transparent", "edge_color": "yellow"}
     return [(polygons, {**settings, **colours}, "shapes")]

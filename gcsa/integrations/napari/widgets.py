@@ -71,7 +71,8 @@ class Weights(Container):
             predictor = load(source)
             if predictor.kind not in self.tasks:
                 raise UserError(
-                    f"{source} holds weights for {predictor.kind}: choose some for {' or '.join(self.tasks)}"
+                    f"{source} holds weights for {predictor.kind}: choose some for {' or '.join(self.tasks)}",
+                    "weights.task",
                 )
             self._last = source, predictor.fold().to("cuda" if torch.cuda.is_available() else "cpu")
         return self._last[1]
@@ -112,7 +113,8 @@ def segmented(
     chosen = {key: value for key, value in thresholds.items() if value is not None}
     if chosen and predictor.network.output == "classes":
         raise UserError(
-            f"{' and '.join(chosen)} are of objects, and these weights find classes of pixels: set them to 0"
+            f"{' and '.join(chosen)} are of objects, and these weights find classes of pixels: set them to 0",
+            "options.classes",
         )
     predictor = copy.copy(predictor)
     vars(predictor).update(chosen)

@@ -33,7 +33,9 @@ def require(package: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise MissingExtraError(f"this model needs the package {error.name!r}: install gcsa-vit[baselines]") from error
+        raise MissingExtraError(
+            f"this model needs the package {error.name!r}: install gcsa-vit[baselines]", "baselines.missing"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +88,11 @@ class EfficientTransformer(TokenClassifier, ABC):
         if tuple(x.shape[2:]) != self.size:
             raise UserError(
                 f"this model is for images of {self.size[0]} x {self.size[1]}, not {x.shape[2]} x {x.shape[3]}: "
-                f"create it with img_size={tuple(x.shape[2:])}"
+                f"create it with img_size={tuple(x.shape[2:])}",
+                "input.size",
             )
         if x.shape[0] == 0:
-            raise UserError("this model takes one image or more, not an empty batch")
+            raise UserError("this model takes one image or more, not an empty batch", "input.empty")
         x = self.embed(x)
         out = self.run(x.flatten(1, 2)).unflatten(1, x.shape[1:3])
         return self.norm(out).permute(0, 3, 1, 2)
@@ -119,7 +122,9 @@ class RoutingTransformerClassifier(EfficientTransformer):
         clusters = options.clusters
         if tokens % clusters != 0:
             divisors = [n for n in range(1, 33) if tokens % n == 0]
-            raise UserError(f"clusters={clusters} does not divide the {tokens} tokens: choose one of {divisors}")
+            raise UserError(
+                f"clusters={clusters} does not divide the {tokens} tokens: choose one of {divisors}", "clusters"
+            )
         package = require("routing_transformer")
         return package.RoutingTransformer(max_seq_len=tokens, window_size=tokens // clusters, **sizes)
 

@@ -34,7 +34,8 @@ def geometric_omegas(width: int) -> Tensor:
     if width < 2 or width % 2 != 0:
         raise UserError(
             f"the positional width must be even, a sine and a cosine for each scale, not {width}: "
-            f"use {max(width // 2 * 2, 2)} or {max(width // 2 * 2, 2) + 2}"
+            f"use {max(width // 2 * 2, 2)} or {max(width // 2 * 2, 2) + 2}",
+            "width.odd",
         )
     return torch.tensor([10000 ** (-2 * i / width) for i in range(width // 2)])
 
@@ -227,7 +228,9 @@ class RelativeS2Attention(KernelizableAttention):
         check_int("clip", clip)
         check_int("num_heads", num_heads)
         if num_heads % 2 != 0:
-            raise UserError(f"relative_s2 divides the heads in two halves: num_heads={num_heads} must be even")
+            raise UserError(
+                f"relative_s2 divides the heads in two halves: num_heads={num_heads} must be even", "num_heads.odd"
+            )
         super().__init__(dim, num_heads, num_random_features)
         self.k = nn.Linear(dim, dim // 2, bias=False)
         self.w = nn.Parameter(torch.randn(clip + 1, dim // num_heads))
@@ -251,5 +254,5 @@ POSITIONS: dict[str, type[KernelizableAttention]] = {
 def make_attention(position: str, dim: int, num_heads: int, **options: Any) -> KernelizableAttention:
     """The attention layer of a positional strategy. Raises ValueError for an unknown strategy and wrong options."""
     if position not in POSITIONS:
-        raise UserError(f"unknown position {position!r}: choose one of {', '.join(POSITIONS)}")
+        raise UserError(f"unknown position {position!r}: choose one of {', '.join(POSITIONS)}", "position")
     return POSITIONS[position](dim, num_heads, **options)

@@ -92,7 +92,7 @@ class TokenClassifier(ComputedBuffers):
         super().__init__()
         dim, in_chans, patch_size = options.dim, options.in_chans, options.patch_size
         if absolute and dim % 4 != 0:
-            raise UserError(f"dim must be a multiple of 4 for position=absolute, not {dim}")
+            raise UserError(f"dim must be a multiple of 4 for position=absolute, not {dim}", "dim", dim=dim)
         self.in_chans = in_chans  # where timm looks when it saves a model
         self.num_features = self.head_hidden_size = dim
         self.absolute = absolute
@@ -148,7 +148,9 @@ class TokenClassifier(ComputedBuffers):
     @torch.jit.ignore
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         if enable:
-            raise UserError(f"{type(self).__name__} has no gradient checkpointing: leave it off")
+            raise UserError(
+                f"{type(self).__name__} has no gradient checkpointing: leave it off", "gradient_checkpointing"
+            )
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:

@@ -85,7 +85,8 @@ class PlainCNN(nn.Module):
         """Raises ValueError for an image of which the poolings leave nothing."""
         if min(height, width) < self.smallest:
             raise UserError(
-                f"an image of {height} x {width} is too small for this network: both sides must be {self.smallest} or more"
+                f"an image of {height} x {width} is too small for this network: both sides must be {self.smallest} or more",
+                "input.too_small",
             )
 
     def forward_features(self, x: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ class SMPUNet(nn.Module):
             import segmentation_models_pytorch as smp
         except ImportError as error:
             raise MissingExtraError(
-                "smp_unet_resnet18 needs segmentation_models_pytorch: pip install gcsa-vit[baselines]"
+                "smp_unet_resnet18 needs segmentation_models_pytorch: pip install gcsa-vit[baselines]", "smp.missing"
             ) from error
         self.unet = smp.Unet("resnet18", encoder_weights=None, in_channels=in_chans, classes=scalars + rays)
         self.scalars = scalars

@@ -29,7 +29,10 @@ def network_of(predictor: Any, options: AuditOptions) -> nn.Module:
         return embedding
     target = getattr(predictor, "target", None)
     if target is not None and not isinstance(target, Classes):
-        raise UserError(f"{options.name} was trained for target={target.kind}, not for classes: take --kind embedding")
+        raise UserError(
+            f"{options.name} was trained for target={target.kind}, not for classes: take --kind embedding",
+            "audit.target",
+        )
     network: nn.Module = predictor.network
     return network
 
@@ -48,16 +51,16 @@ def audit(
             raise
         except Exception as error:  # of a stranger's network
             raise UserError(
-                f"{options.name} does not take these images ({type(error).__name__}: {one_line(error)})"
+                f"{options.name} does not take these images ({type(error).__name__}: {one_line(error)})", "audit.images"
             ) from error
     check_some(images, failed)
     upright = found[Turn(0.0)]
     if options.kind == "classifier" and upright.shape[1] < 2:
-        raise UserError(f"{options.name} gives one number for an image: take --kind embedding")
+        raise UserError(f"{options.name} gives one number for an image: take --kind embedding", "audit.one_number")
     if options.kind == "embedding" and len(upright) < 2:
-        raise UserError("features are compared with those of other images: give two images or more")
+        raise UserError("features are compared with those of other images: give two images or more", "audit.one_image")
     if any(not values.isfinite().all() for values in found.values()):
-        raise UserError(f"{options.name} gives NaN or infinite outputs")
+        raise UserError(f"{options.name} gives NaN or infinite outputs", "scores.not_finite")
     is_one = options.kind == "classifier" and len(upright.argmax(1).unique()) == 1
     note = ONE_ANSWER.format(classes=upright.shape[1]) if is_one else ""
     steady = _off_grid(network, prepare, images, options, progress) if options.off_grid else None

@@ -54,7 +54,9 @@ def measure_columns(
     """
     scores, labels = predict(fold(model), batches)
     if bad := int((~scores.isfinite()).any(1).sum()):
-        raise UserError(f"the model gives NaN or infinite scores for {bad} of {len(scores)} images")
+        raise UserError(
+            f"the model gives NaN or infinite scores for {bad} of {len(scores)} images", "scores.not_finite", bad=bad
+        )
     answers, expected = target.answers(scores), target.expected(labels)
     found = {name: metric(answers, expected) for name, metric in metrics_of(target, len(names)).items()}
     values = {name: torch.as_tensor(value).reshape(-1).tolist() for name, value in found.items()}

@@ -195,11 +195,15 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))
     labels = [label, *(name for name, _ in overlay)]
     if twice := [name for name in labels if labels.count(name) > 1]:
-        raise UserError(f"two curves of one figure are called {twice[0]}: set another label= in one of the evaluations")
+        raise UserError(
+            f"two curves of one figure are called {twice[0]}: set another label= in one of the evaluations",
+            "evaluation.label",
+        )
 
     if not isinstance(data.target, Classes) and (config["copies"] > 1 or overlay):
         raise UserError(
-            f"copies and overlay are for classes, and data={data.name} has target={data.target.kind}: leave them out"
+            f"copies and overlay are for classes, and data={data.name} has target={data.target.kind}: leave them out",
+            "evaluation.target",
         )
     data.prepare_data()
     print(f"evaluating {label} on the {config['split']} split of {data.name}", file=sys.stderr, flush=True)
@@ -263,7 +267,9 @@ def read_curve(folder: str) -> tuple[str, Curve]:
         content = json.loads(path.read_text())
         return content["label"], Curve(**content["rotation"])
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({type(error).__name__}): evaluate that model again") from error
+        raise UserError(
+            f"{path} is damaged ({type(error).__name__}): evaluate that model again", "curve.damaged"
+        ) from error
 
 
 def model_and_data(
@@ -281,7 +287,10 @@ def model_and_data(
     folder = source.startswith(("local-dir:", "hf-hub:")) or Path(source).is_dir()
     if not (folder or source.endswith(".ckpt") or published(source)):
         if adapter is not None:
-            raise UserError(f"adapter={adapter} needs trained weights, but {source} is random: name them by model=")
+            raise UserError(
+                f"adapter={adapter} needs trained weights, but {source} is random: name them by model=",
+                "adapter.random",
+            )
         data = create_datamodule(**options)
         return random_model(source, data), data, False
     predictor: Any = load(source, adapter, task="classification")
@@ -292,18 +301,21 @@ def model_and_data(
     if data.image_size != prepare.size:
         raise UserError(
             f"{source} was trained on images of {prepare.size} x {prepare.size} and data={data.name} has {data.image_size} "
-            f"x {data.image_size}: set data.image_size={prepare.size}, or choose other data"
+            f"x {data.image_size}: set data.image_size={prepare.size}, or choose other data",
+            "data.image_size",
         )
     if predictor.target.kind != data.target.kind:
         raise UserError(
             f"{source} was trained for target={predictor.target.kind} and data={data.name} has target={data.target.kind}: set "
-            f"data.target={predictor.target.kind}"
+            f"data.target={predictor.target.kind}",
+            "data.target",
         )
     data.target = predictor.target  # with its scale
     if names != tuple(data.class_names):
         raise UserError(
             f"{source} has the {len(names)} classes {_listed(names)} and data={data.name} the {len(data.class_names)} "
-            f"{_listed(data.class_names)}: name the classes alike, or choose the data that it was trained on"
+            f"{_listed(data.class_names)}: name the classes alike, or choose the data that it was trained on",
+            "data.class_names",
         )
     return predictor.network, data, True
 
@@ -322,7 +334,9 @@ def random_model(name: str, data: GCSADataModule) -> nn.Module:
         raise
     except (RuntimeError, AssertionError, ValueError) as error:
         images = " x ".join(map(str, shape))
-        raise UserError(f"{name} does not take the {images} images of data={data.name}: {one_line(error)}") from error
+        raise UserError(
+            f"{name} does not take the {images} images of data={data.name}: {one_line(error)}", "model.data"
+        ) from error
     return model
 
 

@@ -52,7 +52,7 @@ def answer_all(
         try:
             str(path).encode()
         except UnicodeEncodeError:
-            raise UserError(f"{str(path)!a} has a name that is not UTF-8: rename it") from None
+            raise UserError(f"{str(path)!a} has a name that is not UTF-8: rename it", "image.name") from None
         with open_image(path, scanner=True) as image:
             resized += _checked_size(image, prepare.size, instead) != (prepare.size, prepare.size)
             return prepare(image)
@@ -84,11 +84,15 @@ def answer_all(
 def _checked_size(image: ImageSource, side: int, instead: str) -> tuple[int, int]:
     """Width and height of an image. Raises UserError for one that is too large to be seen as a square of `side` pixels."""
     if image.is_pyramid:
-        raise UserError(f"{image.name} is a slide or a pyramid, of which the network would see a thumbnail: {instead}")
+        raise UserError(
+            f"{image.name} is a slide or a pyramid, of which the network would see a thumbnail: {instead}",
+            "image.slide",
+        )
     width, height = image_size(image)
     if width * height > MOST_PIXELS * side**2:
         raise UserError(
-            f"{image.name} holds {height} x {width} pixels, and the network sees {side} x {side}: {instead}"
+            f"{image.name} holds {height} x {width} pixels, and the network sees {side} x {side}: {instead}",
+            "image.too_large",
         )
     return width, height
 

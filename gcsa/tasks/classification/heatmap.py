@@ -38,9 +38,14 @@ def probability_of(predictor: ClassificationPredictor, name: str) -> Callable[[A
     Raises UserError for another class, for weights for numbers, and for a network whose last layer makes no class scores.
     """
     if isinstance(predictor.target, Numbers) or not predictor.class_names:
-        raise UserError(f"--heatmap {name} is the probability of a class, and these weights give none: leave it out")
+        raise UserError(
+            f"--heatmap {name} is the probability of a class, and these weights give none: leave it out",
+            "heatmap.no_classes",
+        )
     if name not in predictor.class_names:
-        raise UserError(f"--heatmap {name} is no class of these weights: choose {listed(predictor.class_names)}")
+        raise UserError(
+            f"--heatmap {name} is no class of these weights: choose {listed(predictor.class_names)}", "heatmap.class"
+        )
     network: Any = predictor.network
     network = network.network if isinstance(network, Symmetrized) else network
     layer, column = network.get_classifier(), predictor.class_names.index(name)

@@ -102,11 +102,13 @@ def check_class_weights(weights: object, num_classes: int, target: Target) -> No
         return
     if not isinstance(weights, list | tuple) or not all(is_number(weight) and weight > 0 for weight in weights):
         raise UserError(
-            f"class_weights={shown(weights)} must be null, auto, or a list of positive numbers such as [1,4]"
+            f"class_weights={shown(weights)} must be null, auto, or a list of positive numbers such as [1,4]",
+            "class_weights",
         )
     if len(weights) != num_classes:
         raise UserError(
-            f"class_weights={shown(weights)} has {len(weights)} numbers, but the data have {num_classes} classes"
+            f"class_weights={shown(weights)} has {len(weights)} numbers, but the data have {num_classes} classes",
+            "class_weights.count",
         )
 
 

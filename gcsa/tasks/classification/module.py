@@ -128,13 +128,17 @@ class Classifier(TaskModule):
         self.loss_name = check_loss(known.loss, target)
         check_class_weights(known.class_weights, num_classes, target)
         if known.compares_views and (known.mixup or known.cutmix):
-            raise UserError("consistency and instance_loss compare two views of one image: leave out mixup and cutmix")
+            raise UserError(
+                "consistency and instance_loss compare two views of one image: leave out mixup and cutmix",
+                "mixup.views",
+            )
         if known.teacher.sources and (known.mixup or known.cutmix):
-            raise UserError("task.teacher answers for whole images: leave out mixup and cutmix")
+            raise UserError("task.teacher answers for whole images: leave out mixup and cutmix", "mixup.teacher")
         if (known.compares_views or known.makes_encoder) and known.compile:
             raise UserError(
                 "compile=true compiles a network as a whole, which consistency, instance_loss and a teacher of features take apart: "
-                "leave it out"
+                "leave it out",
+                "compile.views",
             )
         network = create_model(num_classes=0 if known.makes_encoder else num_classes, in_chans=in_chans, **model)
         for name in (
@@ -144,12 +148,14 @@ class Classifier(TaskModule):
         ):  # of your own model, whose weights could not be written
             if not hasattr(network, name):
                 raise UserError(
-                    f"model {model['name']} has no attribute {name}, which timm needs to write its weights: add it"
+                    f"model {model['name']} has no attribute {name}, which timm needs to write its weights: add it",
+                    "model.attribute",
                 )
         if (known.compares_views or known.makes_encoder) and not hasattr(network, "forward_head"):
             raise UserError(
                 f"model {model['name']} has no forward_features and forward_head, as timm's models have, whose features "
-                "consistency and instance_loss compare: add them"
+                "consistency and instance_loss compare: add them",
+                "model.features",
             )
         metrics = dict if known.makes_encoder else partial(build_metrics, num_classes, target.kind)
         super().__init__(network, metrics, optimizer, schedule, adapter)
@@ -170,7 +176,10 @@ class Classifier(TaskModule):
             if given == "auto":
                 images = getattr(self.trainer.datamodule, "images", None)  # type: ignore[attr-defined]
                 if images is None:
-                    raise UserError("class_weights='auto' counts the labels of a data module of gcsa: list the weights")
+                    raise UserError(
+                        "class_weights='auto' counts the labels of a data module of gcsa: list the weights",
+                        "class_weights.auto",
+                    )
                 labels = images("train").labels
             self.weights = class_weights(given, labels, self.hparams["num_classes"])
         if self.options.compile and self.model._compiled_call_impl is None:

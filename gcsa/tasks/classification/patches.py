@@ -75,18 +75,20 @@ def choose_patches(
     own = slide.mpp if slide_mpp is None else slide_mpp
     dtype = slide.levels[0].window(0, 0, 1, 1).dtype
     if dtype != np.uint8:
-        raise Refused(f"holds {dtype} values: save it in 8 bits")
+        raise Refused(f"holds {dtype} values: save it in 8 bits", "patches.bits", dtype=dtype)
     if own is None:
-        raise Refused("does not say how many micrometres a pixel has: give --slide-mpp")
+        raise Refused("does not say how many micrometres a pixel has: give --slide-mpp", "patches.no_mpp")
     mpp = own * slide.downsample(level) if mpp is None else mpp
     if own > COARSER * mpp:
         raise Refused(
-            f"has {own:g} micrometres a pixel, coarser than the {mpp:g} of the patches: give --mpp {own:g}, or scan it finer"
+            f"has {own:g} micrometres a pixel, coarser than the {mpp:g} of the patches: give --mpp {own:g}, or scan it finer",
+            "patches.too_coarse",
         )
     extent = round(size * mpp / own)
     if (side := extent / slide.downsample(slide.level_for(extent / size))) > MOST_SIDE:
         raise Refused(
-            f"would have {side:.0f} x {side:.0f} pixels read for each patch, above {MOST_SIDE}: give a smaller --mpp"
+            f"would have {side:.0f} x {side:.0f} pixels read for each patch, above {MOST_SIDE}: give a smaller --mpp",
+            "patches.too_fine",
         )
     part = roi or Roi(0, 0, *slide.shape[::-1])
     corners = grid((part.height, part.width), extent) + np.array([part.y, part.x])
@@ -94,7 +96,7 @@ def choose_patches(
     if least_tissue > 0:
         corners = corners[shares(tissue(picture), corners, extent, slide.shape) >= least_tissue]
         if not len(corners):
-            raise Refused("shows no tissue: --tissue 0 takes all patches")
+            raise Refused("shows no tissue: --tissue 0 takes all patches", "patches.no_tissue")
     factors = np.array(picture.shape[:2]) / np.array(slide.shape)
     faded = np.uint8(255) - (np.uint8(255) - picture) // np.uint8(4)
     for (top, left), (bottom, right) in zip(

@@ -69,7 +69,9 @@ class PreLogits(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         features = self.network.forward_head(self.network.forward_features(images), pre_logits=True)  # type: ignore[operator]
         if features.ndim != 2:
-            raise UserError(f"the network gives a map of {tuple(features.shape[1:])}, not a row of features: pool it")
+            raise UserError(
+                f"the network gives a map of {tuple(features.shape[1:])}, not a row of features: pool it", "network.map"
+            )
         return features
 
 
@@ -150,14 +152,20 @@ class ClassificationPredictor(RowPredictor):
         self.target = target or Classes()
         channels = getattr(network, "in_chans", len(preprocess.mean))
         if channels != len(preprocess.mean):
-            raise UserError(f"the network takes {channels} channels, but images of {len(preprocess.mean)} are prepared")
+            raise UserError(
+                f"the network takes {channels} channels, but images of {len(preprocess.mean)} are prepared",
+                "network.channels",
+            )
         check_input_size = getattr(network, "check_input_size", None)
         if callable(check_input_size):
             check_input_size(preprocess.size, preprocess.size)
         classes = int(self.network.num_classes)
         self.class_names = tuple(class_names or map(str, range(classes)))
         if len(self.class_names) != classes:
-            raise UserError(f"the network has {classes} classes, but {len(self.class_names)} class names are given")
+            raise UserError(
+                f"the network has {classes} classes, but {len(self.class_names)} class names are given",
+                "network.classes",
+            )
 
     @property
     def embedding(self) -> nn.Module:
@@ -190,7 +198,7 @@ class ClassificationPredictor(RowPredictor):
             UserError: an image that cannot be read, naming it; an encoder, which has no classes.
         """
         if not self.class_names:
-            raise UserError("the network is an encoder, which has no classes: ask for its features")
+            raise UserError("the network is an encoder, which has no classes: ask for its features", "network.encoder")
         rows = run_batches(self.with_ood_scores(), self.preprocess, images, batch_size)
         answers, ood_scores = self.answers(rows if rows.ndim == 2 else rows[None])
         named = [self._named(row, ood_score) for row, ood_score in zip(answers.tolist(), ood_scores, strict=True)]
@@ -213,7 +221,8 @@ class ClassificationPredictor(RowPredictor):
         heads = classifier_names(network)
         if not heads:
             raise UserError(
-                "the network has no get_classifier(), whose outputs would be brought to their units: add it"
+                "the network has no get_classifier(), whose outputs would be brought to their units: add it",
+                "network.get_classifier",
             )
         for name in heads:
             head: Any = network.get_submodule(name)
@@ -239,7 +248,7 @@ def run_batches(network: nn.Module, prepare: Prepare, images: Any, batch_size: i
     check_int("batch_size", batch_size, 1)
     several = list(images) if _is_several(images) else [images]
     if not several:
-        raise UserError("there are no images: give one or more")
+        raise UserError("there are no images: give one or more", "images.none")
     rows = []
     with evaluation_mode(network) as device:
         for start in range(0, len(several), batch_size):
@@ -275,12 +284,14 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Class
     names = weights.preprocessing.get("label_names")
     if isinstance(target, Numbers) and len(target.mean) != network.num_classes:
         raise UserError(
-            f"{weights.source} has {network.num_classes} outputs, but the scale of {len(target.mean)}: it is damaged"
+            f"{weights.source} has {network.num_classes} outputs, but the scale of {len(target.mean)}: it is damaged",
+            "weights.target",
         )
     if adapter is not None:
         if not isinstance(target, Classes):
             raise UserError(
-                f"{weights.source} was trained for target={target.kind}: an adapter needs a base of classes"
+                f"{weights.source} was trained for target={target.kind}: an adapter needs a base of classes",
+                "adapter.target",
             )
         network, names = _adapted(network, adapter, names)
     predictor = ClassificationPredictor(network, prepare, names, target)

@@ -19,7 +19,7 @@ from gcsa.weights.fingerprint import is_within
 def check_pretrained(source: Any) -> None:
     """Raises UserError for anything but a truth value or a path, and FileNotFoundError for a file that is not there."""
     if not isinstance(source, bool | str):
-        raise UserError(f"model.pretrained={shown(source)} must be true, false, or a file of weights")
+        raise UserError(f"model.pretrained={shown(source)} must be true, false, or a file of weights", "pretrained")
     if isinstance(source, str) and not Path(source).is_file():
         raise FileNotFoundError(f"there is no {source}: model.pretrained takes true, false, or a file of weights")
 
@@ -53,7 +53,9 @@ def load_pretrained(network: nn.Module, options: Mapping[str, Any], source: bool
     except Exception as error:  # of timm, torch, the hub's client or the network
         where = f"the pretrained weights of {name}" if source is True else str(source)
         advice = "name a file by model.pretrained=FILE" if source is True else "name weights of this model"
-        raise UserError(f"model.pretrained: {where} cannot be loaded: {one_line(error)}: {advice}") from error
+        raise UserError(
+            f"model.pretrained: {where} cannot be loaded: {one_line(error)}: {advice}", "pretrained.file"
+        ) from error
     network.load_state_dict(trained.state_dict())
 
 
@@ -62,7 +64,7 @@ def _check_names(network: nn.Module, stored: Mapping[str, Any]) -> None:
     classifiers = classifier_names(network)
     for name in network.state_dict():
         if name not in stored and not is_within(name, classifiers) and not name.endswith("num_batches_tracked"):
-            raise UserError(f"it has no {name}")
+            raise UserError(f"it has no {name}", "pretrained.tensor")
 
 
 def _classes(network: nn.Module, stored: Mapping[str, Any]) -> dict[str, int]:

@@ -100,7 +100,9 @@ def embed_slides(
     Raises UserError without a scale, and where a file of other settings would be overwritten, before anything is read.
     """
     if cut.mpp is None and prepare.mpp is None and cut.level is None:
-        raise UserError(f"{about['weights']} does not say at how many micrometres a pixel it sees tissue: give --mpp")
+        raise UserError(
+            f"{about['weights']} does not say at how many micrometres a pixel it sees tissue: give --mpp", "mpp.missing"
+        )
     settings: dict[str, Any] = {
         key: value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
         for key, value in about.items()
@@ -158,7 +160,10 @@ def _is_finished(file: Path, settings: Mapping[str, Any]) -> bool:
         there = {}
     marks = there.pop("fingerprint", ""), settings.get("fingerprint", "")
     if there != {key: value for key, value in settings.items() if key != "fingerprint"} or differ(*marks):
-        raise UserError(f"{file} is there, of another slide or other settings: remove it, or name another --output")
+        raise UserError(
+            f"{file} is there, of another slide or other settings: remove it, or name another --output",
+            "output.other_settings",
+        )
     return True
 
 

@@ -33,10 +33,13 @@ def read_answers(file: Path, pictures: Sequence[Path | Tensor], class_names: Seq
     if not file.is_file():
         raise FileNotFoundError(f"there is no {file}")
     if (file.suffix == ".csv") != (of == "scores"):
-        raise UserError(f"task.teacher.of={of} is not what {file} holds: .csv holds scores, .h5 features")
+        raise UserError(f"task.teacher.of={of} is not what {file} holds: .csv holds scores, .h5 features", "teacher.of")
     paths = [picture for picture in pictures if isinstance(picture, PurePath)]
     if len(paths) < len(pictures):
-        raise UserError(f"{file} names its images, and the data have no files: name a network as task.teacher.source")
+        raise UserError(
+            f"{file} names its images, and the data have no files: name a network as task.teacher.source",
+            "teacher.no_files",
+        )
     names, rows = _read_csv(file, class_names) if of == "scores" else _read_h5(file)
     by_name = {PurePath(name).parts[::-1]: row for row, name in enumerate(names)}
     found = [_row_of(path, by_name, file) for path in paths]
@@ -57,7 +60,7 @@ def _row_of(path: Path, by_name: dict[tuple[str, ...], int], file: Path) -> int:
     patch = path.stem.rsplit("_", 2)
     if len(patch) == 3 and (row := by_name.get(("_".join(patch[1:]),))) is not None:
         return row
-    raise UserError(f"{file} has no answer for {path}: answer all images, or leave that one out")
+    raise UserError(f"{file} has no answer for {path}: answer all images, or leave that one out", "answers.missing")
 
 
 def _read_csv(file: Path, class_names: Sequence[str] | None) -> tuple[list[str], Tensor]:
@@ -70,19 +73,26 @@ def _read_csv(file: Path, class_names: Sequence[str] | None) -> tuple[list[str],
             else class_names
         )
         if missing := [name for name in ("file", *wanted) if name not in columns]:
-            raise UserError(f"{file} has no column {missing[0]!r}: it needs file, and a probability for each class")
+            raise UserError(
+                f"{file} has no column {missing[0]!r}: it needs file, and a probability for each class",
+                "answers.column",
+            )
         names, rows = [], []
         for number, row in enumerate(reader, 2):
             try:
                 values = [float(row[name]) for name in wanted]
             except (TypeError, ValueError) as error:
-                raise UserError(f"{file} line {number}: {shown(row)} has no number for each class") from error
+                raise UserError(
+                    f"{file} line {number}: {shown(row)} has no number for each class", "answers.row", number=number
+                ) from error
             if not all(0 <= value <= 1 for value in values) or abs(sum(values) - 1) > 0.02:
-                raise UserError(f"{file} line {number}: its values are no probabilities, which sum to 1")
+                raise UserError(
+                    f"{file} line {number}: its values are no probabilities, which sum to 1", "answers.no_probabilities"
+                )
             names.append(row["file"])
             rows.append(values)
     if not rows:
-        raise UserError(f"{file} holds no answers")
+        raise UserError(f"{file} holds no answers", "answers.empty")
     return names, torch.tensor(rows).clamp_min(LEAST).log()
 
 
@@ -95,8 +105,13 @@ def _read_h5(file: Path) -> tuple[list[str], Tensor]:
             else:
                 names = [f"{x}_{y}" for x, y in opened["coords"][...].reshape(-1, 2).tolist()]
     except (OSError, KeyError, ValueError, AttributeError) as error:
-        raise UserError(f"{file} holds no features with the names or places of their images ({error})") from error
+        raise UserError(
+            f"{file} holds no features with the names or places of their images ({error})", "answers.unreadable"
+        ) from error
     rows = rows.flatten(0, -2)
     if len(rows) != len(names) or not rows.isfinite().all():
-        raise UserError(f"{file} is damaged: it has {len(names)} names and {len(rows)} rows, which must be finite")
+        raise UserError(
+            f"{file} is damaged: it has {len(names)} names and {len(rows)} rows, which must be finite",
+            "answers.damaged",
+        )
     return names, rows

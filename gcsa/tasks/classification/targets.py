@@ -110,7 +110,7 @@ def target_of(entries: Mapping[str, Any] | None) -> Target:
     """
     entry = (entries or {}).get("target") or Classes().entry()
     if not isinstance(entry, dict):
-        raise UserError(f"target={shown(entry)} must be an object of a kind and numbers")
+        raise UserError(f"target={shown(entry)} must be an object of a kind and numbers", "target", entry=entry)
     check_choice("target", entry.get("kind"), TARGETS)
     if entry["kind"] != Numbers.kind:
         return TARGETS[entry["kind"]]()
@@ -121,8 +121,8 @@ def target_of(entries: Mapping[str, Any] | None) -> Target:
             or len(values) > MOST_NAMES
             or not all(is_number(value, -1e30, 1e30) for value in values)
         ):
-            raise UserError("the target regression needs mean and std, a number for each column")
+            raise UserError("the target regression needs mean and std, a number for each column", "target.scale")
     mean, std = (tuple(values) for values in scale)
     if len(mean) != len(std) or min(std, default=0) <= 0:
-        raise UserError("the target regression needs as many positive std as means")
+        raise UserError("the target regression needs as many positive std as means", "target.std")
     return Numbers(mean, std)

@@ -49,32 +49,47 @@ class Task:
         if task.teacher.sources:
             data.teach(find_teacher(task.teacher, data, Path(cfg["output_dir"])))
             if task.class_weights is not None:
-                raise UserError("task.class_weights weighs labels, and a teacher answers in their place: leave one out")
+                raise UserError(
+                    "task.class_weights weighs labels, and a teacher answers in their place: leave one out",
+                    "class_weights.teacher",
+                )
         elif data.unlabelled is not None or isinstance(data, Unlabelled):
-            raise UserError("images without labels need a teacher, which says what they show: set task.teacher.source")
+            raise UserError(
+                "images without labels need a teacher, which says what they show: set task.teacher.source",
+                "data.unlabelled_teacher",
+            )
         if task.makes_encoder or isinstance(data, Unlabelled):
             if cfg["monitor"]["metric"] != "val/loss":
-                raise UserError("there are no classes to measure: set monitor.metric=val/loss monitor.mode=min")
+                raise UserError(
+                    "there are no classes to measure: set monitor.metric=val/loss monitor.mode=min",
+                    "monitor.no_classes",
+                )
             if cfg.get("test"):
-                raise UserError("there are no labels to test by: set test=false")
+                raise UserError("there are no labels to test by: set test=false", "test.no_labels")
         if task.makes_encoder:
             return data
         kind, metric = data.target.kind, cfg["monitor"]["metric"]
         if kind == Classes.kind:
             if data.num_classes < 2:
                 raise UserError(
-                    f"data={data.name} has one class, {data.class_names[0]}: there is nothing to tell apart"
+                    f"data={data.name} has one class, {data.class_names[0]}: there is nothing to tell apart",
+                    "data.one_class",
                 )
             if metric == "val/auroc" and data.num_classes != 2:
-                raise UserError(f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}")
+                raise UserError(
+                    f"monitor.metric=val/auroc needs two classes, but {data.name} has {data.num_classes}",
+                    "monitor.two_classes",
+                )
         elif "rank" in (cfg.get("adapter") or {}):
             raise UserError(
-                f"an adapter is for classes, and data.target is {kind}: take adapter=full, or train without one"
+                f"an adapter is for classes, and data.target is {kind}: take adapter=full, or train without one",
+                "adapter.target",
             )
         known = {f"val/{name}" for name in build_metrics(data.num_classes, kind)} | {"val/loss"}
         if metric not in known and metric in self.monitored:
             raise UserError(
-                f"monitor.metric={metric} is not measured for data.target={kind}: choose one of {listed(sorted(known))}"
+                f"monitor.metric={metric} is not measured for data.target={kind}: choose one of {listed(sorted(known))}",
+                "monitor.target",
             )
         return data
 
@@ -86,7 +101,9 @@ class Task:
         options = task_options(cfg)
         for key in ("consistency", "instance_loss"):
             if options.get(key) and cfg["data"].get("views") != 2:
-                raise UserError(f"task.{key}={options[key]} compares two views of each image: set data.views=2")
+                raise UserError(
+                    f"task.{key}={options[key]} compares two views of each image: set data.views=2", "data.views"
+                )
         model = model_options(cfg)
         pretrained = model.pop("pretrained", False)
         if model.get("img_size") == "auto":
@@ -154,10 +171,11 @@ def find_teacher(options: TeacherOptions, data: Any, output_dir: Path) -> Teache
     for source in options.sources:
         if (output_dir.resolve() / "weights") in (path := Path(source).resolve(), *path.parents):
             raise UserError(
-                f"task.teacher.source={source} is where this run writes its own weights: set another output_dir"
+                f"task.teacher.source={source} is where this run writes its own weights: set another output_dir",
+                "teacher.own_weights",
             )
     if not isinstance(data.target, Classes):
-        raise UserError(f"a teacher is for data.target=class, not {data.target.kind}")
+        raise UserError(f"a teacher is for data.target=class, not {data.target.kind}", "teacher.target")
     file = expanded(options.answers) if options.answers is not None else output_dir / "teacher.safetensors"
     return Teacher(options, None if options.of == "features" else data.class_names, file)
 

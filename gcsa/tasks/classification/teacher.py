@@ -99,7 +99,8 @@ class Teacher:
         self.stored = any(Path(source).suffix in STORED for source in options.sources)
         if len(options.sources) > 1 and (self.stored or options.of == "features"):
             raise UserError(
-                "task.teacher.source lists several networks, which are for task.teacher.of=scores: name one"
+                "task.teacher.source lists several networks, which are for task.teacher.of=scores: name one",
+                "teacher.several",
             )
         self.class_names: tuple[str, ...] | None = None if class_names is None else tuple(class_names)
         self.members: list[Member] = []
@@ -175,11 +176,14 @@ class Teacher:
 
     def _checked(self, rows: Tensor) -> Tensor:
         if not rows.isfinite().all():
-            raise UserError(f"{', '.join(self.options.sources)} gives NaN or infinite {self.options.of}")
+            raise UserError(
+                f"{', '.join(self.options.sources)} gives NaN or infinite {self.options.of}", "answers.not_finite"
+            )
         if self.options.of == "scores" and self.class_names is not None and rows.shape[1] != len(self.class_names):
             raise UserError(
                 f"{', '.join(self.options.sources)} gives {rows.shape[1]} scores, but the data have "
-                f"{len(self.class_names)} classes: name a teacher of the same classes"
+                f"{len(self.class_names)} classes: name a teacher of the same classes",
+                "answers.classes",
             )
         return rows
 
@@ -201,7 +205,8 @@ class Member:
         of_classes = isinstance(getattr(predictor, "target", Classes()), Classes)
         if predictor.kind not in ("classification", "network") or (options.of == "scores" and not of_classes):
             raise UserError(
-                f"task.teacher.source={source} tells no classes: name a classifier, or task.teacher.of=features"
+                f"task.teacher.source={source} tells no classes: name a classifier, or task.teacher.of=features",
+                "teacher.no_classes",
             )
         network = predictor.embedding if options.of == "features" else predictor.network
         names = None if is_foreign(source) else predictor.class_names
@@ -218,7 +223,8 @@ class Member:
             different = sorted(set(class_names) ^ set(self.class_names))
             raise UserError(
                 f"task.teacher.source={self.source} tells {listed(self.class_names[:8])} apart, and the data hold "
-                f"{listed(tuple(class_names)[:8])} (they differ in {different[0]!r}): name a teacher of the same classes"
+                f"{listed(tuple(class_names)[:8])} (they differ in {different[0]!r}): name a teacher of the same classes",
+                "teacher.classes",
             )
         return replace(self, columns=tuple(self.class_names.index(name) for name in class_names))
 
@@ -265,14 +271,17 @@ def _read(file: Path, key: dict[str, str], count: int) -> Tensor | None:
         with safe_open(file, "pt") as opened:
             stored, answers = opened.metadata() or {}, opened.get_tensor("answers")
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{file} is damaged ({error}): remove it, and the teacher answers anew") from error
+        raise UserError(
+            f"{file} is damaged ({error}): remove it, and the teacher answers anew", "answers.damaged"
+        ) from error
     for name, whose in (("teacher", "another teacher"), ("images", "other images")):
         if stored.get(name) != key[name]:
             raise UserError(
-                f"{file} holds the answers of {whose}: name another file by task.teacher.answers, or remove it"
+                f"{file} holds the answers of {whose}: name another file by task.teacher.answers, or remove it",
+                "answers.of_others",
             )
     if answers.ndim != 2 or len(answers) > count or not answers.isfinite().all():
-        raise UserError(f"{file} is damaged: remove it, and the teacher answers anew")
+        raise UserError(f"{file} is damaged: remove it, and the teacher answers anew", "answers.damaged")
     return answers
 
 

@@ -68,13 +68,15 @@ def corrected_lines(folder: str | Path, any_image: bool = False) -> dict[str, li
     lines = list_lines(folder, any_image=any_image)
     if len(lines) < LEAST_LINES:
         raise UserError(
-            f"{folder} holds {len(lines)} corrected lines, too few to train and to measure: correct {LEAST_LINES - len(lines)} more"
+            f"{folder} holds {len(lines)} corrected lines, too few to train and to measure: correct {LEAST_LINES - len(lines)} more",
+            "lines.too_few",
         )
     by_split = {split: [line for line in lines if line.split == split] for split in SPLITS}
     for split, found in by_split.items():
         if not found:
             raise UserError(
-                f"{folder} has no lines in its {split} split: name some in manifest.tsv, or remove that file"
+                f"{folder} has no lines in its {split} split: name some in manifest.tsv, or remove that file",
+                "lines.no_split",
             )
     return by_split
 
@@ -96,7 +98,8 @@ def adapt_recognizer(cfg: DictConfig, base: Weights, output: Path) -> Adaptation
     if not base.architecture.startswith("gcsa_"):
         raise UserError(
             f"{base.source} is a plain network, which has no adapters: train all of it by python train.py experiment=ocr_ctc "
-            f"model={base.architecture} adapter=full adapter.base={base.source} data.path=..., or take gcsa_ocr_tiny.print"
+            f"model={base.architecture} adapter=full adapter.base={base.source} data.path=..., or take gcsa_ocr_tiny.print",
+            "adapter.plain_network",
         )
     lines = corrected_lines(cfg.data.path, cfg.data.any_image)
     _fit_to(cfg, base, len(lines["train"]))

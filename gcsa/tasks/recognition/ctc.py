@@ -116,15 +116,21 @@ def create_encoder(name: str, height: int, **options: Any) -> nn.Module:
     """
     unused = [option for option in HEAD_OPTIONS if options.get(option) is not None]
     if unused:
-        raise UserError(f"an encoder of text lines has no classifier, and does not use {', '.join(unused)}: leave out")
+        raise UserError(
+            f"an encoder of text lines has no classifier, and does not use {', '.join(unused)}: leave out",
+            "encoder.unused",
+        )
     if name != "crnn":
         if not timm.is_model(str(name)):
             choices = ", ".join(["crnn", *timm.list_models("gcsa_ocr_*")])
-            raise UserError(f"unknown encoder {str(name)[:60]!r}: choose one of {choices} or any of timm.list_models()")
+            raise UserError(
+                f"unknown encoder {str(name)[:60]!r}: choose one of {choices} or any of timm.list_models()", "encoder"
+            )
         encoder = create_model(name, in_chans=1, num_classes=0, **options)
         if isinstance(encoder, Backbone) and encoder.feature_kind != "regular":
             raise UserError(
-                f"encoder {name!r} has scalar fields, which do not tell which way up a line is: set scalar_fields=0"
+                f"encoder {name!r} has scalar fields, which do not tell which way up a line is: set scalar_fields=0",
+                "encoder.scalar_fields",
             )
         encoder.head = NoHead()
         return encoder
@@ -229,7 +235,9 @@ class CTCRecognizer(nn.Module):
         self.order = self.group.order  # which TorchScript understands
         self.stride = getattr(network, "size_divisor", None) or network.feature_info[-1]["reduction"]
         if height % self.stride != 0:
-            raise UserError(f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}")
+            raise UserError(
+                f"height must be a multiple of {self.stride}, the stride of {encoder}, not {height}", "height.stride"
+            )
         self.height = height
         self.rows, columns = height // self.stride, 1
         if not isinstance(network, Backbone):  # whose stride does not give the size of its map
@@ -259,7 +267,9 @@ class CTCRecognizer(nn.Module):
         """
         known = self.charset.characters
         if not characters.startswith(known):
-            raise UserError(f"the charset must begin with the {len(known)} characters that the recogniser knows")
+            raise UserError(
+                f"the charset must begin with the {len(known)} characters that the recogniser knows", "charset.extend"
+            )
         old = self.head.classifier
         new = nn.Linear(old.in_features, 1 + len(characters)).to(old.weight)
         new.weight[: old.out_features], new.bias[: old.out_features] = old.weight, old.bias
@@ -319,7 +329,7 @@ class CTCRecognizer(nn.Module):
         Raises ValueError for beams below 1, an unknown orientation, and lines of another height.
         """
         if beams < 1:
-            raise UserError(f"beams must be 1 or more, not {beams}")
+            raise UserError(f"beams must be 1 or more, not {beams}", "beams", beams=beams)
         copies = orientation == "any" and self.group.rotations % 4 != 0
         group = make_group("c4") if copies else self.group
         elements = orientations(group, orientation, images.shape[2], images.shape[3], self.height)

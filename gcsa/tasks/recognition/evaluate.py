@@ -97,9 +97,11 @@ def text_scores(predictions: Sequence[str], references: Sequence[str], seed: int
     """
     predicted, meant = [normalize(text) for text in predictions], [normalize(text) for text in references]
     if len(predicted) != len(meant) or not meant:
-        raise UserError(f"{len(predicted)} predictions and {len(meant)} references must be equally many, at least 1")
+        raise UserError(
+            f"{len(predicted)} predictions and {len(meant)} references must be equally many, at least 1", "texts.counts"
+        )
     if not all(meant):
-        raise UserError(f"reference {meant.index('')} is empty: error rates need a text in every line")
+        raise UserError(f"reference {meant.index('')} is empty: error rates need a text in every line", "texts.empty")
     cer = error_rate(*edits(predicted, meant), seed=seed)
     wer = error_rate(*edits(*words_as_characters(predicted, meant)), seed=seed)
     return TextScores(len(meant), cer[0], cer[1:], wer[0], wer[1:])

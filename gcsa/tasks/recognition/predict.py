@@ -91,7 +91,8 @@ def _adapted(network: CTCRecognizer, adapter: str | Path) -> CTCRecognizer:
         network.extend(characters)
     except ValueError as error:
         raise UserError(
-            f"the adapter {adapter} is of another recogniser, which knows other characters: name its base"
+            f"the adapter {adapter} is of another recogniser, which knows other characters: name its base",
+            "adapter.other_model",
         ) from error
     merged: CTCRecognizer = merge_adapter(network, adapter)
     return merged
@@ -209,7 +210,7 @@ class RecognitionPredictor(Predictor):
         height, vote = self.network.height, self.page_orientation if orientation == "any" else None
         if isinstance(image, str | os.PathLike):
             sources = find_lines(Source(Path(image)), False, PageFinder(vote) if has_kraken() else None)
-            lines = [_checked(source.line or UserError(source.error)) for source in sources]
+            lines = [_checked(source.line or UserError(source.error, "line.refused")) for source in sources]
             inks: list[Ink] = [partial(source.ink, height) for source in sources]
             if len(sources) == 1 and sources[0].number is None:
                 return _Item(inks)
@@ -220,7 +221,8 @@ class RecognitionPredictor(Predictor):
         size = f"an image of {picture.width} x {picture.height} pixels"
         if not has_kraken():
             raise UserError(
-                f"{size} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'"
+                f"{size} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'",
+                "kraken.missing",
             )
         layout = find_layout(grey_pixels(picture), np.asarray(picture.convert("RGB")), size, vote)
         return _Item(layout.inks(size, height), layout.orientation, is_page=True)
@@ -382,15 +384,21 @@ def _picture(image: Any) -> Image.Image:
     if pixels.ndim == 3 and pixels.shape[2] == 1:
         pixels = pixels[..., 0]
     if pixels.ndim not in (2, 3) or not pixels.size:
-        raise UserError(f"an image has the shape (H, W), (H, W, C) or, as a tensor, (C, H, W), not {pixels.shape}")
+        raise UserError(
+            f"an image has the shape (H, W), (H, W, C) or, as a tensor, (C, H, W), not {pixels.shape}", "image.shape"
+        )
     if pixels.dtype.kind == "f":
         if not (pixels.min() >= 0 and pixels.max() <= 1):
-            raise UserError(f"an image of floats must lie in 0..1, not {pixels.min():g}..{pixels.max():g}")
+            raise UserError(
+                f"an image of floats must lie in 0..1, not {pixels.min():g}..{pixels.max():g}", "image.range"
+            )
         pixels = pixels.astype(np.float32) if pixels.ndim == 2 else (255 * pixels).round().astype(np.uint8)
     try:
         return Image.fromarray(np.ascontiguousarray(pixels))
     except TypeError as error:
-        raise UserError(f"an array of {pixels.dtype} and shape {pixels.shape} is no image: give uint8") from error
+        raise UserError(
+            f"an array of {pixels.dtype} and shape {pixels.shape} is no image: give uint8", "image.array"
+        ) from error
 
 
 def _page_orientation(lines: Sequence[Readings]) -> PageVote:

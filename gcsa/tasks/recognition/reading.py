@@ -133,11 +133,12 @@ def page_orientation(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[f
 def check_orientation(orientation: str, group: Group) -> None:
     """Raises ValueError for an unknown orientation, and for "any" with a group without rotations by 90 degrees."""
     if orientation not in ORIENTATIONS:
-        raise UserError(f"unknown orientation {orientation!r}: choose {' or '.join(ORIENTATIONS)}")
+        raise UserError(f"unknown orientation {orientation!r}: choose {' or '.join(ORIENTATIONS)}", "orientation")
     if orientation == "any" and group.rotations % 4 != 0:
         raise UserError(
             f"an encoder of group {group} does not read rotated lines: use orientation='upright', or train one with "
-            "group=c4"
+            "group=c4",
+            "orientation.group",
         )
 
 
@@ -153,7 +154,7 @@ def orientations(group: Group, orientation: str, high: int, wide: int, height: i
     sides = (high,) if orientation == "upright" else (high, wide, high, wide)
     elements = {90 * k: k * group.rotations // 4 for k, side in enumerate(sides) if side == height}
     if not elements:
-        raise UserError(f"lines must be {height} pixels high, not {high} x {wide}: use fit_line")
+        raise UserError(f"lines must be {height} pixels high, not {high} x {wide}: use fit_line", "input.height")
     return elements
 
 

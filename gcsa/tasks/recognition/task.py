@@ -50,7 +50,8 @@ class Task:
                 network = CTCRecognizer("", network_options.pop("name"), **network_options)
             if options["step"] % network.stride != 0:
                 raise UserError(
-                    f"data.step={options['step']} must be a multiple of {network.stride}, the encoder's stride"
+                    f"data.step={options['step']} must be a multiple of {network.stride}, the encoder's stride",
+                    "data.step",
                 )
             options["pixels_per_step"] = network.stride / network.steps
         return make_data(LinesDataModule, options)

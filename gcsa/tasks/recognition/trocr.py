@@ -106,16 +106,22 @@ class GcsaOcrModel(PreTrainedModel):
         super().__init__(config)
         for name in ("height", "hidden_size", "upsample"):
             if getattr(config, name) < 1:
-                raise UserError(f"{name}={getattr(config, name)} must be 1 or more")
+                raise UserError(f"{name}={getattr(config, name)} must be 1 or more", "config.value")
         if config.hidden_size % 2:
-            raise UserError(f"hidden_size must be even, for sines and cosines, not {config.hidden_size}")
+            raise UserError(
+                f"hidden_size must be even, for sines and cosines, not {config.hidden_size}", "hidden_size.odd"
+            )
         self.backbone: Any = create_encoder(config.architecture, config.height, **(config.options or {}))
         if not isinstance(self.backbone, GCSA):
-            raise UserError(f"{config.architecture!r} is no G-CSA model: choose gcsa_ocr_tiny or gcsa_ocr_small")
+            raise UserError(
+                f"{config.architecture!r} is no G-CSA model: choose gcsa_ocr_tiny or gcsa_ocr_small", "architecture"
+            )
         self.group = make_group(self.backbone.group)
         self.stride = self.backbone.size_divisor
         if config.height % self.stride:
-            raise UserError(f"height must be a multiple of {self.stride}, the stride, not {config.height}")
+            raise UserError(
+                f"height must be a multiple of {self.stride}, the stride, not {config.height}", "height.stride"
+            )
         self.rows = config.height // self.stride
         self.columns = nn.Linear(self.rows * self.backbone.num_features, config.upsample * config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size)
@@ -202,11 +208,13 @@ def create_trocr(
             fit, and what `GcsaOcrModel` refuses.
     """
     if (characters is None) == (decoder is None):
-        raise UserError("give either characters, for a new decoder, or decoder, the name or folder of a TrOCR")
+        raise UserError(
+            "give either characters, for a new decoder, or decoder, the name or folder of a TrOCR", "trocr.decoder"
+        )
     if characters is not None:
         hidden_size = hidden_size or 256
         if decoder_heads < 1 or hidden_size % decoder_heads:
-            raise UserError(f"decoder_heads={decoder_heads} does not divide hidden_size={hidden_size}")
+            raise UserError(f"decoder_heads={decoder_heads} does not divide hidden_size={hidden_size}", "decoder_heads")
         tokenizer: PreTrainedTokenizerBase = character_tokenizer(characters)
         writer = TrOCRForCausalLM(
             TrOCRConfig(
@@ -227,7 +235,9 @@ def create_trocr(
         writer, tokenizer = _pretrained(str(decoder))
     attended = writer.config.cross_attention_hidden_size
     if attended is not None and hidden_size not in (None, attended):
-        raise UserError(f"{decoder} attends to tokens of {attended} numbers: use hidden_size={attended}")
+        raise UserError(
+            f"{decoder} attends to tokens of {attended} numbers: use hidden_size={attended}", "hidden_size.decoder"
+        )
     config = GcsaOcrConfig(
         architecture=encoder,
         options=options,
@@ -253,13 +263,16 @@ def _pretrained(name: str) -> tuple[TrOCRForCausalLM, PreTrainedTokenizerBase]:
     except (OSError, ValueError, TypeError, ImportError, SafetensorError) as error:
         reason = one_line(error)
         if Path(name).is_dir():
-            raise UserError(f"{name} does not hold a whole TrOCR with its tokenizer: {reason}") from error
+            raise UserError(
+                f"{name} does not hold a whole TrOCR with its tokenizer: {reason}", "trocr.incomplete"
+            ) from error
         raise UserError(
             f"decoder {name!r} is no folder and could not be loaded from the Hugging Face hub: download it where the "
-            f"hub can be reached and give its folder ({reason})"
+            f"hub can be reached and give its folder ({reason})",
+            "trocr.fetch",
         ) from error
     if not isinstance(writer, TrOCRForCausalLM):
-        raise UserError(f"the decoder of {name} is a {type(writer).__name__}: use a TrOCR")
+        raise UserError(f"the decoder of {name} is a {type(writer).__name__}: use a TrOCR", "trocr.kind")
     return writer, tokenizer
 
 
@@ -291,13 +304,18 @@ class TrOCRRecognizer:
         if self.tokenizer.unk_token is None and (
             unknown := sorted(set().union(*texts) - self.tokenizer.get_vocab().keys())
         ):
-            raise UserError(f"the decoder cannot write {', '.join(map(describe, unknown))}: create it with them")
+            raise UserError(
+                f"the decoder cannot write {', '.join(map(describe, unknown))}: create it with them", "charset.unknown"
+            )
         rows = self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         ends = [torch.tensor([*row, self.model.config.eos_token_id]) for row in rows]
         most = self.model.config.decoder.max_position_embeddings
         for text, row in zip(texts, ends, strict=True):
             if len(row) > most:
-                raise UserError(f"{text!r} takes {len(row)} tokens, more than the {most} that the decoder can write")
+                raise UserError(
+                    f"{text!r} takes {len(row)} tokens, more than the {most} that the decoder can write",
+                    "text.too_long",
+                )
         return torch.nn.utils.rnn.pad_sequence(ends, batch_first=True, padding_value=IGNORED)
 
     @torch.no_grad()
@@ -309,7 +327,7 @@ class TrOCRRecognizer:
         """
         encoder = self.model.encoder
         if beams < 1:
-            raise UserError(f"beams must be 1 or more, not {beams}")
+            raise UserError(f"beams must be 1 or more, not {beams}", "beams", beams=beams)
         elements = orientations(encoder.group, orientation, images.shape[2], images.shape[3], encoder.config.height)
         features = encoder.features(images)
         readings = [

@@ -64,11 +64,11 @@ def write_bioimageio(source: str, file: str | Path) -> float:
     """
     file = Path(file)
     if file.suffix != ".zip":
-        raise UserError(f"the name of a package of bioimage.io must end in .zip: {file.name} does not")
+        raise UserError(f"the name of a package of bioimage.io must end in .zip: {file.name} does not", "export.suffix")
     check_writable(file)
     weights = read(source)
     if weights.task != "segmentation":
-        raise UserError(f"--format bioimageio is for segmenters, and {source} is none")
+        raise UserError(f"--format bioimageio is for segmenters, and {source} is none", "format.segmenter")
     predictor: Any = make_predictor(weights)
     model = Probabilities(predictor.network).eval()
     if model.instances:

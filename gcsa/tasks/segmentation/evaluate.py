@@ -47,7 +47,8 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     )
     if data.in_chans != network.in_chans:
         raise UserError(
-            f"{config['model']} takes images of {network.in_chans} channels: set data.in_chans={network.in_chans}"
+            f"{config['model']} takes images of {network.in_chans} channels: set data.in_chans={network.in_chans}",
+            "data.channels",
         )
     splits = SPLITS if config["split"] == "all" else (config["split"],)
     examples = [data.example(pair) for pair in evenly_spread(data.listed(*splits), config["limit"])]

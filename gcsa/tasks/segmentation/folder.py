@@ -142,7 +142,9 @@ def segment_all(predictor: SegmentationPredictor, jobs: Sequence[Job], folder: P
 def _scale_to(mpp: float, slide: Slide, level: int, path: Path) -> float:
     """The factor that brings a level of a slide to `mpp` micrometres a pixel. Raises UserError for one that does not say its own."""
     if slide.mpp is None:
-        raise UserError(f"{path} does not say how many micrometres a pixel has: give --scale instead of --mpp")
+        raise UserError(
+            f"{path} does not say how many micrometres a pixel has: give --scale instead of --mpp", "mpp.missing"
+        )
     return slide.mpp * slide.downsample(level) / mpp
 
 

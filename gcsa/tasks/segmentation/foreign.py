@@ -33,9 +33,11 @@ class ForeignSegmenter(nn.Module):
         with torch.inference_mode():
             channels = self._maps(torch.zeros(1, 3, 64, 96)).shape[1]
         if outputs == "instances" and channels < 4:
-            raise UserError(f"{name} gives {channels} channels: a probability and 3 distances or more are wanted")
+            raise UserError(
+                f"{name} gives {channels} channels: a probability and 3 distances or more are wanted", "outputs.star"
+            )
         if outputs == "probability" and channels != 1:
-            raise UserError(f"{name} gives {channels} channels: one probability is wanted")
+            raise UserError(f"{name} gives {channels} channels: one probability is wanted", "outputs.probability")
         self.rays, self.num_classes = channels - 1, max(2, channels)
         self.fixed = nn.Parameter(torch.zeros(()), requires_grad=False)  # says device and dtype, which a file does not
 
@@ -46,14 +48,17 @@ class ForeignSegmenter(nn.Module):
             maps = self.network(images)
             maps = torch.cat(maps, 1) if isinstance(maps, tuple | list) else maps
         except Exception as error:  # of a stranger's network
-            raise UserError(f"{self.name} does not take an image of {shape}: {one_line(error)}") from error
+            raise UserError(
+                f"{self.name} does not take an image of {shape}: {one_line(error)}", "network.refused", shape=shape
+            ) from error
         given = tuple(maps.shape) if isinstance(maps, Tensor) else type(maps).__name__
         if not isinstance(maps, Tensor) or maps.ndim != 4 or maps.shape[2:] != images.shape[2:]:
             raise UserError(
-                f"{self.name} gives {given} for an image of {shape}: a map (B, C, H, W) of its size is wanted"
+                f"{self.name} gives {given} for an image of {shape}: a map (B, C, H, W) of its size is wanted",
+                "network.outputs",
             )
         if not maps.isfinite().all():
-            raise UserError(f"{self.name} gives NaN or infinite values for an image of {shape}")
+            raise UserError(f"{self.name} gives NaN or infinite values for an image of {shape}", "network.not_finite")
         return maps
 
     def forward(self, images: Tensor) -> Tensor:
@@ -65,12 +70,14 @@ class ForeignSegmenter(nn.Module):
                 return maps
             if is_share:
                 raise UserError(
-                    f"{self.name} gives one value from 0 to 1 for each pixel, as a probability is: name --outputs probability"
+                    f"{self.name} gives one value from 0 to 1 for each pixel, as a probability is: name --outputs probability",
+                    "outputs.not_probability",
                 )
             return torch.cat([torch.zeros_like(maps), maps], 1)
         if not is_share:
             raise UserError(
-                f"{self.name} gives values beyond 0 to 1 in the first channel, which is to be a probability"
+                f"{self.name} gives values beyond 0 to 1 in the first channel, which is to be a probability",
+                "outputs.not_star",
             )
         logits = first.clamp(1e-6, 1 - 1e-6).logit()
         return torch.cat(

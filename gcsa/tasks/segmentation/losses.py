@@ -27,7 +27,8 @@ def classes(labels: Labels, num_classes: int) -> Tensor:
     if labels.max(initial=0) >= num_classes:
         raise UserError(
             f"a mask holds the label {labels.max()}, but model.num_classes={num_classes}: labels are classes from 0 to "
-            f"{num_classes - 1}, or objects of one class where there are two"
+            f"{num_classes - 1}, or objects of one class where there are two",
+            "mask.label",
         )
     return torch.from_numpy(labels.astype(np.int64))
 

@@ -56,4 +56,6 @@ def check_crop(crop: int, size_divisor: int, min_size: int) -> None:
         below = crop // size_divisor * size_divisor
         near = [str(side) for side in (below, below + size_divisor) if side >= min_size] or [str(min_size)]
         bound = f", {min_size} or more" if crop < min_size else ""
-        raise UserError(f"data.crop={crop} must be a multiple of {size_divisor}{bound}: use {' or '.join(near)}")
+        raise UserError(
+            f"data.crop={crop} must be a multiple of {size_divisor}{bound}: use {' or '.join(near)}", "data.crop"
+        )

@@ -68,13 +68,13 @@ class Segmenter(nn.Module):
     def __init__(self, name: str = "gcsa_unet_tiny", **options: Any) -> None:
         super().__init__()
         if name not in SEGMENTERS:
-            raise UserError(f"unknown network {str(name)[:60]!r}: choose one of {', '.join(SEGMENTERS)}")
+            raise UserError(f"unknown network {str(name)[:60]!r}: choose one of {', '.join(SEGMENTERS)}", "network")
         of_encoder = {key: value for key, value in options.items() if value is not None}
         o = SegmenterOptions(**{key: of_encoder.pop(key) for key in explain(SegmenterOptions) if key in of_encoder})
         own = {key: value for key, value in vars(o).items() if value is not None}
         self.options = {**own, **of_encoder}
         if o.output == "classes" and o.num_classes < 2:
-            raise UserError(f"num_classes={o.num_classes} must be 2 or more: the background is a class")
+            raise UserError(f"num_classes={o.num_classes} must be 2 or more: the background is a class", "num_classes")
         self.name, self.output, self.in_chans = name, o.output, o.in_chans
         self.num_classes, self.rays = o.num_classes, o.rays
         scalars, count = (1, o.rays) if o.output == "instances" else (o.num_classes, 0)
@@ -82,7 +82,7 @@ class Segmenter(nn.Module):
         decoder = {key: own[key] for key in DECODER if key in own}
         if name == "smp_unet_resnet18":
             for key in (*of_encoder, *decoder, *(["encoder"] if o.encoder else [])):
-                raise UserError(f"model={name} does not take {key}: it is a fixed network")
+                raise UserError(f"model={name} does not take {key}: it is a fixed network", "model.option")
             self.network: Any = SMPUNet(o.in_chans, scalars, count)
         else:
             sizes = {} if o.encoder else {"group": "d4", "separable": True, "layer_scale": 1e-4, **SIZES[name]}

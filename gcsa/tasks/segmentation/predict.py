@@ -73,7 +73,7 @@ class PredictorOptions(SymmetryOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.pmin >= self.pmax:
-            raise UserError(f"pmin={self.pmin} must be below pmax={self.pmax}")
+            raise UserError(f"pmin={self.pmin} must be below pmax={self.pmax}", "pmin", pmin=self.pmin, pmax=self.pmax)
 
 
 @dataclass(frozen=True)
@@ -269,14 +269,20 @@ class SegmentationPredictor(Predictor):
         that do not say theirs."""
         check_float("diameter", diameter, above=0)
         if self.diameter is None:
-            raise UserError("these weights do not say how large their training objects were: give a scale instead")
+            raise UserError(
+                "these weights do not say how large their training objects were: give a scale instead",
+                "scale.no_diameter",
+            )
         return self.diameter / diameter
 
     def own_scale(self, found: Segmentation) -> float:
         """The scale at which to read an image again, from what was found in it at scale 1: 1 where its objects are about as large as
         those of training, or too few to tell. Raises UserError as `scale_for`, and for a network for classes."""
         if found.objects is None:
-            raise UserError("scale='auto' goes by the size of objects, which a network for classes does not tell apart")
+            raise UserError(
+                "scale='auto' goes by the size of objects, which a network for classes does not tell apart",
+                "scale.classes",
+            )
         diameter = disc_diameter(pixel_counts(found.label_map, len(found.objects) + 1)[1:])
         if diameter is None or len(found.objects) < FEWEST:
             return 1.0
@@ -474,7 +480,9 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Segme
     """The predictor that `weights`, as read, describe. Raises UserError for weights of another task, for an adapter, and for an OOD score
     of another network."""
     if adapter is not None:
-        raise UserError(f"{weights.source} is a segmenter, which takes no adapter: leave out {adapter}")
+        raise UserError(
+            f"{weights.source} is a segmenter, which takes no adapter: leave out {adapter}", "adapter.segmenter"
+        )
     options, settings = split_options(weights.options)
     predictor = SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **options), weights), **settings)
     predictor.ood_scorer, unet = OODScorer.of(weights), unet_of(predictor.network)

@@ -37,7 +37,8 @@ def check_installed() -> None:
         import stardist.geometry  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(
-            f"instances need StarDist's geometry, which cannot be imported ({error}): pip install gcsa-vit[dense]"
+            f"instances need StarDist's geometry, which cannot be imported ({error}): pip install gcsa-vit[dense]",
+            "stardist.missing",
         ) from error
 
 
@@ -47,7 +48,8 @@ def check_objects(labels: Labels) -> None:
 
     if labels.max(initial=0) == 255 and np.isin(labels, (0, 255)).all() and label(labels, connectivity=2).max() > 1:
         raise UserError(
-            "its mask holds several objects, all with the number 255: give each a number of its own, or set model.output=classes"
+            "its mask holds several objects, all with the number 255: give each a number of its own, or set model.output=classes",
+            "mask.one_number",
         )
 
 
@@ -61,7 +63,8 @@ def check_numbers(masks: Sequence[Labels]) -> None:
     if in_pieces > len(masks) / 2:
         raise UserError(
             f"{in_pieces} of {len(masks)} training masks hold several pieces, and none holds more than one number: give each "
-            "object a number of its own, or set model.output=classes"
+            "object a number of its own, or set model.output=classes",
+            "mask.pieces",
         )
 
 

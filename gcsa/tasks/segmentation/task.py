@@ -56,13 +56,17 @@ class Task:
     def build_module(self, cfg: dict[str, Any], data: MasksDataModule) -> SegmentationModule:
         """The segmenter of `cfg`, which normalises as `data` does. Raises UserError for arguments that it refuses."""
         if "rank" in (cfg.get("adapter") or {}):
-            raise UserError("a segmenter takes no low-rank adapter: adapter=full trains all weights of adapter.base")
+            raise UserError(
+                "a segmenter takes no low-rank adapter: adapter=full trains all weights of adapter.base",
+                "adapter.segmenter",
+            )
         model = {key: value for key, value in model_options(cfg).items() if value is not None and key != "img_size"}
         if model.get("output", "instances") == "instances":
             check_installed()
         elif cfg["monitor"]["metric"] in ("val/ap50", "val/pq"):
             raise UserError(
-                f"monitor.metric={cfg['monitor']['metric']} is of instances: take val/dice for model.output=classes"
+                f"monitor.metric={cfg['monitor']['metric']} is of instances: take val/dice for model.output=classes",
+                "monitor.classes",
             )
         pmin, pmax = data.percentiles
         optimizer = dict(cfg["optimizer"])

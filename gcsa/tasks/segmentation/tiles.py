@@ -69,17 +69,19 @@ def choose_tiles(network: Segmenter, shape: tuple[int, int], side: int | None) -
     side that would cut it.
     """
     if side is not None and side < 1:
-        raise UserError(f"a tile of {side} pixels holds nothing: use 1 or more")
+        raise UserError(f"a tile of {side} pixels holds nothing: use 1 or more", "tile", side=side)
     pixels = shape[0] * shape[1]
     if network.margin is None:
         if pixels > MAX_GLOBAL:
             raise UserError(
                 f"{shape[0]} x {shape[1]} pixels are too many for one pass, and a network with global attention takes no tiles: "
-                "train one with a number in each of its radii, or cut the image"
+                "train one with a number in each of its radii, or cut the image",
+                "tile.image_too_large",
             )
         if side is not None and side < max(shape):
             raise UserError(
-                f"a tile of {side} pixels would cut what a network with global attention sees: leave it out"
+                f"a tile of {side} pixels would cut what a network with global attention sees: leave it out",
+                "tile.global_attention",
             )
         return split_into_tiles(shape, max(shape))
     if side is None:

@@ -188,7 +188,8 @@ def check_properties(properties: Sequence[str], pixel_size: tuple[float, float] 
     if names and pixel_size is not None and not is_square(*pixel_size):
         height, width = pixel_size
         raise UserError(
-            f"pixels are {height:g} x {width:g} micrometres, not square, and have no {names[0]}: leave it out"
+            f"pixels are {height:g} x {width:g} micrometres, not square, and have no {names[0]}: leave it out",
+            "properties.not_square",
         )
 
 

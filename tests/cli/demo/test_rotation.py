@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from gcsa.cli.demo import rotation
+from tests.errors import raises
 
 
 @pytest.mark.parametrize("angle", [90, 180, 270])
@@ -55,5 +56,5 @@ def test_other_angles_keep_the_background() -> None:
 
 def test_without_a_picture_one_sentence() -> None:
     for show in (rotation.classify, rotation.segment, rotation.read):
-        with pytest.raises(ValueError, match="there is no image: choose one"):
+        with raises("picture.missing"):
             show(None, 0)

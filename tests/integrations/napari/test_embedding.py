@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from gcsa._utils.errors import UserError
 from gcsa.images.prepare import Prepare
 from gcsa.integrations.napari.embedding import crop, embed_objects, principal_components
 from gcsa.models.create import create_model
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.testing import randomize
+from tests.errors import raises
 
 
 def classifier(group: str = "d4") -> ClassificationPredictor:
@@ -77,7 +77,7 @@ def test_deep_images_and_what_cannot_be_embedded() -> None:
     eight, _ = embed_objects(predictor, picture, labels, 12, 2)
     deep, _ = embed_objects(predictor, picture.astype(np.uint16) * 257, labels, 12, 2)
     assert all(np.array_equal(eight[name], deep[name]) for name in eight)
-    with pytest.raises(UserError, match=r"labels have the shape \(60, 50\), and the image \(50, 60\)"):
+    with raises("labels.shape"):
         embed_objects(predictor, picture, labels.T, 0, 2)
-    with pytest.raises(UserError, match="hold 2 objects: embedding compares 3 or more"):
+    with raises("labels.too_few"):
         embed_objects(predictor, picture, labels * (labels < 3), 0, 2)

@@ -17,6 +17,7 @@ from torchvision.models.feature_extraction import create_feature_extractor
 
 import gcsa.models.baselines.efficient as baselines
 from gcsa.models.baselines.kernelizable import POSITIONS, KernelizableAttention
+from tests.errors import raises
 
 PACKAGES = {"linformer_tiny": "linformer", "routing_transformer_tiny": "routing_transformer"}
 BASELINES = [
@@ -240,7 +241,7 @@ def test_missing_package(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         raise ModuleNotFoundError(name=package)
 
     monkeypatch.setattr(baselines.importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=rf"'{PACKAGES[name]}': install gcsa-vit\[baselines\]"):
+    with raises("baselines.missing"):
         create(name)
 
 
@@ -257,38 +258,38 @@ def test_routing_centres_follow_training_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "named"),
+    ("name", "options", "key"),
     [
-        ("performer_tiny", dict(position="rotary"), "position=rotary"),
-        ("performer_tiny", dict(position="relative_s1", width=5), "width must be even.* not 5: use 4 or 6"),
+        ("performer_tiny", dict(position="rotary"), "position"),
+        ("performer_tiny", dict(position="relative_s1", width=5), "width.odd"),
         (
             "performer_tiny",
             dict(position="absolute", dim=18),
-            "dim must be a multiple of 4 for position=absolute, not 18",
+            "dim",
         ),
-        ("performer_tiny", dict(redraw_interval=-1), "redraw_interval=-1"),
-        ("performer_tiny", dict(drop_rate=1), "drop_rate=1"),
-        ("performer_tiny", dict(mlp_ratio=0.01), r"mlp_ratio=0\.01 of 16 channels leaves none: use 0\.07 or more"),
-        ("linformer_tiny", dict(img_size=(28, 28, 28)), r"img_size=\(28, 28, 28\)"),
-        ("performer_tiny", dict(num_heads=3), "num_heads=3 does not divide dim=16"),
-        ("performer_tiny", dict(global_pool="max"), "global_pool=max"),
-        ("performer_tiny", dict(global_pool=""), "set num_classes=0, not 10"),
-        ("linformer_tiny", dict(projected=0), "projected=0"),
-        ("linformer_tiny", dict(num_heads=3), "num_heads=3 does not divide dim=16"),
-        ("routing_transformer_tiny", dict(clusters=3), "clusters=3 does not divide the 64 tokens: choose one of .*4"),
+        ("performer_tiny", dict(redraw_interval=-1), "redraw_interval"),
+        ("performer_tiny", dict(drop_rate=1), "drop_rate"),
+        ("performer_tiny", dict(mlp_ratio=0.01), "mlp_ratio"),
+        ("linformer_tiny", dict(img_size=(28, 28, 28)), "img_size"),
+        ("performer_tiny", dict(num_heads=3), "num_heads"),
+        ("performer_tiny", dict(global_pool="max"), "global_pool"),
+        ("performer_tiny", dict(global_pool=""), "global_pool.classes"),
+        ("linformer_tiny", dict(projected=0), "projected"),
+        ("linformer_tiny", dict(num_heads=3), "num_heads"),
+        ("routing_transformer_tiny", dict(clusters=3), "clusters"),
     ],
 )
-def test_bad_arguments(name: str, options: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_bad_arguments(name: str, options: dict[str, Any], key: str) -> None:
+    with raises(key):
         create(name, **options)
 
 
 @pytest.mark.parametrize(("name", "options"), BASELINES)
 def test_baselines_take_one_size(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"images of 32 x 32, not 28 x 28: create it with img_size=\(28, 28\)"):
+    with raises("input.size"):
         create(name)(torch.zeros(1, 1, 28, 28))
     assert create(name, img_size=16)(torch.zeros(1, 1, 16, 16)).shape == (1, 10)
-    with pytest.raises(ValueError, match="no gradient checkpointing"):
+    with raises("gradient_checkpointing"):
         create(name).set_grad_checkpointing()
 
 
@@ -297,7 +298,7 @@ def test_baselines_take_one_size(name: str, options: dict[str, Any]) -> None:
     ["performer_tiny", "performer_horn", "linformer_tiny", "routing_transformer_tiny", "alexnet_small", "vgg16_small"],
 )
 def test_features_only_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} has no feature maps of stages: leave out features_only"):
+    with raises("features_only"):
         timm.create_model(name, features_only=True)
 
 
@@ -309,5 +310,5 @@ def test_no_images() -> None:
 
 @pytest.mark.parametrize(("name", "options"), BASELINES)
 def test_no_images_for_the_baselines(name: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="this model takes one image or more, not an empty batch"):
+    with raises("input.empty"):
         create(name)(images(0))

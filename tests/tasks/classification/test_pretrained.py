@@ -17,6 +17,7 @@ from gcsa.tasks.classification.module import Classifier
 from gcsa.tasks.classification.pretrained import load_pretrained
 from gcsa.training.callbacks import Freeze
 from gcsa.training.optimizer import make_optimizer
+from tests.errors import raises
 from tests.runs import TINY, composed, train
 
 SHORT = (*TINY, "trainer.max_epochs=1", "trainer.limit_train_batches=2", "callbacks=no_ema")
@@ -33,7 +34,7 @@ def file(tmp_path: Path) -> Path:
 def test_what_is_frozen_stays_as_it_was_pretrained(file: Path, tmp_path: Path) -> None:
     """Running statistics too; the classifier is new, and the first layer sums the weights of the channels."""
     options = (*SHORT, f"model.pretrained={file}", "freeze=[conv_stem,bn1,blocks]")
-    with pytest.raises(ValueError, match=r"mean=.* is for 3 channels, but data=digits has 1"):
+    with raises("data.channels"):
         train(composed(tmp_path / "run", *options), tmp_path / "run")
     for name in "ab":
         (tmp_path / "images" / name).mkdir(parents=True)
@@ -94,15 +95,15 @@ def test_weights_that_cannot_be_had(value: str, words: str, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("names", "words"),
+    ("names", "key"),
     [
-        ("stem", "freeze=stem must be a list"),
-        (["stem"], "the network has no module stem: choose from conv_stem"),
-        (["conv_stem", "bn1", "blocks", "conv_head", "bn2", "classifier"], "leaves nothing to train"),
+        ("stem", "freeze"),
+        (["stem"], "freeze.module"),
+        (["conv_stem", "bn1", "blocks", "conv_head", "bn2", "classifier"], "freeze.everything"),
     ],
 )
-def test_what_cannot_be_frozen(names: object, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_what_cannot_be_frozen(names: object, key: str) -> None:
+    with raises(key):
         Freeze(timm.create_model("test_efficientnet"), names)  # type: ignore[arg-type]
 
 
@@ -120,9 +121,9 @@ def test_layer_decay_reaches_the_rates(name: str) -> None:
     rates = [g["lr"] for g in make_optimizer(model, {"opt": "adamw", "lr": 0.1, "layer_decay": 0.5}).param_groups]
     assert max(rates) == 0.1
     assert min(rates) < 0.1 / 4
-    with pytest.raises(ValueError, match=r"layer_decay=1\.5"):
+    with raises("optimizer.layer_decay", value=1.5):
         make_optimizer(model, {"opt": "adamw", "lr": 0.1, "layer_decay": 1.5})
-    with pytest.raises(ValueError, match="layer_decay needs a timm model"):
+    with raises("optimizer.layer_decay"):
         make_optimizer(torch.nn.Linear(2, 2), {"opt": "adamw", "lr": 0.1, "layer_decay": 0.5})
 
 

@@ -18,6 +18,7 @@ from gcsa.tasks.classification.module import Classifier
 from gcsa.tasks.classification.teacher import Member, Teacher, TeacherOptions, fingerprint, score_loss
 from gcsa.testing import assert_invariant
 from gcsa.weights import save_classifier
+from tests.errors import raises
 from tests.runs import composed, train
 
 DIGITS = tuple("0123456789")
@@ -82,14 +83,14 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pyte
 def test_answers_of_others_are_refused(tmp_path: Path) -> None:
     source, file = weights(tmp_path / "weights"), tmp_path / "answers.safetensors"
     teacher(source, file).answers(pictures(8), "train")
-    with pytest.raises(UserError, match="answers of other images"):
+    with raises("answers.of_others"):
         teacher(source, file).answers(pictures(8, seed=1), "train")
-    with pytest.raises(UserError, match="answers of another teacher"):
+    with raises("answers.of_others"):
         teacher(weights(tmp_path / "another", seed=1), file).answers(pictures(8), "train")
-    with pytest.raises(UserError, match="answers of another teacher"):
+    with raises("answers.of_others"):
         teacher(source, file, symmetry="none").answers(pictures(8), "train")
     (tmp_path / "answers.train.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(UserError, match="is damaged"):
+    with raises("answers.damaged"):
         teacher(source, file).answers(pictures(8), "train")
 
 
@@ -98,7 +99,7 @@ def test_scores_are_in_the_order_of_the_students_classes(tmp_path: Path) -> None
     order = DIGITS[::-1]
     rows = teacher(source, tmp_path / "a.safetensors").answers(shown, "train")
     assert torch.equal(teacher(source, tmp_path / "b.safetensors", order).answers(shown, "train"), rows.flip(1))
-    with pytest.raises(UserError, match="they differ in '9'"):
+    with raises("teacher.classes"):
         teacher(source, tmp_path / "c.safetensors", (*DIGITS[:9], "nine"))
 
 
@@ -189,7 +190,7 @@ def test_a_student_of_features_is_an_encoder(tmp_path: Path) -> None:
     features = predictor.features([folder / "0.png", folder / "1.png"])
     assert features.shape == (2, predictor.network.head_hidden_size)
     assert_invariant(predictor.embedding, torch.rand(2, 1, 28, 28, dtype=torch.float64), "c4")
-    with pytest.raises(UserError, match="no classes"):
+    with raises("network.encoder"):
         predictor.predict(folder / "0.png")
     assert json.loads((tmp_path / "run/results.json").read_text())["results"].keys() == {"val/loss"}
 
@@ -200,14 +201,14 @@ def test_stored_answers(tmp_path: Path) -> None:
         "file,label,confidence,no,yes\nx/a.png,yes,0.9,0.1,0.9\n/else/x/b.png,no,1,1,0\n"
     )
     found = teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "no"))
-    with pytest.raises(UserError, match=r"no answer for .*b\.png"):
+    with raises("answers.missing"):
         found.answers(files, "train")
     (tmp_path / "answers.csv").write_text("file,no,yes\nx/a.png,0.1,0.9\nx/b.png,1,0\n")
     rows = teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "no")).answers(files, "train").exp()
     torch.testing.assert_close(rows, torch.tensor([[0.0, 1.0], [0.9, 0.1]]), atol=1e-6, rtol=0)
-    with pytest.raises(UserError, match="no column 'maybe'"):
+    with raises("answers.column"):
         teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "maybe")).answers(files, "train")
-    with pytest.raises(UserError, match="the data have no files"):
+    with raises("teacher.no_files"):
         teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "no")).answers(pictures(2), "train")
 
 

@@ -10,6 +10,7 @@ import gcsa
 from gcsa.cli.adapt import main
 from gcsa.tasks.recognition import adapt
 from gcsa.tasks.recognition.adapt import epochs_for
+from tests.errors import raises
 from tests.tasks.recognition.small import lines, recognizer
 
 TEXTS = ("abc", "bad cafe", "fed", "hag", "beg", "face \u2042")
@@ -72,7 +73,7 @@ def test_a_split_without_lines_is_named(corrected: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(adapt, "LEAST_LINES", 2)
     rows = ["split\tfile\tdocument", *(f"train\t{i}.png\ta" for i in range(3))]
     (corrected / "manifest.tsv").write_text("\n".join(rows))
-    with pytest.raises(ValueError, match=r"no lines in its val split"):
+    with raises("lines.no_split"):
         adapt.corrected_lines(corrected)
 
 

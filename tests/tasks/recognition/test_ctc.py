@@ -12,6 +12,7 @@ import gcsa
 from gcsa.groups import group
 from gcsa.tasks.recognition.ctc import CTCRecognizer, beam_search, ctc_loss, greedy
 from gcsa.tasks.recognition.reading import Reading, orientations
+from tests.errors import raises
 from tests.tasks.recognition.small import CHARACTERS, lines, recognizer
 
 
@@ -41,7 +42,7 @@ def test_a_plain_encoder_reads_a_rotated_line_in_a_pass_for_each_orientation(enc
         read = model.read(torch.rot90(lines(96), degrees // 90, (2, 3)), "any")
         assert [reading.text for reading in read] == [reading.text for reading in best]
         assert [reading.orientation for reading in read] == [(reading.orientation + degrees) % 360 for reading in best]
-    with pytest.raises(ValueError, match="lines must be"):
+    with raises("input.height"):
         model.read(lines(96)[:, :, 1:], "any")
 
 
@@ -74,34 +75,34 @@ def test_scores(encoder: str, recurrent: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "key"),
     [
-        (dict(centred=True, head_fields=8), "has no classifier, and does not use centred, head_fields: leave out"),
-        (dict(encoder="gcsa_ocr_huge"), "unknown encoder 'gcsa_ocr_huge': choose one of crnn, gcsa_ocr_small"),
-        (dict(height=42), "height must be a multiple of 8, the stride of gcsa_ocr_tiny, not 42"),
-        (dict(upsample=0), "upsample=0"),
-        (dict(recurrent=-1), "recurrent=-1"),
-        (dict(colour=1), "unknown option colour"),
-        (dict(encoder="crnn", colour=1), "unknown option colour"),
-        (dict(num_heads=3), "num_heads=3 does not divide"),
+        (dict(centred=True, head_fields=8), "encoder.unused"),
+        (dict(encoder="gcsa_ocr_huge"), "encoder"),
+        (dict(height=42), "height.stride"),
+        (dict(upsample=0), "upsample"),
+        (dict(recurrent=-1), "recurrent"),
+        (dict(colour=1), "option.unknown"),
+        (dict(encoder="crnn", colour=1), "option.unknown"),
+        (dict(num_heads=3), "num_heads"),
     ],
 )
-def test_bad_arguments(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_arguments(options: dict, key: str) -> None:
+    with raises(key):
         CTCRecognizer(CHARACTERS, **options)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "key"),
     [
-        ((lines(96), "sideways"), "unknown orientation 'sideways': choose upright or any"),
-        ((lines(96), "any", 0), "beams must be 1 or more, not 0"),
-        ((torch.rand(1, 1, 96, 40), "upright"), "lines must be 40 pixels high, not 96 x 40"),
-        ((torch.rand(1, 1, 48, 96), "any"), "lines must be 40 pixels high, not 48 x 96"),
+        ((lines(96), "sideways"), "orientation"),
+        ((lines(96), "any", 0), "beams"),
+        ((torch.rand(1, 1, 96, 40), "upright"), "input.height"),
+        ((torch.rand(1, 1, 48, 96), "any"), "input.height"),
     ],
 )
-def test_bad_lines(arguments: tuple, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_lines(arguments: tuple, key: str) -> None:
+    with raises(key):
         recognizer().read(*arguments)
 
 
@@ -114,7 +115,7 @@ def test_a_longer_charset_reads_as_before() -> None:
     with torch.no_grad():
         model.head.classifier.bias[-1] = 100.0
     assert {reading.text for reading in model.read(lines(96))} == {"z"}
-    with pytest.raises(ValueError, match="must begin with the 12 characters"):
+    with raises("charset.extend"):
         model.extend("xyz" + CHARACTERS)
 
 
@@ -147,7 +148,7 @@ def test_save_and_load(encoder: str, recurrent: int, tmp_path: Path) -> None:
     assert opened.charset == model.charset
     assert torch.equal(opened(lines(96)), model(lines(96)))
     (tmp_path / "weights/model.safetensors").write_bytes(b"no weights")
-    with pytest.raises(ValueError, match="is damaged or not"):
+    with raises("weights.damaged"):
         gcsa.load(tmp_path / "weights")
     (tmp_path / "weights/config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"there is no .*config\.json"):

@@ -31,6 +31,7 @@ from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.kraken.plugin import GCSARecognizer
 from gcsa.tasks.recognition.pages import layout
 from gcsa.tasks.recognition.pages.page_xml import read_page
+from tests.errors import raises
 
 ROOT = Path(__file__).parents[3]
 PAGES = Path(os.environ.get("GCSA_DATA", ROOT / ".." / "shared" / "data")) / "pages"
@@ -253,5 +254,5 @@ def test_ketos_measures(file: Path, lines: list[str]) -> None:
 
 
 def test_ketos_has_no_binary_data_for_us(lines: list[str], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not binary data sets"):
+    with raises("kraken.binary"):
         ketos("--arch", "gcsa", "-f", "binary", "-o", str(tmp_path / "new"), *lines)

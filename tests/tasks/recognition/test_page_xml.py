@@ -12,6 +12,7 @@ from gcsa.tasks.recognition.pages import page_xml
 from gcsa.tasks.recognition.pages.page_xml import read_page
 from gcsa.tasks.recognition.pages.text import write_text
 from gcsa.tasks.recognition.reading import Reading
+from tests.errors import raises
 from tests.fuzzing import sealed
 
 PAGE = """<?xml version="1.0" encoding="UTF-8"?>
@@ -149,7 +150,7 @@ def test_a_hyphen_of_alto_is_the_sign_that_has_ink(write: Write, word: str, sign
 @pytest.mark.parametrize("unit", ["mm10", "inch1200"])
 def test_alto_in_a_unit_of_length_needs_the_size_of_the_page(write: Write, unit: str) -> None:
     path = write(ALTO.replace(' WIDTH="{width}"', ""), **alto(description=NAMED.replace("pixel", unit)))
-    with pytest.raises(ValueError, match=rf"1\.xml .*'{unit}'.* no WIDTH and HEIGHT"):
+    with raises("page.unreadable"):
         read_page(path)
     path = write(ALTO.replace('WIDTH="{width}" HEIGHT="100"', ""), **alto())
     assert read_page(path)[0].polygon[0] == (10, 20), "pixels"
@@ -162,7 +163,7 @@ def test_an_image_that_only_exif_makes_upright(write: Write, orientation: int, t
     exif[0x0112] = orientation
     Image.open(tmp_path / "1.png").save(tmp_path / "1.png", exif=exif)
     if orientation in (2, 3, 4):
-        with pytest.raises(ValueError, match=rf"1\.png of .*1\.xml has the EXIF orientation {orientation}"):
+        with raises("page.exif"):
             read_page(path)
     else:
         assert read_page(path)[0].polygon[0] == (10, 10)
@@ -222,22 +223,22 @@ EXTERNAL = '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/hostname">]><PcGts>&a;</
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "key"),
     [
-        (BOMB, r"is not XML that can be read safely \(EntitiesForbidden"),
-        (EXTERNAL, r"is not XML that can be read safely \(EntitiesForbidden"),
-        ("", r"is not XML that can be read safely \(ParseError"),
-        ("<PcGts><Page></PcGts>", r"is not XML that can be read safely \(ParseError"),
-        ("<html><body/></html>", r"is neither PAGE-XML nor ALTO: its root is <html>"),
-        ("<PcGts/>", r"cannot be read as a page \(no 'Page'\)"),
-        ("<alto/>", r"cannot be read as a page \(no 'Page'\)"),
-        ("<alto><Layout><Page/><Page/></Layout></alto>", r"\(2 pages, of one image: write a file for each\)"),
-        ("<PcGts><Page/></PcGts>", r"\(no 'imageFilename'\)"),
-        (PAGE.format(**page(image="other.png")), r"needs the image other.png: put it beside"),
+        (BOMB, "page.xml"),
+        (EXTERNAL, "page.xml"),
+        ("", "page.xml"),
+        ("<PcGts><Page></PcGts>", "page.xml"),
+        ("<html><body/></html>", "page.format"),
+        ("<PcGts/>", "page.unreadable"),
+        ("<alto/>", "page.unreadable"),
+        ("<alto><Layout><Page/><Page/></Layout></alto>", "page.unreadable"),
+        ("<PcGts><Page/></PcGts>", "page.unreadable"),
+        (PAGE.format(**page(image="other.png")), "page.no_image"),
     ],
 )
-def test_bad_files_are_named(write: Write, content: str, message: str) -> None:
-    with pytest.raises(ValueError, match=rf"1\.xml.*{message}"):
+def test_bad_files_are_named(write: Write, content: str, key: str) -> None:
+    with raises(key):
         read_page(write(content))
 
 
@@ -268,9 +269,7 @@ def test_a_page_whose_image_is_stored_turned(write: Write, content: str, tmp_pat
     path = write(content)
     image = Image.new("L", (500, 1000))  # a page of 200 x 100 scanned in another size
     image.save(tmp_path / "1.png")
-    with pytest.raises(
-        ValueError, match=r"1\.xml states a page of 200 x 100, and its image .* rotated, 500 x 1000: save"
-    ):
+    with raises("page.rotated"):
         read_page(path)
     image.resize((300, 110)).save(tmp_path / "1.png")
     assert read_page(path)[0].polygon[0][0] == 15
@@ -290,7 +289,7 @@ def test_the_text_of_a_line_may_be_in_its_words_alone(write: Write) -> None:
 def test_a_corrupt_page_image_is_named(write: Write) -> None:
     path = write(PAGE, **page())
     (path.parent / "1.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"the image of .*1\.xml, .*1\.png cannot be read as an image"):
+    with raises("page.image"):
         read_page(path)
 
 
@@ -329,7 +328,7 @@ def test_images_elsewhere_are_not_read(write: Write, image: str, kind: str, tmp_
     (path.parent / "link.png").symlink_to(tmp_path / "secret.png")
     (path.parent / "linked").symlink_to(tmp_path)
     with (
-        pytest.raises(ValueError, match=r"1\.xml needs the image .*: put it beside the file") as error,
+        raises("page.no_image") as error,
         sealed(path.parent, write=False),
     ):
         read_page(path)
@@ -379,29 +378,29 @@ def test_sizes_that_no_page_has(write: Write, size: str, kind: str) -> None:
 
 def test_bounds(write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     line = PAGE[PAGE.index("  <TextLine") : PAGE.index('  <TextLine id="b')]
-    for content, reason in (
-        (PAGE.replace(line, 5_001 * line).format(**page()), r"5002 lines, above 5000"),
+    for content, key in (
+        (PAGE.replace(line, 5_001 * line).format(**page()), "page.unreadable"),
         (
             PAGE.format(**page()).replace("second", "x").replace("WORD", "y").replace(" </Uni", "a" * 10_001 + "</Uni"),
-            r"characters, above 10000",
+            "page.unreadable",
         ),
-        (ALTO.format(**alto(words='<String CONTENT="ab"/>' * 5_000)), r"characters, above 10000"),
-        (ALTO.format(**alto()).replace('"100"', '"1e308"'), r"is not a size"),
+        (ALTO.format(**alto(words='<String CONTENT="ab"/>' * 5_000)), "page.unreadable"),
+        (ALTO.format(**alto()).replace('"100"', '"1e308"'), "page.unreadable"),
         (
             "<PcGts>" + "<a>" * 101 + "</a>" * 101 + "</PcGts>",
-            r"is not XML that can be read safely .*within each other",
+            "page.xml",
         ),
-        ("<PcGts>" + "<a>" * 200_000, r"is not XML that can be read safely .*within each other"),
-        (PAGE.replace('"200"', '"1"').format(**page(points="1,1 200,2 99999,999")), r"page of 1 x 100, far too small"),
+        ("<PcGts>" + "<a>" * 200_000, "page.xml"),
+        (PAGE.replace('"200"', '"1"').format(**page(points="1,1 200,2 99999,999")), "page.too_small"),
     ):
         path = write(content)
-        with pytest.raises(ValueError, match=rf"1\.xml.*{reason}"), sealed(tmp_path, memory=1 << 28, write=False):
+        with raises(key), sealed(tmp_path, memory=1 << 28, write=False):
             read_page(path)
     monkeypatch.setattr(page_xml, "MAX_ELEMENTS", 10)
-    with pytest.raises(ValueError, match=r"1\.xml is not XML that can be read safely .*more than 10 elements"):
+    with raises("page.xml"):
         read_page(write(PAGE, **page()))
     monkeypatch.setattr(page_xml, "MAX_BYTES", 100)
-    with pytest.raises(ValueError, match=r"1\.xml is larger than 100 bytes"):
+    with raises("file.too_large"):
         read_page(write(PAGE, **page()))
     with pytest.raises(FileNotFoundError):
         read_page(tmp_path / "no.xml")

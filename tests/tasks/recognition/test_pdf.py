@@ -10,7 +10,6 @@ pytest.importorskip("pypdfium2")
 import pypdfium2 as pdfium
 from PIL import Image
 
-from gcsa._utils.errors import UserError
 from gcsa.cli.transcribe import main
 from gcsa.tasks.recognition.data.cutting import rotate_points
 from gcsa.tasks.recognition.pages.inputs import Source
@@ -19,6 +18,7 @@ from gcsa.tasks.recognition.pages.pdf import DPI, scan_dpi, searchable_pdf
 from gcsa.tasks.recognition.pages.placed import PlacedLine, PlacedPage
 from gcsa.tasks.recognition.pages.words import Box, Word, box_of, upright_points
 from gcsa.tasks.recognition.reading import Reading
+from tests.errors import raises
 from tests.tasks.recognition.test_page_text import write_page
 
 SIZE = (900, 600)
@@ -118,9 +118,9 @@ def test_of_an_xml_page_by_the_command(weights: Path, folder: Path, tmp_path: Pa
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "1.pdf").write_bytes(b"%PDF-1.7")
-    with pytest.raises(UserError, match=r"1\.pdf is a PDF, .*: ocrmypdf --plugin gcsa\.integrations\.ocrmypdf"):
+    with raises("format.pdf_again"):
         check_pages([Source(tmp_path / "1.pdf", 1)], "pdf", "out/", 1)
-    with pytest.raises(UserError, match="--format pdf is not for a screen: name a file"):
+    with raises("format.screen"):
         check_pages([], "pdf", "-", 1)
 
 

@@ -9,11 +9,11 @@ import torch
 from skimage.data import coffee
 
 import gcsa
-from gcsa._utils.errors import UserError
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.ood import OODScorer
 from gcsa.tasks.segmentation import SegmentationPredictor
 from gcsa.weights import annotate
+from tests.errors import raises
 from tests.tasks.segmentation.networks import picture, untrained
 
 
@@ -62,7 +62,7 @@ def test_that_of_another_network_is_refused_when_it_is_loaded(predictor: Segment
     other = OODScorer.fit(torch.from_numpy(row[:20]), torch.from_numpy(row[20:]))
     assert other is not None
     annotate(folder, ood_score=other.entry())
-    with pytest.raises(UserError, match="what 5 features of training images are like, but the network gives"):
+    with raises("weights.features"):
         gcsa.load(folder)
 
 

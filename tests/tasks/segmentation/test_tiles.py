@@ -16,6 +16,7 @@ from gcsa.tasks.segmentation.tiles import (
     split_into_tiles,
     tile_maps,
 )
+from tests.errors import raises
 from tests.tasks.segmentation.networks import picture, untrained, whole_maps
 
 NARROW = dict(stem_strides=[2, 2], fields=[2, 2], num_heads=[1, 1])
@@ -81,12 +82,12 @@ def test_the_choice_of_tiles() -> None:
     assert len(choose_tiles(local, large, None)) > 1
     assert attends_globally.margin is None
     assert len(choose_tiles(attends_globally, large, max(large))) == 1
-    for network, shape, side, message in (
-        (attends_globally, large, 64, "a tile of 64 pixels would cut what a network with global attention sees"),
-        (attends_globally, (1, MAX_GLOBAL + 1), None, "1 x 16777217 pixels are too many for one pass"),
-        (local, small, 0, "a tile of 0 pixels holds nothing"),
+    for network, shape, side, key in (
+        (attends_globally, large, 64, "tile.global_attention"),
+        (attends_globally, (1, MAX_GLOBAL + 1), None, "tile.image_too_large"),
+        (local, small, 0, "tile"),
     ):
-        with pytest.raises(ValueError, match=message):
+        with raises(key):
             choose_tiles(network, shape, side)
 
 

@@ -10,7 +10,6 @@ import tifffile
 from PIL import Image
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import UserError
 from gcsa.images.reader import read_labels
 from gcsa.images.windows import ROWS, ArrayImage
 from gcsa.tasks.segmentation.predict import Segmentation
@@ -26,6 +25,7 @@ from gcsa.tasks.segmentation.writers import (
     overlay,
     write,
 )
+from tests.errors import raises
 
 SHAPE = (60, 80)
 
@@ -94,7 +94,7 @@ def test_micrometres_and_properties(tmp_path: Path) -> None:
     assert found["feret_diameter_max_um"] == pytest.approx([2 * 8 * width], rel=0.1)
     assert found["area_convex_um2"] == pytest.approx(found["area_um2"], rel=0.1)
     assert found["intensity_mean"] == pytest.approx([inside.mean()], rel=1e-5)
-    with pytest.raises(UserError, match=r"0\.5 x 2 micrometres, not square, and have no perimeter"):
+    with raises("properties.not_square"):
         check_properties(["solidity", "perimeter"], (height, width))
     check_properties(["solidity"], (height, width))
     check_properties(["perimeter"], None)

@@ -143,9 +143,14 @@ class GCSADataModule(SplitDataModule):
         check_bool("balance", balance)
         check_bool("train_on_val", train_on_val)
         if unlabelled == "rest" and limit_train is None:
-            raise UserError("data.unlabelled=rest is what data.limit_train leaves out: set data.limit_train")
+            raise UserError(
+                "data.unlabelled=rest is what data.limit_train leaves out: set data.limit_train", "data.unlabelled_rest"
+            )
         if unlabelled is not None and balance:
-            raise UserError("data.balance=true draws every class as often, and data.unlabelled has none: leave one out")
+            raise UserError(
+                "data.balance=true draws every class as often, and data.unlabelled has none: leave one out",
+                "data.balance",
+            )
         self.unlabelled = unlabelled
         self.teacher: Teacher | None = None
         self._answers: dict[str, Tensor] = {}
@@ -158,7 +163,8 @@ class GCSADataModule(SplitDataModule):
                 if len(values) != self.in_chans:
                     raise UserError(
                         f"{key}={list(values)} is for {len(values)} channels, but data={self.name} has {self.in_chans}: "
-                        f"set data.in_chans={len(values)} where the data take it, or choose other data or weights"
+                        f"set data.in_chans={len(values)} where the data take it, or choose other data or weights",
+                        "data.channels",
                     )
                 setattr(self, key, tuple(values))
 
@@ -186,7 +192,7 @@ class GCSADataModule(SplitDataModule):
 
     def fetch(self, folder: Path) -> None:
         """Download the data set into `folder`, laid out as in the root."""
-        raise UserError(f"data={self.name} has nothing to download: leave out data.download=true")
+        raise UserError(f"data={self.name} has nothing to download: leave out data.download=true", "data.download")
 
     @abstractmethod
     def read_fit(self) -> tuple[Split, Split]:
@@ -234,7 +240,8 @@ class GCSADataModule(SplitDataModule):
         if self.drop_last and len(train.rows) < self.batch_size * self.processes:
             raise UserError(
                 f"batch_size={self.batch_size} in each process with drop_last leaves none of {len(train.rows)} images: "
-                "lower it, or leave out drop_last"
+                "lower it, or leave out drop_last",
+                "batch_size.drop_last",
             )
         if self.teacher is not None:
             self._answers["train"] = self.teacher.answers(train.pictures(), "train")
@@ -250,7 +257,9 @@ class GCSADataModule(SplitDataModule):
         """The images of a folder and all below it."""
         files = list_images(folder, recursive=True) if folder.is_dir() else []
         if not files:
-            raise UserError(f"data.unlabelled={folder} is no folder with images: name one, or leave it out")
+            raise UserError(
+                f"data.unlabelled={folder} is no folder with images: name one, or leave it out", "data.unlabelled"
+            )
         images = ImageFiles(files, Prepare(self.image_size, self.mean, self.std, self.pad))
         return Split.whole(images.read_all(), torch.full((len(files),), NO_LABEL), folder, files=files)
 
@@ -302,7 +311,7 @@ class GCSADataModule(SplitDataModule):
     def _check(self, split: Split) -> None:
         check_split(split.images, strata(split.labels), self.num_classes, split.source, split.label_source)
         if not len(split.rows):
-            raise UserError(f"{split.source} holds too few images ({len(split.labels)}) to be split")
+            raise UserError(f"{split.source} holds too few images ({len(split.labels)}) to be split", "split.too_few")
 
     def _image_set(self, split: str, augment: Augmentation | None, views: int = 1) -> ImageSet:
         part = self.split(split)

@@ -65,12 +65,12 @@ class ImageFolder(GCSADataModule):
         **kwargs: Any,
     ) -> None:
         if path is None:
-            raise UserError(f"data={self.name} needs data.path=<{self.what}>")
+            raise UserError(f"data={self.name} needs data.path=<{self.what}>", "data.path", what=self.what)
         check_int("image_size", image_size, 1, MAX_SIDE)
         if in_chans not in (1, 3):
-            raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
+            raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)", "in_chans", in_chans=in_chans)
         if pad not in PADS:
-            raise UserError(f"pad={pad!r} must be one of {', '.join(map(repr, PADS))}")
+            raise UserError(f"pad={pad!r} must be one of {', '.join(map(repr, PADS))}", "pad", pad=pad)
         if mpp is not None:
             check_float("mpp", mpp, *MPP_RANGE)
             self.mpp = float(mpp)
@@ -99,7 +99,9 @@ class ImageFolder(GCSADataModule):
 
     def _read(self, part: str) -> Split:
         if part not in self._files:
-            raise UserError(f"{self.path} holds a test split only: training needs a folder train beside it")
+            raise UserError(
+                f"{self.path} holds a test split only: training needs a folder train beside it", "data.test_only"
+            )
         files, labels = self._files[part]
         images = ImageFiles(files, Prepare(self.image_size, self.mean, self.std, self.pad))
         source = f"the {part} split of {self.path}"
@@ -115,17 +117,20 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
     names = [name for known in SPLIT_FOLDERS for name in inside if name.lower() == known]
     folders = {SPLIT_FOLDERS[name.lower()]: path / name for name in names}
     if len(folders) < len(names):
-        raise UserError(f"{path} holds {' and '.join(names)}: keep one folder for each split")
+        raise UserError(f"{path} holds {' and '.join(names)}: keep one folder for each split", "data.splits_twice")
     if (folders and "test" not in folders) or set(folders) == {"val", "test"}:
         raise UserError(
-            f"{path} holds {' and '.join(names)} only: it needs train and test, test alone, or none of them"
+            f"{path} holds {' and '.join(names)} only: it needs train and test, test alone, or none of them",
+            "data.splits",
         )
     train = folders.get("train", folders.get("test", path))
     classes = class_folders(train)
     if not classes:
-        raise UserError(f"{train} holds no folders: it needs one folder of images a class")
+        raise UserError(f"{train} holds no folders: it needs one folder of images a class", "data.classes", train=train)
     if len(classes) < 2:
-        raise UserError(f"{train} holds one class only, {classes[0]!r}: classification needs at least two folders")
+        raise UserError(
+            f"{train} holds one class only, {classes[0]!r}: classification needs at least two folders", "data.one_class"
+        )
     parts = {part: class_files(folder, classes) for part, folder in folders.items()}
     return classes, divided(parts or {"all": class_files(path, classes)}, path)
 
@@ -141,7 +146,9 @@ def divided(parts: dict[str, Files], path: Path) -> dict[str, Files]:
         train, val = _divide(parts["train"], 0.1)
         parts = {**parts, "train": train, "val": val}
     if not all(files for files, _ in parts.values()):
-        raise UserError(f"{path} holds too few images to be split: add some, or name the split of each")
+        raise UserError(
+            f"{path} holds too few images to be split: add some, or name the split of each", "split.too_few"
+        )
     return parts
 
 
@@ -150,7 +157,9 @@ def class_folders(folder: Path) -> tuple[str, ...]:
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and is_visible(entry.name))
     for name in names:
         if ascii(name) != ascii(name.encode(errors="replace").decode()):
-            raise UserError(f"{folder} holds the class folder {name!a}, whose name is not UTF-8: rename it")
+            raise UserError(
+                f"{folder} holds the class folder {name!a}, whose name is not UTF-8: rename it", "class_folder.name"
+            )
     return tuple(names)
 
 
@@ -161,13 +170,18 @@ def class_files(folder: Path, classes: Sequence[str]) -> Files:
         ValueError: other class folders than `classes`, or a class without images.
     """
     if different := sorted(set(class_folders(folder)) ^ set(classes)):
-        raise UserError(f"{folder} must hold the class folders {', '.join(classes)}; they differ in {different[0]!r}")
+        raise UserError(
+            f"{folder} must hold the class folders {', '.join(classes)}; they differ in {different[0]!r}",
+            "class_folder.differ",
+        )
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
         images = list_images(folder / name, recursive=True)
         if not images:
-            raise UserError(f"{folder / name} is a class folder without images ({', '.join(SUFFIXES)})")
+            raise UserError(
+                f"{folder / name} is a class folder without images ({', '.join(SUFFIXES)})", "class_folder.empty"
+            )
         files += images
         labels += [label] * len(images)
     return files, torch.tensor(labels)

@@ -128,7 +128,7 @@ class RotMNIST(GCSADataModule):
 
 def _load_text(text: IO[bytes], size: int, most: int) -> NDArray[np.float32]:
     if size > most:
-        raise UserError(f"{size:,} bytes of text, above {most:,}")
+        raise UserError(f"{size:,} bytes of text, above {most:,}", "text.too_large", size=size)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there are no rows, which their number tells
         return np.loadtxt(text, dtype=np.float32, ndmin=2, encoding="ascii")

@@ -66,9 +66,11 @@ class Table(ImageFolder):
         if len(set(labels)) != len(labels) or len(labels) < least or (target == Classes.kind and len(labels) > 1):
             wanted = {Classes.kind: "one column", Labels.kind: "two or more columns", Numbers.kind: "columns"}[target]
             others = "; data.target=multilabel or regression takes more" if target == Classes.kind else ""
-            raise UserError(f"data.label={shown(label)} must name {wanted} for data.target={target}{others}")
+            raise UserError(
+                f"data.label={shown(label)} must name {wanted} for data.target={target}{others}", "data.label"
+            )
         if balance and target != Classes.kind:
-            raise UserError("data.balance=true is for data.target=class: leave it out")
+            raise UserError("data.balance=true is for data.target=class: leave it out", "data.balance")
         self.columns, self.kind = (image, labels, split), target
         super().__init__(path=path, balance=balance, **kwargs)
 
@@ -77,7 +79,8 @@ class Table(ImageFolder):
         splits = {row.split for row in rows}
         if "all" not in splits and ("test" not in splits or splits == {"val", "test"}):
             raise UserError(
-                f"{self.path} holds the splits {listed(sorted(splits))} only: it needs train and test, or test alone"
+                f"{self.path} holds the splits {listed(sorted(splits))} only: it needs train and test, or test alone",
+                "table.splits",
             )
         names, labels = self._classes(rows) if self.kind == Classes.kind else self._numbers(rows)
         chosen = {split: [place for place, row in enumerate(rows) if row.split == split] for split in splits}
@@ -92,12 +95,15 @@ class Table(ImageFolder):
     def _check(self, split: Split) -> None:
         super()._check(split)
         if self.kind == Numbers.kind and len(split.rows) < 2:
-            raise UserError(f"{split.source} holds one image: numbers are measured on two or more")
+            raise UserError(f"{split.source} holds one image: numbers are measured on two or more", "table.one_row")
 
     def _classes(self, rows: Sequence[Row]) -> tuple[tuple[str, ...], Tensor]:
         names = tuple(sorted({row.labels[0] for row in rows}))
         if len(names) < 2:
-            raise UserError(f"{self.path} holds one class only, {shown(names[0])}: classification needs at least two")
+            raise UserError(
+                f"{self.path} holds one class only, {shown(names[0])}: classification needs at least two",
+                "table.one_class",
+            )
         return names, torch.tensor([names.index(row.labels[0]) for row in rows])
 
     def _numbers(self, rows: Sequence[Row]) -> tuple[tuple[str, ...], Tensor]:
@@ -112,14 +118,16 @@ class Table(ImageFolder):
             value = math.nan
         if not math.isfinite(value) or (self.kind == Labels.kind and value not in (0, 1)):
             wanted = "0 or 1" if self.kind == Labels.kind else "a number"
-            raise UserError(f"{row.where}: its {column} is {shown(text)}, not {wanted}")
+            raise UserError(f"{row.where}: its {column} is {shown(text)}, not {wanted}", "table.number", column=column)
         return value
 
     def _scale(self, names: Sequence[str], labels: Tensor) -> Numbers:
         deviations, means = torch.std_mean(labels.double(), 0, correction=0)
         for name, deviation in zip(names, deviations.tolist(), strict=True):
             if not deviation > 0:
-                raise UserError(f"{self.path}: its {name} is the same for all training images: leave it out")
+                raise UserError(
+                    f"{self.path}: its {name} is the same for all training images: leave it out", "table.constant"
+                )
         return Numbers(tuple(means.tolist()), tuple(deviations.tolist()))
 
     def _rows(self) -> list[Row]:
@@ -136,27 +144,29 @@ class Table(ImageFolder):
                 for column in filter(None, (image, *labels, split)):
                     if column not in header:
                         raise UserError(
-                            f"{self.path} has no column {shown(column)}: it has {listed(header) or 'no header'}"
+                            f"{self.path} has no column {shown(column)}: it has {listed(header) or 'no header'}",
+                            "table.column",
                         )
                 for content in table:
                     where = f"{self.path}, line {table.line_num}"
                     texts = {column: str(content[column] or "").strip() for column in (image, *labels)}
                     if empty := [column for column, text in texts.items() if not text]:
-                        raise UserError(f"{where}: its {empty[0]} is empty")
+                        raise UserError(f"{where}: its {empty[0]} is empty", "table.empty_cell")
                     file = self.path.parent / texts[image]
                     if not file.is_file():
                         raise FileNotFoundError(f"{where}: there is no {file}")
                     if file in seen:
-                        raise UserError(f"{where}: {file} is in an earlier line, too")
+                        raise UserError(f"{where}: {file} is in an earlier line, too", "table.twice")
                     seen.add(file)
                     part = "all" if split is None else SPLIT_FOLDERS.get(str(content[split]).strip().lower())
                     if part is None:
                         raise UserError(
-                            f"{where}: its {split} is {shown(content[split])}, not one of {listed(SPLIT_FOLDERS)}"
+                            f"{where}: its {split} is {shown(content[split])}, not one of {listed(SPLIT_FOLDERS)}",
+                            "table.split",
                         )
                     rows.append(Row(file, tuple(texts[label] for label in labels), part, where))
         except (UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"{self.path} is no CSV file in UTF-8 ({error})") from error
+            raise UserError(f"{self.path} is no CSV file in UTF-8 ({error})", "table.unreadable") from error
         if not rows:
-            raise UserError(f"{self.path} names no images")
+            raise UserError(f"{self.path} names no images", "table.empty")
         return rows

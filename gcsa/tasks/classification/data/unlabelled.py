@@ -20,7 +20,7 @@ class Unlabelled(ImageFolder):
     def list_splits(self) -> tuple[tuple[str, ...], dict[str, Files]]:
         files = list_images(self.path, recursive=True) if self.path.is_dir() else []
         if not files:
-            raise UserError(f"data.path={self.path} is no folder with images")
+            raise UserError(f"data.path={self.path} is no folder with images", "data.path")
         parts = divided({"all": (files, torch.zeros(len(files), dtype=torch.long))}, self.path)
         return (), {part: (chosen, torch.full_like(labels, NO_LABEL)) for part, (chosen, labels) in parts.items()}
 

@@ -50,7 +50,7 @@ class LineAugment:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            check_float(f"augment {field.name}", getattr(self, field.name), 0, below=45 if field.name == "shear" else 1)
+            check_float(f"augment.{field.name}", getattr(self, field.name), 0, below=45 if field.name == "shear" else 1)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "LineAugment":

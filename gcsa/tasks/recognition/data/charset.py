@@ -41,7 +41,9 @@ def display_order(text: str) -> str:
     try:
         from bidi.algorithm import get_display  # that of bidi itself does not mirror brackets
     except ModuleNotFoundError as error:
-        raise MissingExtraError("right-to-left text needs python-bidi: pip install 'gcsa-vit[ocr]'") from error
+        raise MissingExtraError(
+            "right-to-left text needs python-bidi: pip install 'gcsa-vit[ocr]'", "bidi.missing"
+        ) from error
     # It drops what joins or parts letters, and fails on what has no direction: they go as accents of the letter before.
     others = sorted({character for character in text if unicodedata.bidirectional(character) in ("BN", "")})
     accents = {ord(character): chr(FREE_ACCENTS + i) for i, character in enumerate(others)}
@@ -67,9 +69,14 @@ class Charset:
     def __post_init__(self) -> None:
         for character, count in Counter(self.characters).items():
             if count > 1:
-                raise UserError(f"the charset holds {describe(character)} {count} times: a character has one class")
+                raise UserError(
+                    f"the charset holds {describe(character)} {count} times: a character has one class", "charset.twice"
+                )
             if character != " " and normalize(character) != character:
-                raise UserError(f"the charset holds {describe(character)}, which no normalised text does: remove it")
+                raise UserError(
+                    f"the charset holds {describe(character)}, which no normalised text does: remove it",
+                    "charset.not_normalised",
+                )
 
     @cached_property
     def _classes(self) -> dict[str, int]:
@@ -89,7 +96,8 @@ class Charset:
             text = " ".join("".join(character for character in text if character in self).split())
         if unknown := sorted(set(text) - self._classes.keys()):
             raise UserError(
-                f"{text!r} holds {', '.join(map(describe, unknown))}, not in the charset of {len(self) - 1}"
+                f"{text!r} holds {', '.join(map(describe, unknown))}, not in the charset of {len(self) - 1}",
+                "charset.unknown",
             )
         return [self._classes[character] for character in text]
 
@@ -116,5 +124,5 @@ def stored_characters(weights: Weights) -> str:
         f"a text of at most {MOST_NAMES} characters",
     )
     if characters is None:
-        raise UserError(f"{weights.source} has no characters: name weights of a recogniser")
+        raise UserError(f"{weights.source} has no characters: name weights of a recogniser", "weights.characters")
     return str(characters)

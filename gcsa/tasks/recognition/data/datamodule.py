@@ -84,11 +84,14 @@ class LinesDataModule(SplitDataModule):
         check_bool("short_first", short_first)
         check_bool("any_image", any_image)
         if height % step:
-            raise UserError(f"height={height} must be a multiple of step={step}")
+            raise UserError(f"height={height} must be a multiple of step={step}", "height.step", height=height)
         if charset is not None and not isinstance(charset, Charset | str):
-            raise UserError(f"charset={charset!r:.80} must be one text of all characters")
+            raise UserError(f"charset={charset!r:.80} must be one text of all characters", "charset", charset=charset)
         if (path is None) == (script is None):
-            raise UserError("data=lines needs either data.script=<a folder in ocr_lines> or data.path=<your folder>")
+            raise UserError(
+                "data=lines needs either data.script=<a folder in ocr_lines> or data.path=<your folder>",
+                "data.script_or_path",
+            )
         self.folder = data_root(root) / "ocr_lines" / str(script) if path is None else expanded(path)
         self.script, self.height, self.step = script, height, step
         self.short_first, self.any_image = short_first, any_image
@@ -122,10 +125,13 @@ class LinesDataModule(SplitDataModule):
             there = sorted(path.name for path in self.folder.parent.glob("*") if path.is_dir())
             if not there:
                 raise FileNotFoundError(f"{self.folder} not found: point data.root or GCSA_DATA to its data sets")
-            raise UserError(f"unknown script {self.script!r} in {self.folder.parent}: choose one of {', '.join(there)}")
+            raise UserError(
+                f"unknown script {self.script!r} in {self.folder.parent}: choose one of {', '.join(there)}",
+                "data.script",
+            )
         lines = list_lines(self.folder, splits, self.any_image)
         if not lines:
-            raise UserError(f"{self.folder} holds no lines with text in its {', '.join(splits)} split")
+            raise UserError(f"{self.folder} holds no lines with text in its {', '.join(splits)} split", "lines.none")
         return lines
 
     def lines(self, split: str) -> LineSet:
@@ -163,7 +169,8 @@ class LinesDataModule(SplitDataModule):
         rows = [row for row, steps in enumerate(needed) if steps * self.pixels_per_step <= whole.widths[row]]
         if not rows:
             raise UserError(
-                f"{self.folder}: every text is too long for its image, one character in {self.pixels_per_step:g} pixels"
+                f"{self.folder}: every text is too long for its image, one character in {self.pixels_per_step:g} pixels",
+                "lines.too_long",
             )
         if len(rows) < len(whole):
             log.warning(

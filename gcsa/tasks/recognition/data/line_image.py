@@ -83,7 +83,7 @@ def read_line(source: Line | str | Path | Image.Image, height: int | None = None
         return _ink_of(grey_pixels(source), None, "the image", height)
     line = source if isinstance(source, Line) else Line(Path(source))
     if line.error:
-        raise UserError(line.error)
+        raise UserError(line.error, "line.refused")
     if line.polygon is None:
         return _ink_of(read_grey(line.image, page=line.page), None, line.name, height)
     page = page_grey(line.image, line.page)
@@ -132,7 +132,8 @@ def check_width(h: int, w: int, height: int, name: str = "the line") -> None:
     if long * height > MAX_WIDTH * short:
         raise UserError(
             f"{name} is {w} x {h} pixels, {round(long * height / short)} long at height {height}, above {MAX_WIDTH}: "
-            f"cut it into pieces of at most {MAX_WIDTH * short // height}"
+            f"cut it into pieces of at most {MAX_WIDTH * short // height}",
+            "line.too_wide",
         )
 
 
@@ -162,7 +163,7 @@ def fit_line(line: Tensor, height: int, step: int = 8, upright: bool = False) ->
         ValueError: a height that is not a multiple of `step`, or a line longer than MAX_WIDTH at that height.
     """
     if height < step or height % step:
-        raise UserError(f"height={height} must be a multiple of step={step}")
+        raise UserError(f"height={height} must be a multiple of step={step}", "height.step", height=height)
     h, w = line.shape[-2:]
     check_width(h, w, height)
     if h == w:
@@ -228,9 +229,13 @@ def _grey_as_of(path: Path, page: int | None, modified: int, size: int) -> Array
 def _ink_of(grey: Array, inside: Array | None, name: str, height: int | None = None) -> Tensor:
     h, w = grey.shape
     if min(h, w) < MIN_SIDE:
-        raise UserError(f"{name} is {w} x {h} pixels: a line needs at least {MIN_SIDE} on either side")
+        raise UserError(
+            f"{name} is {w} x {h} pixels: a line needs at least {MIN_SIDE} on either side", "line.too_small", w=w, h=h
+        )
     if h * w > MAX_PIXELS:
-        raise UserError(f"{name} is {w} x {h} pixels, above {MAX_PIXELS:,}: cut the lines from the page first")
+        raise UserError(
+            f"{name} is {w} x {h} pixels, above {MAX_PIXELS:,}: cut the lines from the page first", "line.too_large"
+        )
     if height is not None:
         check_width(h, w, height, name)
     return torch.from_numpy(_ink(grey, inside, name))[None]
@@ -239,7 +244,7 @@ def _ink_of(grey: Array, inside: Array | None, name: str, height: int | None = N
 def _ink(grey: Array, inside: Array | None, name: str) -> Array:
     counted = grey if inside is None else grey[inside]
     if not counted.size:
-        raise UserError(f"{name} lies outside of its image")
+        raise UserError(f"{name} lies outside of its image", "line.outside")
     needed = MIN_CONTRAST if grey.dtype == np.uint8 else max(MIN_DEEP_CONTRAST, MIN_CONTRAST * counted.max() / 255)
     grey, counted = grey.astype(np.float32), counted.astype(np.float32)
     tail = _tail(counted, min(grey.shape))
@@ -249,7 +254,8 @@ def _ink(grey: Array, inside: Array | None, name: str) -> Array:
     black, paper = np.percentile(counted, (tail, 95))
     if not paper - black >= needed:
         raise UserError(
-            f"{name} is blank: its grey values differ by {paper - black:.3g} of 255, a line needs {needed:.3g}"
+            f"{name} is blank: its grey values differ by {paper - black:.3g} of 255, a line needs {needed:.3g}",
+            "line.blank",
         )
     ink = np.clip((paper - grey) / (paper - black), 0, 1).astype(np.float32)
     return ink if inside is None else np.where(inside, ink, np.float32(0))

@@ -57,11 +57,15 @@ def read_text(image: Path) -> str:
     try:
         text = normalize(read_bounded(path, MAX_TEXT_BYTES).decode("utf-8"))
     except FileNotFoundError:
-        raise UserError(f"{image} has no transcription: add {path.name} beside it, or remove the image") from None
+        raise UserError(
+            f"{image} has no transcription: add {path.name} beside it, or remove the image", "lines.no_text"
+        ) from None
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text ({error}): convert it") from error
+        raise UserError(f"{path} is not UTF-8 text ({error}): convert it", "lines.not_utf8") from error
     if not text:
-        raise UserError(f"{path} is empty: write the text of the line into it, or remove it and {image.name}")
+        raise UserError(
+            f"{path} is empty: write the text of the line into it, or remove it and {image.name}", "lines.empty_text"
+        )
     return text
 
 
@@ -73,7 +77,9 @@ def divide(names: Iterable[str], source: object) -> dict[str, str]:
     """
     shuffled = sorted(set(names), key=lambda name: hashlib.sha256(name.encode()).digest())
     if len(shuffled) < 3:
-        raise UserError(f"{source} holds {len(shuffled)} lines with text: three are the least that can be split")
+        raise UserError(
+            f"{source} holds {len(shuffled)} lines with text: three are the least that can be split", "lines.too_few"
+        )
     count = max(1, round(len(shuffled) / 10))
     return {name: "test" if i < count else "val" if i < 2 * count else "train" for i, name in enumerate(shuffled)}
 
@@ -85,21 +91,31 @@ def _manifest(folder: Path, any_image: bool) -> list[Line]:
         reader = csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)
         rows = list(reader)
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is not a table in UTF-8 ({error})") from error
+        raise UserError(f"{path} is not a table in UTF-8 ({error})", "manifest.unreadable") from error
     if absent := [column for column in COLUMNS if column not in (reader.fieldnames or ())]:
-        raise UserError(f"{path} has no column {absent[0]!r}: it needs {', '.join(COLUMNS)}, separated by tabs")
+        raise UserError(
+            f"{path} has no column {absent[0]!r}: it needs {', '.join(COLUMNS)}, separated by tabs", "manifest.column"
+        )
     lines: dict[Path, Line] = {}
     for number, row in enumerate(rows, 2):
         split, name, document = (row[column] or "" for column in COLUMNS)
         if split not in SPLITS:
-            raise UserError(f"{path} line {number}: unknown split {split!r:.80}, choose one of {', '.join(SPLITS)}")
+            raise UserError(
+                f"{path} line {number}: unknown split {split!r:.80}, choose one of {', '.join(SPLITS)}",
+                "manifest.split",
+            )
         image = confined(folder, name)
         if image is None and any_image and name and (folder / name).is_file():
             image = folder / name
         if image is None:
-            raise UserError(f"{path} line {number} names {name!r:.200}, which is not in the folder: remove the row")
+            raise UserError(
+                f"{path} line {number} names {name!r:.200}, which is not in the folder: remove the row",
+                "manifest.not_there",
+            )
         if image in lines:
-            raise UserError(f"{path} line {number} names {name} a second time: a line belongs to one split")
+            raise UserError(
+                f"{path} line {number} names {name} a second time: a line belongs to one split", "manifest.twice"
+            )
         lines[image] = Line(image, split=split, document=document)
     return list(lines.values())
 
@@ -107,7 +123,9 @@ def _manifest(folder: Path, any_image: bool) -> list[Line]:
 def _files(folder: Path) -> list[Line]:
     images = list_images(folder, recursive=True)
     if not images:
-        raise UserError(f"{folder} holds no line images ({', '.join(SUFFIXES)}) and no PAGE-XML or ALTO files")
+        raise UserError(
+            f"{folder} holds no line images ({', '.join(SUFFIXES)}) and no PAGE-XML or ALTO files", "lines.none"
+        )
     names = {path: path.relative_to(folder).as_posix() for path in images}
     by_document = len({path.parent for path in images}) >= 3
     unit = {path: path.parent.name if by_document else names[path] for path in images}

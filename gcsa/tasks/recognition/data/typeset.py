@@ -35,7 +35,7 @@ def list_fonts(folder: Path) -> list[Path]:
     """The fonts in `folder`, by name. Raises ValueError where there are none."""
     fonts = list_files(folder, SUFFIXES)
     if not fonts:
-        raise UserError(f"data.fonts={folder} holds no fonts ({', '.join(SUFFIXES)})")
+        raise UserError(f"data.fonts={folder} holds no fonts ({', '.join(SUFFIXES)})", "fonts.none")
     return fonts
 
 
@@ -48,7 +48,10 @@ def set_lines(texts: Sequence[str], fonts: Sequence[Path], seed: int) -> Iterato
     """
     leftward = [not {"R", "AL"}.isdisjoint(map(unicodedata.bidirectional, text)) for text in texts]
     if texts and all(leftward):
-        raise UserError("data.fonts sets text from left to right, and every training text is right-to-left: drop it")
+        raise UserError(
+            "data.fonts sets text from left to right, and every training text is right-to-left: drop it",
+            "fonts.right_to_left",
+        )
     if any(leftward):
         log.warning("%d of %d texts hold right-to-left letters and are not set in fonts", sum(leftward), len(texts))
     for i, text in enumerate(texts):
@@ -122,4 +125,6 @@ def _named(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # a damaged font raises whatever its readers stumble over
-        raise UserError(f"{path} cannot be read as a font ({error!r:.200}): remove or replace it") from error
+        raise UserError(
+            f"{path} cannot be read as a font ({error!r:.200}): remove or replace it", "fonts.unreadable"
+        ) from error

@@ -22,7 +22,9 @@ def write_kraken(model: CTCRecognizer, file: str | Path) -> None:
     """Writes `model`, not folded, for `kraken ... ocr -m FILE`; whole or not at all. Raises ValueError for a name
     that does not end in .safetensors."""
     if Path(file).suffix != ".safetensors":
-        raise UserError(f"kraken tells its files by their names, which must end in .safetensors: {file} does not")
+        raise UserError(
+            f"kraken tells its files by their names, which must end in .safetensors: {file} does not", "kraken.suffix"
+        )
     tensors = {f"{PREFIX}.model.{name}": tensor.contiguous() for name, tensor in model.state_dict().items()}
     about = {
         "_tasks": ["recognition"],

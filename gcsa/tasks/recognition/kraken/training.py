@@ -67,7 +67,8 @@ def list_lines(files: Iterable[str | Path], kind: str) -> list[Line]:
     """
     if kind == "binary":
         raise UserError(
-            "--arch gcsa reads its lines itself: give PAGE-XML or ALTO files, or images, not binary data sets"
+            "--arch gcsa reads its lines itself: give PAGE-XML or ALTO files, or images, not binary data sets",
+            "kraken.binary",
         )
     if kind == "path":
         return [Line(Path(file), read_text(Path(file))) for file in files]
@@ -92,7 +93,7 @@ class GCSALines(lightning.LightningDataModule):
             self.lines = {"train": lines[held_out:], "val": lines[:held_out]}
         for split, kept in self.lines.items():
             if not kept:
-                raise UserError(f"there are no lines with text for the {split} split: give more files")
+                raise UserError(f"there are no lines with text for the {split} split: give more files", "lines.none")
 
     def load(self, model: CTCRecognizer, batch_size: int) -> None:
         """Reads the images of all splits in the height of `model`, in batches of `batch_size`."""
@@ -171,7 +172,8 @@ class GCSATraining(KrakenTrainerModule):
             if self.hparams["config"].resize != "union":
                 new = charset.characters.removeprefix(known.characters)
                 raise UserError(
-                    f"Training data and model codec alphabets mismatch: {new!r} are new; use --resize union"
+                    f"Training data and model codec alphabets mismatch: {new!r} are new; use --resize union",
+                    "kraken.alphabet",
                 )
             self.net.model.extend(charset.characters)
             self.net.user_metadata["config"] = to_config(self.net.model.to_weights())

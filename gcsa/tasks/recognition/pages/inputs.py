@@ -142,7 +142,8 @@ def input_files(path: str | Path) -> list[Path]:
     if not files:
         raise UserError(
             f"{path} holds no images ({', '.join(IMAGES)}) and no PAGE-XML or ALTO files; an adapter, which is a "
-            f"folder with {ADAPTER_CONFIG}, stands right behind the model"
+            f"folder with {ADAPTER_CONFIG}, stands right behind the model",
+            "images.none",
         )
     return files
 
@@ -177,7 +178,8 @@ def find_lines(
             return [line]
         elif find_on is None:
             raise UserError(
-                f"{source.name} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'"
+                f"{source.name} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'",
+                "kraken.missing",
             )
         else:
             lines = find_on(source)

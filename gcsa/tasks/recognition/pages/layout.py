@@ -167,7 +167,7 @@ def _naming(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise UserError(
-            f"kraken cannot work on {name} ({type(error).__name__}: {one_line(error)}): leave it out"
+            f"kraken cannot work on {name} ({type(error).__name__}: {one_line(error)}): leave it out", "kraken.refused"
         ) from error
 
 

@@ -31,33 +31,47 @@ def check_pages(sources: Sequence[Source], kind: str, output: str, beams: int) -
     for source in sources:
         if is_xml(source.file) and kind not in FORMATS:
             if beams > 1:
-                raise UserError(BEAMS)
+                raise UserError(BEAMS, "format.beams")
         elif is_xml(source.file):
             if (found := _format(source.file)) not in (kind, None):
-                raise UserError(f"{source.file} is written as it came: take --format {found}, not {kind}")
+                raise UserError(
+                    f"{source.file} is written as it came: take --format {found}, not {kind}", "format.other", kind=kind
+                )
         elif not is_page(source):
             if is_readable(source):
-                raise UserError(f"--format {kind} is for pages, and {source.name} is none: take --format text or json")
+                raise UserError(
+                    f"--format {kind} is for pages, and {source.name} is none: take --format text or json",
+                    "format.pages",
+                )
         elif not has_kraken():
             raise MissingExtraError(
-                f"--format {kind} of images needs kraken, which is not installed: pip install 'gcsa-vit[kraken]'"
+                f"--format {kind} of images needs kraken, which is not installed: pip install 'gcsa-vit[kraken]'",
+                "kraken.missing",
             )
         elif beams > 1:
-            raise UserError(BEAMS)
+            raise UserError(BEAMS, "format.beams")
     if len(sources) > 1 and not is_folder(output):
-        raise UserError(f"{len(sources)} pages are written as a file each: name a folder, as in --output FOLDER/")
+        raise UserError(
+            f"{len(sources)} pages are written as a file each: name a folder, as in --output FOLDER/",
+            "output.needs_folder",
+        )
 
 
 def _check_pdf(sources: Sequence[Source], output: str) -> None:
     if not has_ocrmypdf():
-        raise MissingExtraError("--format pdf needs OCRmyPDF, which is not installed: pip install 'gcsa-vit[ocrmypdf]'")
+        raise MissingExtraError(
+            "--format pdf needs OCRmyPDF, which is not installed: pip install 'gcsa-vit[ocrmypdf]'", "ocrmypdf.missing"
+        )
     if output == "-":
-        raise UserError("--format pdf is not for a screen: name a file or a folder, as in --output FOLDER/")
+        raise UserError(
+            "--format pdf is not for a screen: name a file or a folder, as in --output FOLDER/", "format.screen"
+        )
     for source in sources:
         if is_pdf(source.file):
             raise UserError(
                 f"{source.file} is a PDF, whose pages --format pdf would draw anew: ocrmypdf --plugin gcsa.integrations.ocrmypdf "
-                "keeps them, and adds the text"
+                "keeps them, and adds the text",
+                "format.pdf_again",
             )
 
 
@@ -77,7 +91,7 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
     as_input = as_xml or kind == "pdf"
     if is_folder(output):
         if folder.exists() and not folder.is_dir():
-            raise UserError(f"--output {output} is a file: name a folder")
+            raise UserError(f"--output {output} is a file: name a folder", "output.is_file", output=output)
         there = next(parent for parent in (folder, *folder.parents) if parent.exists())
         check_writable(there / f"x{ENDINGS[kind]}")
         owners: dict[str, Source] = {}
@@ -86,7 +100,8 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
             if other is not source:
                 raise UserError(
                     f"{other.name} and {source.name} have one name, and would be written to one file: read them into folders of "
-                    "their own"
+                    "their own",
+                    "images.same_name",
                 )
         if (
             as_input
@@ -95,7 +110,8 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
         ):
             raise UserError(
                 f"--output {output} is the folder of the images, where the next run would take the {ENDINGS[kind]} files for what is "
-                "to be read: name another folder"
+                "to be read: name another folder",
+                "output.in_images",
             )
     else:
         check_writable(output)
@@ -103,7 +119,9 @@ def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, ou
     for source in sources:
         target = target_of(source, kind, output)
         if _key(target) in files and not (as_xml and _key(target) == _key(source.file)):
-            raise UserError(f"{target} is one of the inputs, and would be overwritten: name another --output")
+            raise UserError(
+                f"{target} is one of the inputs, and would be overwritten: name another --output", "output.is_input"
+            )
 
 
 def _key(path: Path) -> str:

@@ -75,10 +75,10 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
         name, stated = page_of(root)
         elements = reading_order(root)
         if len(elements) > MAX_LINES:
-            raise UserError(f"{len(elements)} lines, above {MAX_LINES}")
+            raise UserError(f"{len(elements)} lines, above {MAX_LINES}", "page.lines")
         texts = [normalize(_bounded(text_of(element))) for element in elements]
     except (KeyError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as a page ({_reason(error)}): correct it") from error
+        raise UserError(f"{path} cannot be read as a page ({_reason(error)}): correct it", "page.unreadable") from error
     if not elements:  # a blank page, of which no image is needed
         return []
     image = _find_image(path, name, any_image)
@@ -87,19 +87,21 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
             width, height = image_size(source)
             orientation = source.orientation
     except ValueError as error:
-        raise UserError(f"the image of {path}, {error}") from error
+        raise UserError(f"the image of {path}, {error}", "page.image") from error
     page_width, page_height = stated if all(stated) else (width, height)
     size = f"{page_width:g} x {page_height:g}"
     upright = "save the image upright, without an EXIF orientation"
     stated_ratio, stored_ratio = page_width / page_height, width / height
     if _is_rotated(stated_ratio, stored_ratio):
         raise UserError(
-            f"{path} states a page of {size}, and its image {image} is stored rotated, {width} x {height}: {upright}"
+            f"{path} states a page of {size}, and its image {image} is stored rotated, {width} x {height}: {upright}",
+            "page.rotated",
         )
     if orientation != 1 and (orientation < 5 or not _is_rotated(1 / stated_ratio, stored_ratio)):
         raise UserError(
             f"the image {image} of {path} has the EXIF orientation {orientation}, and the file does not tell whether its "
-            f"lines are on the image as it is stored or as it is shown: {upright}"
+            f"lines are on the image as it is stored or as it is shown: {upright}",
+            "page.exif",
         )
     x_scale, y_scale = width / page_width, height / page_height
     lines = []
@@ -113,7 +115,7 @@ def read_page(path: str | Path, any_image: bool = False) -> list[Line]:
             continue
         polygon = _scaled(points, x_scale, y_scale)
         if max(max(abs(x), abs(y)) for x, y in polygon) > MAX_COORDINATE:
-            raise UserError(f"{path} states a page of {size}, far too small for its lines")
+            raise UserError(f"{path} states a page of {size}, far too small for its lines", "page.too_small", size=size)
         baseline = _scaled(_usable(baseline_of, element), x_scale, y_scale) or None
         lines.append(Line(image, text, document=path.stem, polygon=polygon, baseline=baseline))
     return lines
@@ -130,7 +132,7 @@ def read_regions(path: Path, any_image: bool = False) -> tuple[Path, list[str]]:
     try:
         name, _ = page_of(root)
     except (KeyError, ValueError) as error:
-        raise UserError(f"{path} cannot be read as a page ({_reason(error)}): correct it") from error
+        raise UserError(f"{path} cannot be read as a page ({_reason(error)}): correct it", "page.unreadable") from error
     regions = {
         line: str(region.get("id") or region.get("ID") or "")
         for region in root.iter()  # an inner region comes behind the outer one
@@ -187,7 +189,9 @@ def _parse(path: Path) -> Element:
     try:
         from defusedxml.ElementTree import iterparse
     except ImportError as error:
-        raise MissingExtraError("reading PAGE-XML and ALTO needs defusedxml: pip install 'gcsa-vit[ocr]'") from error
+        raise MissingExtraError(
+            "reading PAGE-XML and ALTO needs defusedxml: pip install 'gcsa-vit[ocr]'", "defusedxml.missing"
+        ) from error
     data = read_bounded(path, MAX_BYTES)
     try:
         events = iterparse(BytesIO(data), events=("start", "end"))
@@ -196,10 +200,12 @@ def _parse(path: Path) -> Element:
             depth += 1 if event == "start" else -1
             count += event == "start"
             if count > MAX_ELEMENTS or depth > MAX_DEPTH:
-                raise UserError(f"more than {MAX_ELEMENTS} elements, or {MAX_DEPTH} within each other")
+                raise UserError(f"more than {MAX_ELEMENTS} elements, or {MAX_DEPTH} within each other", "page.elements")
         root: Element = events.root
     except (ParseError, ValueError, LookupError) as error:  # defusedxml's own are ValueErrors
-        raise UserError(f"{path} is not XML that can be read safely ({error!r:.200}): export it again") from error
+        raise UserError(
+            f"{path} is not XML that can be read safely ({error!r:.200}): export it again", "page.xml"
+        ) from error
     return root
 
 
@@ -211,7 +217,9 @@ def format_of(path: Path) -> str:
 def _format(path: Path, root: Element) -> str:
     kind = _tag(root)
     if kind not in ROOTS:
-        raise UserError(f"{path} is neither PAGE-XML nor ALTO: its root is <{kind[:80]}>, not <PcGts> or <alto>")
+        raise UserError(
+            f"{path} is neither PAGE-XML nor ALTO: its root is <{kind[:80]}>, not <PcGts> or <alto>", "page.format"
+        )
     return ROOTS[kind]
 
 
@@ -234,9 +242,9 @@ def _inner(element: Element, *tags: str) -> Element | None:
 def _polygon(numbers: Iterable[str | float]) -> Points:
     values = [float(number) for number in numbers]
     if len(values) < 6 or len(values) % 2 or not all(map(math.isfinite, values)):
-        raise UserError("its polygon is not 3 or more points x,y")
+        raise UserError("its polygon is not 3 or more points x,y", "page.polygon")
     if len(values) > 2 * MAX_POINTS or max(map(abs, values)) > MAX_COORDINATE:
-        raise UserError(f"its polygon has over {MAX_POINTS} points or one beyond {MAX_COORDINATE}")
+        raise UserError(f"its polygon has over {MAX_POINTS} points or one beyond {MAX_COORDINATE}", "page.polygon_size")
     return tuple(zip(values[::2], values[1::2], strict=True))
 
 
@@ -258,7 +266,7 @@ def _scaled(points: Points, x_scale: float, y_scale: float) -> Points:
 
 def _bounded(text: str) -> str:
     if len(text) > MAX_TEXT:
-        raise UserError(f"a line of {len(text)} characters, above {MAX_TEXT}")
+        raise UserError(f"a line of {len(text)} characters, above {MAX_TEXT}", "page.text")
     return text
 
 
@@ -272,7 +280,7 @@ def _size(page: Element, *names: str) -> tuple[float, float]:
         except ValueError:
             sizes.append(math.nan)
         if sizes[-1] != 0 and not 1 <= sizes[-1] <= MAX_COORDINATE:
-            raise UserError(f"{name}={value!r:.40} is not a size of a page")
+            raise UserError(f"{name}={value!r:.40} is not a size of a page", "page.size", value=value)
     return sizes[0], sizes[1]
 
 
@@ -317,10 +325,12 @@ def _alto(root: Element) -> tuple[str, tuple[float, float]]:
     if not pages:
         raise KeyError("Page")
     if len(pages) > 1:
-        raise UserError(f"{len(pages)} pages, of one image: write a file for each")
+        raise UserError(f"{len(pages)} pages, of one image: write a file for each", "page.several")
     size, unit = _size(pages[0], "WIDTH", "HEIGHT"), _inner(root, "Description", "MeasurementUnit")
     if not all(size) and unit is not None and (unit.text or "pixel").strip() != "pixel":
-        raise UserError(f"its coordinates are in {unit.text!r:.40}, and it states no WIDTH and HEIGHT of the page")
+        raise UserError(
+            f"its coordinates are in {unit.text!r:.40}, and it states no WIDTH and HEIGHT of the page", "page.unit"
+        )
     return (name.text or "" if name is not None else ""), size
 
 
@@ -373,4 +383,4 @@ def _find_image(path: Path, name: str, any_image: bool) -> Path:
     why = (
         f", as {name!r:.200} may lie elsewhere, where only any_image=true and --any-image look" if plain != name else ""
     )
-    raise UserError(f"{path} needs the image {wanted:.100}: put it beside the file{why}")
+    raise UserError(f"{path} needs the image {wanted:.100}: put it beside the file{why}", "page.no_image")

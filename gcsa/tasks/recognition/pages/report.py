@@ -33,11 +33,13 @@ def check_report(path: str, sources: Collection[Source], written: Collection[Pat
     target = Path(path).resolve()
     check_writable(target if target.parent.is_dir() else next(p for p in target.parents if p.exists()) / target.name)
     if target in {source.file.resolve() for source in sources}:
-        raise UserError(f"--report {path} is one of the inputs, and would be overwritten: name another file")
+        raise UserError(
+            f"--report {path} is one of the inputs, and would be overwritten: name another file", "report.is_input"
+        )
     if target in {file.resolve() for file in written}:
-        raise UserError(f"--report {path} is where --output writes text: name another file")
+        raise UserError(f"--report {path} is where --output writes text: name another file", "report.is_output")
     if target.is_file() and target.stat().st_size and not _rows(target):
-        raise UserError(f"--report {path} is there already, and is no report: name another file")
+        raise UserError(f"--report {path} is there already, and is no report: name another file", "report.other_file")
 
 
 class Report:

@@ -39,7 +39,10 @@ def write_text(path: Path, readings: Sequence[Reading | None], weights: str) -> 
     write = _write_page_line if ROOTS[document.documentElement.localName] == "page" else _write_alto_line
     lines = document.getElementsByTagNameNS("*", "TextLine")
     if len(lines) != len(readings):
-        raise UserError(f"{path} has {len(lines)} lines now, and had {len(readings)} when it was read: read it again")
+        raise UserError(
+            f"{path} has {len(lines)} lines now, and had {len(readings)} when it was read: read it again",
+            "page.changed",
+        )
     lines = [lines[i] for i in line_order(path)]
     read = {line: reading for line, reading in zip(lines, readings, strict=True) if reading is not None}
     for line, reading in read.items():

@@ -43,11 +43,13 @@ def write_upright(file: Path, target: Path, degrees: int) -> None:
     with Image.open(file) as image:
         options = SAVED.get(image.format or "")
         if options is None:
-            raise UserError(f"{file} is {image.format}, which --fix does not write: save it as PNG, TIFF or JPEG")
+            raise UserError(
+                f"{file} is {image.format}, which --fix does not write: save it as PNG, TIFF or JPEG", "fix.format"
+            )
         tile: Any = image.tile[0][3] if image.tile else None
         if image.mode in ("RGB", "RGBA", "LA") and ";16" in str(tile):
             raise UserError(
-                f"{file} has 16 bits a colour, of which --fix would keep 8: save it with 8 bits, or in grey"
+                f"{file} has 16 bits a colour, of which --fix would keep 8: save it with 8 bits, or in grey", "fix.bits"
             )
         kept = {key: image.info[key] for key in ("dpi", "icc_profile") if key in image.info}
         upright = ImageOps.exif_transpose(image).transpose(CLOCKWISE[degrees])
@@ -95,5 +97,5 @@ def _orient(file: Path, fix: str | None) -> Orientation:
         except (OSError, ValueError) as error:
             if isinstance(error, UserError):
                 raise
-            raise UserError(f"{file} was not written upright: {one_line(error)}") from error
+            raise UserError(f"{file} was not written upright: {one_line(error)}", "fix.failed") from error
     return found

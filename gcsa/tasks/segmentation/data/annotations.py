@@ -83,17 +83,23 @@ def draw_covers(covers: Iterable[Cover], shape: tuple[int, int], path: Path) -> 
     names, areas = [""], [0]
     for number, (name, top, left, mask) in enumerate(covers, 1):
         if not mask.any():
-            raise UserError(f"{path}: {name} covers no pixel of the image, which is {shape[0]} x {shape[1]}: remove it")
+            raise UserError(
+                f"{path}: {name} covers no pixel of the image, which is {shape[0]} x {shape[1]}: remove it",
+                "annotations.outside",
+            )
         names.append(name)
         areas.append(int(mask.sum()))
         part = labels[top : top + mask.shape[0], left : left + mask.shape[1]]
         for other, shared in zip(*np.unique(part[mask], return_counts=True), strict=True):
             if other and shared > MOST_SHARED * min(areas[other], areas[number]):
-                raise UserError(f"{path}: {names[other]} and {name} overlap by more than half of the smaller: keep one")
+                raise UserError(
+                    f"{path}: {names[other]} and {name} overlap by more than half of the smaller: keep one",
+                    "annotations.overlap",
+                )
         part[mask & (part == 0)] = number
     hidden = np.setdiff1d(np.arange(len(names)), labels)
     if (hidden > 0).any():
-        raise UserError(f"{path}: {names[hidden[-1]]} is covered by other objects: remove it")
+        raise UserError(f"{path}: {names[hidden[-1]]} is covered by other objects: remove it", "annotations.hidden")
     return labels
 
 
@@ -120,7 +126,7 @@ def _filled(name: str, rings: Sequence[Array], shape: tuple[int, int]) -> Cover:
     )
     counts = last - first
     if counts.sum() > MAX_CROSSINGS:
-        raise UserError(f"the outline of {name} is too long: simplify it")
+        raise UserError(f"the outline of {name} is too long: simplify it", "annotations.too_long")
     edges = np.repeat(np.arange(len(x)), counts)
     if not len(edges):
         return Cover(name, 0, 0, np.zeros((0, 0), bool))
@@ -140,7 +146,7 @@ def geojson_covers(path: Path, shape: tuple[int, int]) -> Iterator[Cover]:
     if isinstance(content, dict):
         content = content.get("features", [content])
     if not isinstance(content, list):
-        raise UserError(f"{path} holds no features: export objects as GeoJSON")
+        raise UserError(f"{path} holds no features: export objects as GeoJSON", "geojson.empty")
     for number, feature in enumerate(content, 1):
         name = f"object {number}"
         geometry = feature.get("geometry") if isinstance(feature, dict) else None
@@ -148,11 +154,12 @@ def geojson_covers(path: Path, shape: tuple[int, int]) -> Iterator[Cover]:
         kind, coordinates = geometry.get("type"), geometry.get("coordinates")
         if kind not in ("Polygon", "MultiPolygon"):
             raise UserError(
-                f"{path}: {name} is a {kind or 'thing without geometry'}, not a Polygon or MultiPolygon: remove it"
+                f"{path}: {name} is a {kind or 'thing without geometry'}, not a Polygon or MultiPolygon: remove it",
+                "geojson.geometry",
             )
         polygons = coordinates if kind == "MultiPolygon" else [coordinates]
         if not isinstance(polygons, list) or not all(isinstance(rings, list) and rings for rings in polygons):
-            raise UserError(f"{path}: the coordinates of {name} are no list of rings")
+            raise UserError(f"{path}: the coordinates of {name} are no list of rings", "geojson.rings")
         yield rasterize(name, [[_ring(path, name, ring) for ring in rings] for rings in polygons], shape)
 
 
@@ -163,7 +170,7 @@ def _ring(path: Path, name: str, points: Any) -> Array:
     except (ValueError, TypeError):
         ring = np.empty(0)
     if ring.ndim != 2 or len(ring) < 3 or ring.shape[1] not in (2, 3) or not (abs(ring) < 1e9).all():
-        raise UserError(f"{path}: the outline of {name} is not a list of at least three points x, y")
+        raise UserError(f"{path}: the outline of {name} is not a list of at least three points x, y", "outline.points")
     return ring[:, :2]
 
 
@@ -178,7 +185,8 @@ def coco_covers(path: Path, name: str, shape: tuple[int, int]) -> Iterator[Cover
     size = image.get("height") or shape[0], image.get("width") or shape[1]
     if size != shape:
         raise UserError(
-            f"{path} says {size[0]} x {size[1]} pixels of the image {name}, which is {shape[0]} x {shape[1]}"
+            f"{path} says {size[0]} x {size[1]} pixels of the image {name}, which is {shape[0]} x {shape[1]}",
+            "coco.size",
         )
     for annotation in annotations:
         label, segmentation = f"annotation {annotation.get('id')}", annotation.get("segmentation")
@@ -186,11 +194,11 @@ def coco_covers(path: Path, name: str, shape: tuple[int, int]) -> Iterator[Cover
             yield Cover(label, 0, 0, _run_lengths(path, label, segmentation, shape))
             continue
         if not isinstance(segmentation, list) or not segmentation:
-            raise UserError(f"{path}: {label} has no segmentation: remove it, or outline it")
+            raise UserError(f"{path}: {label} has no segmentation: remove it, or outline it", "coco.no_outline")
         rings = []
         for flat in segmentation:
             if not isinstance(flat, list) or len(flat) % 2:
-                raise UserError(f"{path}: {label} has a polygon that is not a list x, y, x, y, ...")
+                raise UserError(f"{path}: {label} has a polygon that is not a list x, y, x, y, ...", "coco.polygon")
             rings.append([_ring(path, label, [flat[i : i + 2] for i in range(0, len(flat), 2)])])
         yield rasterize(label, rings, shape)
 
@@ -204,21 +212,21 @@ def _coco(path: Path, changed: int) -> dict[str, tuple[dict[str, Any], list[dict
     entries, annotations = content["images"], content["annotations"]
     for rows in (entries, annotations):
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise UserError(f"{path}: images and annotations of COCO must be lists of objects")
+            raise UserError(f"{path}: images and annotations of COCO must be lists of objects", "coco.lists")
     by_number: dict[Any, list[dict[str, Any]]] = {}
     images: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
     for entry in entries:
         file, number = entry.get("file_name"), entry.get("id")
         if not isinstance(file, str) or not isinstance(number, int | str):
-            raise UserError(f"{path}: an image has no file_name or no id")
+            raise UserError(f"{path}: an image has no file_name or no id", "coco.image")
         name = Path(file.replace("\\", "/")).stem
         if name in images or number in by_number:
-            raise UserError(f"{path} lists the image {name}, or its id {number}, twice: keep one of them")
+            raise UserError(f"{path} lists the image {name}, or its id {number}, twice: keep one of them", "coco.twice")
         images[name] = entry, by_number.setdefault(number, [])
     for annotation in annotations:
         number = annotation.get("image_id")
         if not isinstance(number, int | str) or number not in by_number:
-            raise UserError(f"{path}: annotation {annotation.get('id')} is of no image that is listed")
+            raise UserError(f"{path}: annotation {annotation.get('id')} is of no image that is listed", "coco.orphan")
         by_number[number].append(annotation)
     return images
 
@@ -246,7 +254,10 @@ def _run_lengths(path: Path, name: str, coded: dict[str, Any], shape: tuple[int,
             elif shift > 60:
                 break
     if coded.get("size") != list(shape) or sum(runs) != shape[0] * shape[1] or min(runs, default=0) < 0:
-        raise UserError(f"{path}: the run lengths of {name} do not fill an image of {shape[0]} x {shape[1]} pixels")
+        raise UserError(
+            f"{path}: the run lengths of {name} do not fill an image of {shape[0]} x {shape[1]} pixels",
+            "coco.run_lengths",
+        )
     return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(shape[::-1]).T
 
 
@@ -255,7 +266,9 @@ def roi_covers(path: Path, shape: tuple[int, int]) -> Iterator[Cover]:
     try:
         import roifile
     except ImportError as error:
-        raise MissingExtraError(f"{path} needs the package roifile: pip install gcsa-vit[dense]") from error
+        raise MissingExtraError(
+            f"{path} needs the package roifile: pip install gcsa-vit[dense]", "roifile.missing"
+        ) from error
 
     areas = ("POLYGON", "RECT", "OVAL", "FREEHAND", "TRACED")
     slices = set()
@@ -264,12 +277,16 @@ def roi_covers(path: Path, shape: tuple[int, int]) -> Iterator[Cover]:
             roi = roifile.ImagejRoi.frombytes(data)
             rings = [ring for ring in roi.coordinates(multi=True) if len(ring)]
         except Exception as error:  # it raises what it stumbles over: struct.error, TypeError, IndexError ...
-            raise UserError(f"{path}: {name} cannot be read as a ROI of ImageJ ({one_line(error, 80)})") from error
+            raise UserError(
+                f"{path}: {name} cannot be read as a ROI of ImageJ ({one_line(error, 80)})", "roi.unreadable"
+            ) from error
         if roi.roitype.name not in areas:
-            raise UserError(f"{path}: {name} is a {roi.roitype.name.lower()}, not an area: remove it")
+            raise UserError(f"{path}: {name} is a {roi.roitype.name.lower()}, not an area: remove it", "roi.no_area")
         slices.add((roi.position, roi.c_position, roi.z_position, roi.t_position))
         if len(slices) > 1:
-            raise UserError(f"{path} holds ROIs of several slices of a stack: save those of each image by themselves")
+            raise UserError(
+                f"{path} holds ROIs of several slices of a stack: save those of each image by themselves", "roi.slices"
+            )
         yield rasterize(name, [[_ring(path, name, ring) for ring in rings]] if rings else [], shape)
 
 
@@ -282,22 +299,27 @@ def _roi_bytes(path: Path) -> Iterator[tuple[str, bytes]]:
         with zipfile.ZipFile(path) as archive:
             entries = [entry for entry in archive.infolist() if entry.filename.lower().endswith(".roi")]
             if not entries:
-                raise UserError(f"{path} holds no .roi: save it from the ROI Manager of ImageJ")
+                raise UserError(f"{path} holds no .roi: save it from the ROI Manager of ImageJ", "roi.none")
             if sum(entry.file_size for entry in entries) > MAX_BYTES:
                 raise UserError(
-                    f"{path} holds more than {MAX_BYTES:,} bytes: save the ROIs of each image by themselves"
+                    f"{path} holds more than {MAX_BYTES:,} bytes: save the ROIs of each image by themselves",
+                    "roi.too_large",
                 )
             for entry in entries:
                 yield entry.filename, archive.read(entry)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} cannot be read as a zip file ({one_line(error, 80)}): replace it") from error
+        raise UserError(
+            f"{path} cannot be read as a zip file ({one_line(error, 80)}): replace it", "roi.zip"
+        ) from error
 
 
 def _read_json(path: Path) -> Any:
     """Raises UserError for a file that is too large or no JSON."""
     if path.stat().st_size > MAX_BYTES:
-        raise UserError(f"{path} is larger than {MAX_BYTES:,} bytes: split it into several files")
+        raise UserError(f"{path} is larger than {MAX_BYTES:,} bytes: split it into several files", "json.too_large")
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read as JSON ({one_line(error, 80)}): replace it") from error
+        raise UserError(
+            f"{path} cannot be read as JSON ({one_line(error, 80)}): replace it", "json.unreadable"
+        ) from error

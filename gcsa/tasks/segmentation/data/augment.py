@@ -62,8 +62,8 @@ class DenseAugment:
         RandomAffine(degrees=self.degrees, scale=self.scale, flip=self.flip, quarter_turns=self.quarter_turns)
         limits = {"brightness": MAX_FACTOR, "contrast": 1, "noise": MAX_FACTOR, "blur": 20, "stain": 1, "tint": 1}
         for key, below in limits.items():
-            check_float(f"augment {key}", getattr(self, key), 0, below=below)
-        check_float("augment invert", self.invert, 0, 1)
+            check_float(f"augment.{key}", getattr(self, key), 0, below=below)
+        check_float("augment.invert", self.invert, 0, 1)
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "DenseAugment":
@@ -84,7 +84,9 @@ class DenseAugment:
         """
         height, width = labels.shape
         if self.quarter_turns and height != width:
-            raise UserError(f"augment quarter_turns=true needs square crops, not {height} x {width}")
+            raise UserError(
+                f"augment quarter_turns=true needs square crops, not {height} x {width}", "augment.quarter_turns"
+            )
         # Every number is drawn whether or not it is used, so that switching one option leaves the others alone.
         mirrored, degrees, factor, offset, deviation = torch.rand(5, generator=generator).tolist()
         turns = int(torch.randint(4, (), generator=generator))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import UserError
+from gcsa._utils.errors import UserError, reworded
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int
 from gcsa.data.datamodule import SplitDataModule
@@ -82,18 +82,23 @@ class MasksDataModule(SplitDataModule):
     ) -> None:
         super().__init__(batch_size, num_workers, seed, limit_train)
         if path is None:
-            raise UserError(f"data={self.name} needs data.path=<the folder of your pictures and masks>")
+            raise UserError(f"data={self.name} needs data.path=<the folder of your pictures and masks>", "data.path")
         if in_chans not in (1, 3) or isinstance(in_chans, bool):
-            raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)")
+            raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)", "in_chans", in_chans=in_chans)
         check_int("crop", crop, 1, MAX_SIDE)
         check_int("context", context, 0, MAX_SIDE)
         check_int("crops_per_image", crops_per_image, 1, MAX_CROPS)
         if isinstance(percentiles, str) or not isinstance(percentiles, Sequence) or len(percentiles) != 2:
-            raise UserError(f"percentiles={percentiles!r:.80} must be two shares in percent, such as [1.0, 99.8]")
+            raise UserError(
+                f"percentiles={percentiles!r:.80} must be two shares in percent, such as [1.0, 99.8]", "percentiles"
+            )
         for share in percentiles:
             check_float("percentiles", share, 0)
         if not percentiles[0] < percentiles[1] <= 100:
-            raise UserError(f"percentiles={list(percentiles)} must be two shares in percent, 0 <= pmin < pmax <= 100")
+            raise UserError(
+                f"percentiles={list(percentiles)} must be two shares in percent, 0 <= pmin < pmax <= 100",
+                "percentiles.range",
+            )
         self.path, self.in_chans, self.crop, self.context = expanded(path), in_chans, crop, context
         self.percentiles = float(percentiles[0]), float(percentiles[1])
         check_bool("balance", balance)
@@ -117,7 +122,8 @@ class MasksDataModule(SplitDataModule):
         pairs = [pair for split in splits for pair in self.pairs[split]]
         if not pairs:
             raise UserError(
-                f"{self.path} holds too few pictures for a {' or '.join(splits)} split: add some, or a folder for each split"
+                f"{self.path} holds too few pictures for a {' or '.join(splits)} split: add some, or a folder for each split",
+                "split.too_few",
             )
         return pairs
 
@@ -137,7 +143,9 @@ class MasksDataModule(SplitDataModule):
             )
         if files := list_images(self.background, recursive=True):
             return files
-        raise UserError(f"{self.background} holds no images: data.background must hold images without objects")
+        raise UserError(
+            f"{self.background} holds no images: data.background must hold images without objects", "background.empty"
+        )
 
     def check_test(self) -> None:
         """Open pictures and label maps of the test split as far as their headers, and all outlines, so that a long training does not end on a
@@ -148,12 +156,14 @@ class MasksDataModule(SplitDataModule):
     def make_fit(self) -> tuple[list[Example], list[Example]]:
         train, val = self._read("train"), self._read("val")
         if not any(example.labels.any() for example in train):
-            raise UserError(f"{self.path} holds no object in its train split: every mask is 0 everywhere")
+            raise UserError(
+                f"{self.path} holds no object in its train split: every mask is 0 everywhere", "split.no_objects"
+            )
         if self.split_validator is not None:
             try:
                 self.split_validator([example.labels for example in train])
             except ValueError as error:
-                raise UserError(f"{self.path}: {error}") from error
+                raise reworded(error, f"{self.path}: {error}", "mask") from error
         return train + [self.empty_example(path) for path in self.empty_files()], val
 
     def make_test(self) -> list[Example]:
@@ -170,7 +180,7 @@ class MasksDataModule(SplitDataModule):
         if not shuffle:
             return self.batches(Whole(examples), len(examples), batch_size=1, shuffle=False)
         if self.targets is None:
-            raise UserError(f"data={self.name} has no targets to train on: give it `targets`")
+            raise UserError(f"data={self.name} has no targets to train on: give it `targets`", "data.no_targets")
         sizes = dict(crop=self.crop, context=self.context, per_image=self.crops_per_image)
         chosen = balanced(examples) if self.balance else examples
         crops = Crops(chosen, self.targets, **sizes, augment=self.augment)
@@ -184,14 +194,15 @@ class MasksDataModule(SplitDataModule):
         picture = read_picture(pair.image, self.in_chans)
         if self.labels_are_classes and is_outlines(pair.mask):
             raise UserError(
-                f"{pair.mask} outlines objects, which have no class: give label maps of classes, or set model.num_classes=2"
+                f"{pair.mask} outlines objects, which have no class: give label maps of classes, or set model.num_classes=2",
+                "mask.outlines",
             )
         labels = read_mask(pair.mask, pair.image, (picture.shape[0], picture.shape[1]))
         if self.label_validator is not None:
             try:
                 self.label_validator(labels)
             except ValueError as error:
-                raise UserError(f"{pair.image}: {error}") from error
+                raise reworded(error, f"{pair.image}: {error}", "mask") from error
         return Example(picture, labels, pair.image, percentiles_of(picture, *self.percentiles))
 
     def empty_example(self, path: Path) -> Example:

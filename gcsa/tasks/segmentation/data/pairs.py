@@ -52,9 +52,13 @@ def list_pairs(path: Path) -> dict[str, list[Pair]]:
     names = [name for name in SPLIT_FOLDERS if (path / name).is_dir()]
     folders = {SPLIT_FOLDERS[name]: path / name for name in names}
     if len(folders) < len(names):
-        raise UserError(f"{path} holds {' and '.join(names)}: keep one folder of validation pictures")
+        raise UserError(
+            f"{path} holds {' and '.join(names)}: keep one folder of validation pictures", "data.splits_twice"
+        )
     if folders and set(folders) != {"test"} and not {"train", "test"} <= set(folders):
-        raise UserError(f"{path} holds {' and '.join(names)} only: it needs train and test, test alone, or neither")
+        raise UserError(
+            f"{path} holds {' and '.join(names)} only: it needs train and test, test alone, or neither", "data.splits"
+        )
     parts = {part: pairs_in(folder) for part, folder in folders.items()}
     if not parts:
         rest, parts["test"] = _divide(pairs_in(path), 0.1)
@@ -77,19 +81,22 @@ def pairs_in(folder: Path) -> list[Pair]:
     if nested and not (images and masks):
         inside = [name for name in ("images", "masks") if (folder / name).is_dir()]
         if len(inside) == 1:
-            raise UserError(f"{folder} holds a folder {inside[0]} only: it needs images and masks")
+            raise UserError(f"{folder} holds a folder {inside[0]} only: it needs images and masks", "pairs.nested")
     for name in sorted(images.keys() ^ masks.keys()):
         if name not in images:
-            raise UserError(f"{masks[name]} is the mask of no picture: expected {LAYOUTS}, or {INSTEAD}")
+            raise UserError(
+                f"{masks[name]} is the mask of no picture: expected {LAYOUTS}, or {INSTEAD}", "pairs.no_image"
+            )
         pickled = images[name].with_name(images[name].stem + PICKLED)
         if pickled.exists():
             raise UserError(
                 f"{pickled} is not read, since a pickle can run code: save the masks in Cellpose's window as PNG or TIFF "
-                f"({name}_cp_masks.png)"
+                f"({name}_cp_masks.png)",
+                "pairs.pickled",
             )
-        raise UserError(f"{images[name]} has no mask: expected {LAYOUTS}, or {INSTEAD}")
+        raise UserError(f"{images[name]} has no mask: expected {LAYOUTS}, or {INSTEAD}", "pairs.no_mask")
     if not images:
-        raise UserError(f"{folder} holds no pictures and masks: expected {LAYOUTS}, or {INSTEAD}")
+        raise UserError(f"{folder} holds no pictures and masks: expected {LAYOUTS}, or {INSTEAD}", "pairs.none")
     return [Pair(images[name], masks[name]) for name in sorted(images)]
 
 
@@ -108,7 +115,8 @@ def annotations_in(folder: Path, images: Mapping[str, Path], *, all_images: bool
             for stem in coco_names(file):
                 if stem not in by_stem:
                     raise UserError(
-                        f"{file} lists the image {stem}, which is not there: add it, or take it out of the list"
+                        f"{file} lists the image {stem}, which is not there: add it, or take it out of the list",
+                        "annotations.no_image",
                     )
                 yield by_stem[stem], file
         elif suffix in OUTLINES or all_images or (file.stem.endswith(MASKS) and not file.stem.endswith(NO_PICTURES)):
@@ -123,7 +131,7 @@ def _by_name(files: Iterable[tuple[str, Path]], complaint: str) -> dict[str, Pat
     found: dict[str, Path] = {}
     for name, file in files:
         if name in found:
-            raise UserError(f"{found[name]} and {file} {complaint}")
+            raise UserError(f"{found[name]} and {file} {complaint}", "pairs.same_name")
         found[name] = file
     return found
 

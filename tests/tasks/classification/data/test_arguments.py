@@ -8,6 +8,7 @@ import pytest
 from gcsa.data.storage import data_root
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
+from tests.errors import raises
 
 NAN, INF = float("nan"), float("inf")
 ALL: dict[str, list[Any]] = {
@@ -98,5 +99,5 @@ def test_a_home_folder_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Path, "expanduser", unknown)
     for use in (lambda: data_root("~/data"), lambda: create_datamodule("image_folder", path="~/images")):
-        with pytest.raises(ValueError, match=r"^~/.* starts with ~"):
+        with raises("path.home"):
             use()

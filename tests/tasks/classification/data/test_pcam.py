@@ -10,6 +10,7 @@ from torchvision.datasets import PCAM, utils
 
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.pcam import FILE, H5Images
+from tests.errors import raises
 from tests.fuzzing import sealed
 
 RNG = np.random.default_rng(0)
@@ -60,7 +61,7 @@ def test_on_disk_and_in_memory_are_the_same(root: Path, num_workers: int) -> Non
 def test_truncated_file_is_named(root: Path) -> None:
     path = root / "pcam" / FILE.format("train", "x")
     path.write_bytes(path.read_bytes()[:-5000])
-    with pytest.raises(ValueError, match=r"train_x.h5 is damaged.*data=pcam data.download=true"):
+    with raises("data.damaged"):
         create_datamodule("pcam", root=root).setup("fit")
 
 
@@ -70,22 +71,22 @@ def test_damaged_pixels_are_named(root: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 20_000] = bytes(20_000)
     path.write_bytes(bytes(data))
-    with pytest.raises(ValueError, match=r"train_x.h5 is damaged"):
+    with raises("data.damaged"):
         create_datamodule("pcam", root=root).setup("fit")
 
 
 @pytest.mark.parametrize(
-    ("images", "labels", "named"),
+    ("images", "labels", "key"),
     [
-        (IMAGES["train"][:, :64], np.zeros(12, np.uint8), r"train_x.h5.*\(12, 64, 96, 3\), not uint8"),
-        (IMAGES["train"].astype(np.float32), np.zeros(12, np.uint8), "train_x.h5.*float32"),
-        (IMAGES["train"], np.zeros(11, np.uint8), "train_x.h5 holds 12 images and .*train_y.h5 11 labels"),
-        (IMAGES["train"], np.full(12, 2, np.uint8), r"train_y.h5 holds the label 2.*0\.\.1"),
+        (IMAGES["train"][:, :64], np.zeros(12, np.uint8), "data.damaged"),
+        (IMAGES["train"].astype(np.float32), np.zeros(12, np.uint8), "data.damaged"),
+        (IMAGES["train"], np.zeros(11, np.uint8), "split.counts"),
+        (IMAGES["train"], np.full(12, 2, np.uint8), "split.label"),
     ],
 )
-def test_bad_contents_are_named(images: np.ndarray, labels: np.ndarray, named: str, root: Path) -> None:
+def test_bad_contents_are_named(images: np.ndarray, labels: np.ndarray, key: str, root: Path) -> None:
     write(root / "pcam", "train", images, labels)
-    with pytest.raises(ValueError, match=named):
+    with raises(key):
         create_datamodule("pcam", root=root).setup("fit")
 
 
@@ -93,7 +94,7 @@ def test_a_file_without_the_data_set_is_named(root: Path) -> None:
     path = root / "pcam" / FILE.format("valid", "y")
     with h5py.File(path, "w") as file:
         file["other"] = np.zeros(3)
-    with pytest.raises(ValueError, match=r"valid_y.h5 is damaged"):
+    with raises("data.damaged"):
         create_datamodule("pcam", root=root).setup("fit")
 
 
@@ -156,7 +157,7 @@ def test_only_what_lies_in_the_file_is_read(content: Callable[[h5py.File, Path],
     path = root / "pcam" / FILE.format("train", "x")
     with h5py.File(path, "w") as file:
         content(file, outside(root))
-    with pytest.raises(ValueError, match=r"train_x\.h5 is damaged \('x' is no data set of this file itself"):
+    with raises("data.damaged"):
         create_datamodule("pcam", root=root).setup("fit")
 
 
@@ -197,7 +198,7 @@ def test_sizes_that_a_file_only_claims(content: Callable[[h5py.File], None], rea
 def test_labels_that_are_none(labels: np.ndarray, root: Path) -> None:
     with h5py.File(root / "pcam" / FILE.format("train", "y"), "w") as file:
         file["y"] = labels
-    with pytest.raises(ValueError, match=r"train_y\.h5 is damaged .*not at most 1,000,000 integers"):
+    with raises("data.damaged"):
         create_datamodule("pcam", root=root).setup("fit")
 
 
@@ -210,5 +211,5 @@ def test_decompressors_from_elsewhere_are_not_loaded(root: Path) -> None:
         properties.set_filter(32001, h5py.h5z.FLAG_OPTIONAL)
         space = h5py.h5s.create_simple((2, 96, 96, 3))
         h5py.h5d.create(file.id, b"x", h5py.h5t.NATIVE_UINT8, space, properties)
-    with pytest.raises(ValueError, match=r"train_x\.h5 is damaged \(it is packed by filter 32001, not one of gzip"):
+    with raises("data.damaged"):
         create_datamodule("pcam", root=root).setup("fit")

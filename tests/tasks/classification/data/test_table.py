@@ -7,6 +7,7 @@ import torch
 from PIL import Image
 
 from gcsa.tasks.classification.data import create_datamodule
+from tests.errors import raises
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def test_what_is_wrong_with_the_file(folder: Path, content: str | bytes, words: 
 
 
 def test_the_file_is_named(folder: Path) -> None:
-    with pytest.raises(ValueError, match=r"data=table needs data.path=<a CSV file"):
+    with raises("data.path"):
         create_datamodule("table")
     with pytest.raises(FileNotFoundError, match=r"is not a file: data.path must name a CSV file"):
         create_datamodule("table", path=folder)

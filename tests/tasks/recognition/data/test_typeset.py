@@ -4,6 +4,7 @@ import matplotlib
 import pytest
 
 from gcsa.tasks.recognition.data.typeset import list_fonts, set_lines
+from tests.errors import raises
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 
@@ -18,7 +19,7 @@ def test_fonts_set_what_they_have_letters_for() -> None:
     ((_, again),) = set_lines(texts, fonts, seed=0)
     ((_, other),) = set_lines(texts, fonts, seed=5)
     assert again.tobytes() == image.tobytes() != other.tobytes()
-    with pytest.raises(ValueError, match="holds no fonts"):
+    with raises("fonts.none"):
         list_fonts(Path(__file__).parent)
 
 
@@ -27,7 +28,7 @@ def test_fonts_do_not_set_right_to_left_texts(caplog: pytest.LogCaptureFixture) 
     texts = ["\u0643\u062a\u0627\u0628", "left to right", "a \u05d0"]
     assert len(list(set_lines(texts, fonts, seed=0))) == 1
     assert "2 of 3 texts hold right-to-left letters and are not set in fonts" in caplog.text
-    with pytest.raises(ValueError, match=r"data\.fonts sets text from left to right, and every training text"):
+    with raises("fonts.right_to_left"):
         list(set_lines(texts[::2], fonts, seed=0))
 
 
@@ -35,5 +36,5 @@ def test_fonts_do_not_set_right_to_left_texts(caplog: pytest.LogCaptureFixture) 
 def test_a_damaged_font_is_named(tmp_path: Path, keep: int) -> None:
     font = tmp_path / "bad.ttf"
     font.write_bytes((FONTS / "DejaVuSans.ttf").read_bytes()[:keep])
-    with pytest.raises(ValueError, match=r"bad\.ttf cannot be read as a font .*: remove or replace it"):
+    with raises("fonts.unreadable"):
         list(set_lines(["a text"], [font], seed=0))
