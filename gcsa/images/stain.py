@@ -33,11 +33,13 @@ class StainImage:
             raise UserError(
                 f"a stain is of pictures in colour of 8 or 16 bits, and this one has {first.shape[2]} channels of {first.dtype}: "
                 "leave the stain out",
-                "stain.channels",
+                "stain.image",
             )
         white = np.iinfo(first.dtype).max
         if _is_grey(image, white):
-            raise UserError("a stain is of pictures in colour, and this one is grey: leave the stain out", "stain.grey")
+            raise UserError(
+                "a stain is of pictures in colour, and this one is grey: leave the stain out", "stain.image"
+            )
         self.image, self.shape = image, image.shape
         values = np.arange(white + 1.0)
         density = -np.log10(values.clip(1) / values[-1])

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from skimage.color import rgb2hed, rgb_from_hed
 
-from gcsa._utils.errors import UserError
 from gcsa.images.stain import MOST, StainImage
 from gcsa.images.windows import ArrayImage
+from tests.errors import raises
 
 PICTURE = np.random.default_rng(0).integers(1, 256, (37, 50, 3), dtype=np.uint8)
 
@@ -48,5 +48,5 @@ def test_a_window_of_a_rotated_picture_is_the_rotated_window_to_the_last_bit() -
     ids=["float", "one channel", "grey"],
 )
 def test_what_has_no_stain(picture: Any) -> None:
-    with pytest.raises(UserError, match="leave the stain out"):
+    with raises("stain.image"):
         StainImage(ArrayImage(picture))

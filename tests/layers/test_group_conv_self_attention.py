@@ -131,10 +131,7 @@ def test_strided_keys_take_every_size_that_the_stride_divides(stride: int) -> No
         (dict(num_heads=2.0), "num_heads"),
         (dict(kernel_size=99), "kernel_size"),
         (dict(radius=1, attention="linear"), "attention.option"),
-        (
-            dict(num_random_features=8),
-            "attention.option",
-        ),
+        (dict(num_random_features=8), "attention.option"),
         (dict(shape="ring", radius=1), "shape"),
         (dict(attn_drop=1.0), "attn_drop"),
         (dict(attn_drop=0.1, attention="linear"), "attention.option"),

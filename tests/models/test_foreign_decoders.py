@@ -107,10 +107,7 @@ class TestMaps:
         ("options", "key"),
         [
             (dict(feature_maps="scalar"), "feature_maps"),
-            (
-                dict(feature_maps="invariant", features_only=True, feature_cls="fx"),
-                "feature_cls",
-            ),
+            (dict(feature_maps="invariant", features_only=True, feature_cls="fx"), "feature_cls"),
         ],
     )
     def test_wrong_options(self, options: dict[str, Any], key: str) -> None:

@@ -194,10 +194,7 @@ def test_rays_begin_at_the_radius_of_a_nucleus() -> None:
 @pytest.mark.parametrize(
     ("make", "key"),
     [
-        (
-            lambda: UNet(create_model("resnet18", num_classes=0), 1),
-            "encoder",
-        ),
+        (lambda: UNet(create_model("resnet18", num_classes=0), 1), "encoder"),
         (lambda: UNet(create_model("gsa_tiny", fields=4, depth=1), 1), "encoder"),
         (
             lambda: UNet(
@@ -205,14 +202,8 @@ def test_rays_begin_at_the_radius_of_a_nucleus() -> None:
             ),
             "feature_maps",
         ),
-        (
-            lambda: UNet(encoder("three stages", "c4"), 1, decoder_fields=[4]),
-            "decoder_fields",
-        ),
-        (
-            lambda: UNet(encoder("three stages", "c4"), 1, decoder_fields=[4, 4, 4], resolution=4),
-            "decoder_fields",
-        ),
+        (lambda: UNet(encoder("three stages", "c4"), 1, decoder_fields=[4]), "decoder_fields"),
+        (lambda: UNet(encoder("three stages", "c4"), 1, decoder_fields=[4, 4, 4], resolution=4), "decoder_fields"),
         (lambda: UNet(encoder("three stages", "c4"), 1, decoder_fields=[4, 4, 0]), "decoder_fields"),
         (lambda: UNet(encoder("two stages", "c4"), 0), "scalars"),
         (lambda: UNet(encoder("two stages", "c4"), 1, resolution=0), "resolution"),

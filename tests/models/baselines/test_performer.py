@@ -262,11 +262,7 @@ def test_routing_centres_follow_training_only() -> None:
     [
         ("performer_tiny", dict(position="rotary"), "position"),
         ("performer_tiny", dict(position="relative_s1", width=5), "width.odd"),
-        (
-            "performer_tiny",
-            dict(position="absolute", dim=18),
-            "dim",
-        ),
+        ("performer_tiny", dict(position="absolute", dim=18), "dim"),
         ("performer_tiny", dict(redraw_interval=-1), "redraw_interval"),
         ("performer_tiny", dict(drop_rate=1), "drop_rate"),
         ("performer_tiny", dict(mlp_ratio=0.01), "mlp_ratio"),

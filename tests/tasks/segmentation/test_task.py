@@ -212,10 +212,7 @@ def test_thresholds_are_chosen_on_all_validation_images(
         (("model.output=classes",), "monitor.classes"),
         (("model.output=classes", "monitor.metric=val/pq"), "monitor.classes"),
         (("monitor.metric=val/accuracy",), "monitor.metric"),
-        (
-            ("adapter=lora", "adapter.base=x.ckpt"),
-            "adapter.segmenter",
-        ),
+        (("adapter=lora", "adapter.base=x.ckpt"), "adapter.segmenter"),
         (("+model.colour=1",), "option.unknown"),
         (("model.rays=30",), "rays"),
         (("model.encoder=resnet18",), "option.unknown"),
