@@ -36,7 +36,7 @@ def read_deep(file: BinaryIO, image: Image.Image) -> Pixels | None:
     """
     header = read_header(file)
     if header.streams > 1:
-        raise Refused("holds several pictures: save one a file", "image.several")
+        raise Refused("holds several images: save one a file", "image.several")
     if header.size != image.size:
         raise ValueError("its headers state two sizes")
     bits = max(header.bits)

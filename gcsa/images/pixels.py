@@ -190,7 +190,7 @@ def _typed(values: Array) -> Array:
     if values.dtype.kind == "f" and np.isfinite(values).all():
         return values.astype(np.float32, copy=False)
     if values.dtype.kind == "f":
-        raise Refused("holds values that are not finite: replace them, or leave the picture out", "image.not_finite")
+        raise Refused("holds values that are not finite: replace them, or leave the image out", "image.not_finite")
     if values.dtype.kind in "ui" and values.size and values.min() >= 0 and values.max() <= 65535:
         return values.astype(np.uint16)
     raise Refused(

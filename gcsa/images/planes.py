@@ -123,11 +123,11 @@ def numbers(axis: str, value: int | str | None, count: int, names: Sequence[str]
 def choose_channel(pixels: Pixels, plane: Plane) -> Pixels:
     """The channel of a picture that is no stack. Raises Refused for what it does not hold."""
     for axis, value in (("Z", plane.z), ("T", plane.time)):
-        numbers(axis, value, 1, (), "one picture")
+        numbers(axis, value, 1, (), "one image")
     if plane.channel is None:
         return pixels
     count = 1 if pixels.values.ndim == 2 else 3
-    (number,) = numbers("C", plane.channel, count, COLOURS if count == 3 else (), "one picture")
+    (number,) = numbers("C", plane.channel, count, COLOURS if count == 3 else (), "one image")
     return Pixels(pixels.values if count == 1 else pixels.values[..., number], pixels.white)
 
 

@@ -43,7 +43,7 @@ class Raster(ImageSource):
         check_pixels(*self.shape, self.is_deep)
         # Of a camera's MPO, the first is the picture.
         if self.format != "MPO" and getattr(self.image, "is_animated", False):
-            raise Refused("holds several pictures: save one a file", "image.several")
+            raise Refused("holds several images: save one a file", "image.several")
         if labels and self.format in LOSSY:
             raise Refused(
                 f"is {self.format}, which does not keep labels exactly: save them as PNG or TIFF", "labels.lossy"

@@ -66,7 +66,7 @@ def _open(
     if scanner and (slide := open_scanned(path)) is not None:
         stack.callback(slide.close)
         if plane not in (None, Plane()):
-            raise Refused("is a slide, one picture in colour: leave out --channel, --z and --time", "planes.slide")
+            raise Refused("is a slide, one image in colour: leave out --channel, --z and --time", "planes.slide")
         return Scanned(str(path), slide)
     if path.exists() and not path.is_file():  # reading a pipe or a device would not end
         raise ValueError("not a regular file")

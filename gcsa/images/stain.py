@@ -31,15 +31,13 @@ class StainImage:
         first = image.window(0, 0, 1, 1)
         if first.dtype not in (np.uint8, np.uint16) or first.shape[2] != 3:
             raise UserError(
-                f"a stain is of pictures in colour of 8 or 16 bits, and this one has {first.shape[2]} channels of {first.dtype}: "
+                f"a stain is of images in colour of 8 or 16 bits, and this one has {first.shape[2]} channels of {first.dtype}: "
                 "leave the stain out",
                 "stain.image",
             )
         white = np.iinfo(first.dtype).max
         if _is_grey(image, white):
-            raise UserError(
-                "a stain is of pictures in colour, and this one is grey: leave the stain out", "stain.image"
-            )
+            raise UserError("a stain is of images in colour, and this one is grey: leave the stain out", "stain.image")
         self.image, self.shape = image, image.shape
         values = np.arange(white + 1.0)
         density = -np.log10(values.clip(1) / values[-1])

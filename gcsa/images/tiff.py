@@ -195,7 +195,7 @@ class Tiff(ImageSource):
         check_pixels(*self.shape, self.is_deep)
         if not self.rows_are_plain and math.prod(self.part_size) > max(MAX_SEGMENT, math.prod(self.shape)):
             rows, columns = self.part_size
-            raise Refused(f"is stored in parts of {rows} x {columns} pixels, larger than the picture", "image.parts")
+            raise Refused(f"is stored in parts of {rows} x {columns} pixels, larger than the image", "image.parts")
         return super().read(upright=upright)
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Pixels:
@@ -267,7 +267,7 @@ class Tiff(ImageSource):
         if values is None:
             return np.zeros(shape, self.dtype)
         if values.dtype != self.dtype:
-            raise ValueError(f"a tile of {values.dtype}, in a picture of {self.dtype}")
+            raise ValueError(f"a tile of {values.dtype}, in an image of {self.dtype}")
         return np.asarray(values[0])
 
     def _fax(self, data: bytes, rows: int) -> Array:
@@ -343,9 +343,7 @@ def _series(file: BinaryIO, number: int | None) -> tifffile.TiffPageSeries:
     if number is not None and not series:
         raise Refused(f"has no whole page {number}: it was cut off, so copy it again", "image.cut_off", number=number)
     if len(series) != 1:
-        raise Refused(
-            f"holds {len(series)} pictures: save one a file" if series else "holds no picture", "image.several"
-        )
+        raise Refused(f"holds {len(series)} images: save one a file" if series else "holds no image", "image.several")
     return series[0]
 
 

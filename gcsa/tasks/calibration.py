@@ -28,7 +28,7 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
     """
     files = list_images(folder, recursive=True)
     if not files:
-        raise UserError(f"{folder} is no folder with pictures ({', '.join(SUFFIXES)})", "images.none")
+        raise UserError(f"{folder} is no folder with images ({', '.join(SUFFIXES)})", "images.none")
     files = files[:: -(-len(files) // MOST)]
     channels, height, width = size
     if fixed_height(model) is not None:

@@ -62,5 +62,5 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
         for name in ("pixels", "objects")
         if name in turned
     }
-    show(config, f"{len(examples)} pictures", results | shown, NAMES)
+    show(config, f"{len(examples)} images", results | shown, NAMES)
     return content(config, pictures=len(examples), results=results, turned=turned)

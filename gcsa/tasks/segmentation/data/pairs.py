@@ -48,12 +48,12 @@ def list_pairs(path: Path) -> dict[str, list[Pair]]:
         FileNotFoundError: no such folder.
     """
     if not path.is_dir():
-        raise FileNotFoundError(f"{path} is not a folder: data.path must hold pictures and masks ({LAYOUTS})")
+        raise FileNotFoundError(f"{path} is not a folder: data.path must hold images and masks ({LAYOUTS})")
     names = [name for name in SPLIT_FOLDERS if (path / name).is_dir()]
     folders = {SPLIT_FOLDERS[name]: path / name for name in names}
     if len(folders) < len(names):
         raise UserError(
-            f"{path} holds {' and '.join(names)}: keep one folder of validation pictures", "data.splits_twice"
+            f"{path} holds {' and '.join(names)}: keep one folder of validation images", "data.splits_twice"
         )
     if folders and set(folders) != {"test"} and not {"train", "test"} <= set(folders):
         raise UserError(
@@ -85,7 +85,7 @@ def pairs_in(folder: Path) -> list[Pair]:
     for name in sorted(images.keys() ^ masks.keys()):
         if name not in images:
             raise UserError(
-                f"{masks[name]} is the mask of no picture: expected {LAYOUTS}, or {INSTEAD}", "pairs.no_image"
+                f"{masks[name]} is the mask of no image: expected {LAYOUTS}, or {INSTEAD}", "pairs.no_image"
             )
         pickled = images[name].with_name(images[name].stem + PICKLED)
         if pickled.exists():
@@ -96,7 +96,7 @@ def pairs_in(folder: Path) -> list[Pair]:
             )
         raise UserError(f"{images[name]} has no mask: expected {LAYOUTS}, or {INSTEAD}", "pairs.no_mask")
     if not images:
-        raise UserError(f"{folder} holds no pictures and masks: expected {LAYOUTS}, or {INSTEAD}", "pairs.none")
+        raise UserError(f"{folder} holds no images and masks: expected {LAYOUTS}, or {INSTEAD}", "pairs.none")
     return [Pair(images[name], masks[name]) for name in sorted(images)]
 
 

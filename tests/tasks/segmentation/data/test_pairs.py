@@ -66,7 +66,7 @@ def test_what_is_no_picture_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_defects_are_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder: data\.path must hold pictures and masks"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere is not a folder: data\.path must hold images and masks"):
         list_pairs(tmp_path / "nowhere")
     with raises("pairs.none"):
         list_pairs(tmp_path)
