@@ -70,6 +70,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         speed.models,
         speed.inference,
         speed.models_on_gpu,
+        speed.cards,
         speed.bfloat16,
         speed.operators,
         speed.layers,

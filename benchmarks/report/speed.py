@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from .results import entries, load_benchmark, load_timings, measured, table, thousands
+from .results import ROOT, entries, load_benchmark, load_timings, measured, table, thousands
 
 MODES = ("forward", "forward_backward")
 Content = dict[str, Any]
@@ -71,6 +72,20 @@ def models_on_gpu() -> str:
             rows.append([*cells, f"{row['training_megabytes']:,.0f}"])
     header = ["model", "machine", "batch", "images/s", "folded", "bfloat16", "in training", "in training, bfloat16"]
     return table([*header, "training step, MB"], rows)
+
+
+def cards() -> str:
+    """Ours beside timm's ViT on a card, each in every way that was timed (`benchmarks.speed.gpu`)."""
+    rows = []
+    for path in sorted((ROOT / "benchmarks/results").glob("*/gpu.json")):
+        content = json.loads(path.read_text())
+        for row in content["rows"]:
+            what = f"{row['network']}, width {row['width']}" if row["width"] else f"`{row['network']}`"
+            mode = {"forward": "forward", "step": "forward and backward"}[row["mode"]]
+            cells = [f"{row['images_per_s']:,.0f}", f"{row['of_rate']:.1%}", f"{row['peak_mib']:,.0f}"]
+            rows.append([what, content["machine"]["gpu"], str(row["batch"]), mode, row["dtype"], row["way"], *cells])
+    header = ["network", "card", "batch", "pass", "dtype", "way", "images/s", "of the card's rate", "peak, MiB"]
+    return table(header, rows)
 
 
 def bfloat16() -> str:
