@@ -33,7 +33,8 @@ from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import measure, text_scores
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
-from gcsa.tasks.segmentation.metrics import InstanceScores, changes, measure_transformed
+from gcsa.tasks.segmentation.evaluate import measure_transformed
+from gcsa.tasks.segmentation.metrics import InstanceScores, changes
 from gcsa.training.results import git_commit, machine
 from gcsa.weights import read
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torchmetrics import MetricCollection
 
+from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
+from gcsa.actions import transform_array
+from gcsa.groups import group
 from gcsa.tasks import load
 from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
 from gcsa.tasks.segmentation.data.pairs import SPLITS
 from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes
-from gcsa.tasks.segmentation.metrics import build_metrics, measure_transformed
-from gcsa.tasks.segmentation.stars import check_installed
+from gcsa.tasks.segmentation.metrics import TransformedScores, build_metrics
+from gcsa.tasks.segmentation.predict import SegmentationPredictor
+from gcsa.tasks.segmentation.stars import Labels, check_installed
 
 NAMES = {
     **{f"ap{share}": f"average precision at IoU 0.{share // 10}" for share in range(50, 100, 10)},
@@ -64,3 +68,24 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     }
     show(config, f"{len(examples)} images", results | shown, NAMES)
     return content(config, pictures=len(examples), results=results, turned=turned)
+
+
+def measure_transformed(predictor: SegmentationPredictor, examples: Iterable[tuple[Array, Labels]]) -> dict[str, Any]:
+    """Compares the prediction for each image with those for its seven rotated and reflected copies, for any network.
+
+    examples: images (H, W, C) with their label maps (H, W). Returns those of `TransformedScores` for instances; for classes,
+    whose numbers have a meaning, `pixels` that change and `of_pixels` in all.
+    """
+    d4, instances = group("d4"), TransformedScores()
+    pixels = {"pixels": 0, "of_pixels": 0}
+    for image, labels in examples:
+        upright = predictor.predict(image)
+        for g in d4.exact_elements[1:]:
+            result = predictor.predict(transform_array(image, d4, g)).labels
+            back = transform_array(result, d4, int(d4.inverse[g]))
+            if upright.objects is not None:
+                instances.update(upright.labels, back, labels)
+            else:
+                pixels["pixels"] += int((upright.labels != back).sum())
+                pixels["of_pixels"] += back.size
+    return instances.compute() if predictor.network.output == "instances" else pixels

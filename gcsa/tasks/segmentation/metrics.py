@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
-from gcsa._utils.arrays import Array
-from gcsa.actions import transform_array
-from gcsa.groups import group
 from gcsa.tasks.segmentation.losses import classes
-from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.tasks.segmentation.stars import Labels, numbered
 
 IOU_THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -165,24 +160,3 @@ class TransformedScores:
     def compute(self) -> dict[str, Any]:
         """`pixels` and `objects` that change, `of_pixels` and `of_objects` in all, and the scores, over all updates."""
         return {**self.count, **{name: float(value) for name, value in self.scores.compute().items()}}
-
-
-def measure_transformed(predictor: SegmentationPredictor, examples: Iterable[tuple[Array, Labels]]) -> dict[str, Any]:
-    """Compares the prediction for each image with those for its seven rotated and reflected copies, for any network.
-
-    examples: images (H, W, C) with their label maps (H, W). Returns those of `TransformedScores` for instances; for classes,
-    whose numbers have a meaning, `pixels` that change and `of_pixels` in all.
-    """
-    d4, instances = group("d4"), TransformedScores()
-    pixels = {"pixels": 0, "of_pixels": 0}
-    for image, labels in examples:
-        upright = predictor.predict(image)
-        for g in d4.exact_elements[1:]:
-            result = predictor.predict(transform_array(image, d4, g)).labels
-            back = transform_array(result, d4, int(d4.inverse[g]))
-            if upright.objects is not None:
-                instances.update(upright.labels, back, labels)
-            else:
-                pixels["pixels"] += int((upright.labels != back).sum())
-                pixels["of_pixels"] += back.size
-    return instances.compute() if predictor.network.output == "instances" else pixels

@@ -13,9 +13,8 @@ from gcsa.images.windows import ArrayImage
 from gcsa.tasks.evaluating import evenly_spread
 from gcsa.tasks.ood import MOST_IMAGES, OODScorer
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule, Nuclei
-from gcsa.tasks.segmentation.evaluate import evaluate_masks
+from gcsa.tasks.segmentation.evaluate import evaluate_masks, measure_transformed
 from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes, make_targets, split_validator
-from gcsa.tasks.segmentation.metrics import measure_transformed
 from gcsa.tasks.segmentation.module import SegmentationModule, check_crop
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.tasks.segmentation.stars import check_installed, median_diameter

@@ -9,7 +9,8 @@ import torch
 
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import Segmentation, SegmentationPredictor
-from gcsa.tasks.segmentation.metrics import IOU_THRESHOLDS, InstanceScores, OverlapScores, changes, measure_transformed
+from gcsa.tasks.segmentation.evaluate import measure_transformed
+from gcsa.tasks.segmentation.metrics import IOU_THRESHOLDS, InstanceScores, OverlapScores, changes
 from gcsa.tasks.segmentation.stars import Objects
 from tests.tasks.segmentation.networks import TINY, picture, untrained
 
