@@ -232,6 +232,11 @@ class Classifier(TaskModule):
             return feature_loss(self.beside(scores), answers)
         return score_loss(scores, answers, self.options.teacher.temperature)
 
+    def log_metrics(self, stage: str) -> None:
+        measured: Any = self.metrics[stage]
+        if any(metric.update_called for metric in measured.values()):  # images without labels update none
+            super().log_metrics(stage)
+
     def evaluate_batch(self, batch: tuple[Tensor, Tensor], stage: str) -> None:
         images, labels = batch
         scores = self(images).float()

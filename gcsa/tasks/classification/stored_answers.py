@@ -21,17 +21,18 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.validation import shown
 
 STORED = (".csv", ".h5")
+BESIDE = ("file", "label", "confidence", "ood_score")
+"""Columns that `gcsa classify` writes beside the classes."""
 LEAST = 1e-7
 """A probability that is stored as 0 has rounded digits."""
 
 
-def read_answers(file: Path, pictures: Sequence[Path | Tensor], class_names: Sequence[str] | None, of: str) -> Tensor:
+def read_answers(file: Path, pictures: Sequence[Path | Tensor], class_names: Sequence[str], of: str) -> Tensor:
     """The stored answers for these image files, (N, K) log-probabilities of `class_names` or (N, D) features, float32.
 
     Raises FileNotFoundError for a missing file, and UserError for one that is damaged, has no answer for an image, or is of others.
     """
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no {file}")
+    _check_there(file)
     if (file.suffix == ".csv") != (of == "scores"):
         raise UserError(f"task.teacher.of={of} is not what {file} holds: .csv holds scores, .h5 features", "teacher.of")
     paths = [picture for picture in pictures if isinstance(picture, PurePath)]
@@ -48,7 +49,21 @@ def read_answers(file: Path, pictures: Sequence[Path | Tensor], class_names: Seq
 
 def stored_width(file: Path) -> int:
     """Features of an image in an .h5 file. Raises as `read_answers`."""
+    _check_there(file)
     return _read_h5(file)[1].shape[1]
+
+
+def stored_classes(file: Path) -> tuple[str, ...]:
+    """The classes of a .csv file, in the order of its columns. Raises as `read_answers`."""
+    _check_there(file)
+    with file.open(encoding="utf-8-sig", newline="") as table:
+        columns = csv.DictReader(table).fieldnames or ()
+    return tuple(name for name in columns if name not in BESIDE)
+
+
+def _check_there(file: Path) -> None:
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no {file}")
 
 
 def _row_of(path: Path, by_name: dict[tuple[str, ...], int], file: Path) -> int:
@@ -63,16 +78,11 @@ def _row_of(path: Path, by_name: dict[tuple[str, ...], int], file: Path) -> int:
     raise UserError(f"{file} has no answer for {path}: answer all images, or leave that one out", "answers.missing")
 
 
-def _read_csv(file: Path, class_names: Sequence[str] | None) -> tuple[list[str], Tensor]:
+def _read_csv(file: Path, class_names: Sequence[str]) -> tuple[list[str], Tensor]:
     with file.open(encoding="utf-8-sig", newline="") as table:
         reader = csv.DictReader(table)
         columns = reader.fieldnames or []
-        wanted = (
-            [name for name in columns if name not in ("file", "label", "confidence")]
-            if class_names is None
-            else class_names
-        )
-        if missing := [name for name in ("file", *wanted) if name not in columns]:
+        if missing := [name for name in ("file", *class_names) if name not in columns]:
             raise UserError(
                 f"{file} has no column {missing[0]!r}: it needs file, and a probability for each class",
                 "answers.column",
@@ -80,7 +90,7 @@ def _read_csv(file: Path, class_names: Sequence[str] | None) -> tuple[list[str],
         names, rows = [], []
         for number, row in enumerate(reader, 2):
             try:
-                values = [float(row[name]) for name in wanted]
+                values = [float(row[name]) for name in class_names]
             except (TypeError, ValueError) as error:
                 raise UserError(
                     f"{file} line {number}: {shown(row)} has no number for each class", "answers.row", number=number

@@ -61,7 +61,7 @@ class Task:
         if task.makes_encoder or isinstance(data, Unlabelled):
             if cfg["monitor"]["metric"] != "val/loss":
                 raise UserError(
-                    "there are no classes to measure: set monitor.metric=val/loss monitor.mode=min",
+                    "no image has a label to measure by: set monitor.metric=val/loss monitor.mode=min",
                     "monitor.no_classes",
                 )
             if cfg.get("test"):

@@ -35,7 +35,7 @@ from gcsa.images.prepare import Prepare
 from gcsa.models.foreign import is_foreign
 from gcsa.symmetry import Averaged, Canonical
 from gcsa.tasks import load
-from gcsa.tasks.classification.stored_answers import STORED, read_answers, stored_width
+from gcsa.tasks.classification.stored_answers import STORED, read_answers, stored_classes, stored_width
 from gcsa.tasks.classification.targets import Classes
 
 log = logging.getLogger(__name__)
@@ -102,13 +102,17 @@ class Teacher:
                 "task.teacher.source lists several networks, which are for task.teacher.of=scores: name one",
                 "teacher.several",
             )
-        self.class_names: tuple[str, ...] | None = None if class_names is None else tuple(class_names)
+        self.class_names: tuple[str, ...] | None = tuple(class_names or ()) or None
+        if self.stored and options.of == "scores":
+            self.class_names = self.class_names or stored_classes(expanded(options.sources[0]))
         self.members: list[Member] = []
         for source in () if self.stored else options.sources:
             member = Member.open(source, options)
             if options.of == "scores":
                 self.class_names = self.class_names or member.class_names
                 member = member.in_order_of(self.class_names)
+                if member.class_names is None:  # before any work, as where the classes have names
+                    self._checked(member.of_nothing())
             self.members.append(member)
 
     @property
@@ -118,8 +122,7 @@ class Teacher:
             return len(self.class_names)
         if self.stored:
             return stored_width(expanded(self.options.sources[0]))
-        size = self.members[0].prepare.size
-        return self.members[0]([torch.zeros(3, size, size, dtype=torch.uint8)]).shape[1]
+        return self.members[0].of_nothing().shape[1]
 
     @torch.no_grad()
     def answers(self, pictures: Sequence[Picture], what: str) -> Tensor:
@@ -133,7 +136,7 @@ class Teacher:
         """
         if self.stored:
             return self._checked(
-                read_answers(expanded(self.options.sources[0]), pictures, self.class_names, self.options.of)
+                read_answers(expanded(self.options.sources[0]), pictures, self.class_names or (), self.options.of)
             )
         key = {"teacher": self.fingerprint(), "images": fingerprint(pictures)}
         file = self.file.with_name(f"{self.file.stem}.{what}{self.file.suffix}")
@@ -234,6 +237,10 @@ class Member:
         with evaluation_mode(self.network) as device:
             rows = self.network(images.to(device)).float().cpu()
         return rows if self.columns is None else rows[:, list(self.columns)]
+
+    def of_nothing(self) -> Tensor:
+        """Answers (1, K) for a black image, which tell how many there are."""
+        return self([torch.zeros(3, self.prepare.size, self.prepare.size, dtype=torch.uint8)])
 
     def fingerprint(self) -> str:
         """Of the network's numbers, of the file that holds it where it has none, and of its preprocessing."""

@@ -211,6 +211,36 @@ def test_stored_answers(tmp_path: Path) -> None:
         teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "no")).answers(pictures(2), "train")
 
 
+def test_a_stored_table_names_the_classes_of_images_without_labels(tmp_path: Path) -> None:
+    """As `gcsa classify` writes it."""
+    folder = tmp_path / "images"
+    folder.mkdir()
+    rows = ["file,label,confidence,ood_score,no,yes"]
+    for number, picture in enumerate(pictures(40)):
+        Image.fromarray(picture[0].numpy()).save(folder / f"{number}.png")
+        rows.append(f"images/{number}.png,yes,0.75,0.5,0.25,0.75")
+    (tmp_path / "answers.csv").write_text("\n".join(rows))
+    options = (
+        *("model=gcsa_tiny", "data=unlabelled", f"data.path={folder}", "data.image_size=28", "data.in_chans=1"),
+        *(f"task.teacher.source={tmp_path}/answers.csv", "monitor.metric=val/loss", "monitor.mode=min"),
+        *(option for option in SHORT if "limit_train" not in option),
+    )
+    train(composed(tmp_path / "run", *options), tmp_path / "run")
+    assert gcsa.load(tmp_path / "run/weights").class_names == ("no", "yes")
+
+
+def classes_of_three(images: Tensor) -> Tensor:
+    """A network of somebody else, which names no classes."""
+    return images.mean((2, 3))
+
+
+def test_networks_of_others_are_counted_before_any_work(tmp_path: Path) -> None:
+    source = f"{__name__}:classes_of_three"
+    assert teacher(source, tmp_path / "f", ("a", "b", "c")).width == 3
+    with raises("answers.classes"):
+        teacher(source, tmp_path / "f", ("a", "b"))
+
+
 @pytest.mark.parametrize("kind", ["files", "coords"])
 def test_stored_features(kind: str, tmp_path: Path) -> None:
     """Of images, and of the patches of a slide, as foundation models of pathology store them."""
