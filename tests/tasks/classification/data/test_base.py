@@ -16,7 +16,7 @@ DOWNLOADS = ["rotmnist", "mnist", "fashion_mnist", "cifar10", "pcam"]
 
 
 def test_names() -> None:
-    assert list_datamodules() == sorted(["digits", *DOWNLOADS, "image_folder", "table"])
+    assert list_datamodules() == sorted(["digits", *DOWNLOADS, "image_folder", "table", "unlabelled"])
     with raises("data", value="mnits"):
         create_datamodule("mnits")
 
