@@ -154,5 +154,5 @@ def check_options(
                 option=key,
             )
         if value is not None:
-            check_value(key, value, *kinds[key])
+            check_value(f"{owner}.{key}" if "." in owner else key, value, *kinds[key])
     return {key: value for key, value in options.items() if value is not None}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gcsa._utils.atomic import check_writable
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError
 from gcsa.images.folders import SUFFIXES, ZARR, list_files
 
 if TYPE_CHECKING:
@@ -193,7 +193,8 @@ def device(name: str | None) -> torch.device:
         on_device.cpu()  # which the device "meta", where tensors hold nothing, cannot do
         return on_device.device
     except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {name} cannot be used here: {one_line(error, 100)}", "device") from error
+        there = "cpu, or cuda" if torch.cuda.is_available() else "cpu: PyTorch sees no GPU here"
+        raise UserError(f"--device {name} cannot be used here: choose {there}", "device") from error
 
 
 def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:

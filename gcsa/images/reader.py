@@ -144,6 +144,8 @@ def as_picture(image: Array | Image.Image | torch.Tensor, channels: int) -> Arra
         if isinstance(image, torch.Tensor):
             image = (image.movedim(0, -1) if image.ndim == 3 else image).detach().cpu().numpy()
         values = np.asarray(image)
+        if values.dtype.hasobject:
+            raise Refused(f"is a {type(image).__name__}: give a file, an array, a PIL image or a tensor", "image.type")
         if values.ndim == 3 and values.shape[2] in (1, 3, 4):
             values = values[..., 0] if values.shape[2] == 1 else values[..., :3]
         elif values.ndim != 2:

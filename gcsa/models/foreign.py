@@ -86,8 +86,8 @@ def open_timm(name: str) -> nn.Module:
         network: nn.Module = timm.create_model(name, pretrained=True)
     except Exception as error:  # of timm or the hub's client
         raise UserError(
-            f"the pretrained weights of {name} cannot be fetched: {one_line(error)}: make the network in a function of yours, and "
-            "name MODULE:FUNCTION",
+            f"timm cannot fetch the pretrained weights of {name} ({type(error).__name__}): connect to its hub, or make the network "
+            "in a function of yours, and name MODULE:FUNCTION",
             "network.fetch",
         ) from error
     return network.eval()

@@ -127,9 +127,9 @@ def _read_folder(folder: Path, source: str) -> Weights:
         if not (folder / file).is_file():
             close = difflib.get_close_matches(source, list_weights(), 1)
             meant = f"did you mean {close[0]}? Or " if close else ""
+            what = f"{source} is a file, not a folder" if folder.is_file() else f"there is no {folder / file}"
             raise FileNotFoundError(
-                f"there is no {folder / file}: {meant}name a folder of weights as train.py writes it, or one of "
-                f"{', '.join(list_models())}"
+                f"{what}: {meant}name a folder of weights as train.py writes it, or one of {', '.join(list_models())}"
             )
     return check_weights(source, read_json(folder / CONFIG), read_tensors(folder / TENSORS))
 

@@ -57,12 +57,13 @@ def test_channels_are_converted() -> None:
     ("image", "key"),
     [
         (np.zeros((3, 40, 40), np.uint8), "image.shape"),
+        (None, "image.type"),
         (np.zeros((0, 40, 3), np.uint8), "image.empty"),
         (np.zeros((2, 40, 40, 3), np.uint8), "image.shape"),
         (np.full((4, 4), np.nan), "image.not_finite"),
         (np.full((4, 4), 70_000), "image.beyond_16_bits"),
     ],
-    ids=["channels first", "empty", "four axes", "not finite", "large numbers"],
+    ids=["channels first", "nothing", "empty", "four axes", "not finite", "large numbers"],
 )
 def test_images_of_no_use(image: Any, key: str) -> None:
     with raises(key):

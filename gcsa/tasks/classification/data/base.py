@@ -223,6 +223,7 @@ class GCSADataModule(SplitDataModule):
 
     def make_fit(self) -> tuple[Split, Split]:
         self._check_there()
+        unlabelled = self._list_unlabelled()
         train, val = self.read_fit()
         self._check(train)
         self._check(val)
@@ -235,8 +236,10 @@ class GCSADataModule(SplitDataModule):
                 train = train._replace(labels=train.labels.index_fill(0, rest, NO_LABEL))
             else:
                 train = train._replace(rows=train.rows[chosen])
-        if self.unlabelled not in (None, "rest"):
-            train = train.followed_by(self._read_unlabelled(expanded(str(self.unlabelled))))
+        if unlabelled:
+            images = ImageFiles(unlabelled, Prepare(self.image_size, self.mean, self.std, self.pad)).read_all()
+            labels = torch.full((len(unlabelled),), NO_LABEL)
+            train = train.followed_by(Split.whole(images, labels, expanded(str(self.unlabelled)), files=unlabelled))
         if self.drop_last and len(train.rows) < self.batch_size * self.processes:
             raise UserError(
                 f"batch_size={self.batch_size} in each process with drop_last leaves none of {len(train.rows)} images: "
@@ -253,15 +256,17 @@ class GCSADataModule(SplitDataModule):
         """Has `teacher` answer for the training images: batches of training then have labels (B, 1 + D), the answer behind the label."""
         self.teacher = teacher
 
-    def _read_unlabelled(self, folder: Path) -> Split:
-        """The images of a folder and all below it."""
+    def _list_unlabelled(self) -> list[Path]:
+        """The images of the folder `unlabelled` and all below it."""
+        if self.unlabelled in (None, "rest"):
+            return []
+        folder = expanded(str(self.unlabelled))
         files = list_images(folder, recursive=True) if folder.is_dir() else []
         if not files:
             raise UserError(
                 f"data.unlabelled={folder} is no folder with images: name one, or leave it out", "data.unlabelled"
             )
-        images = ImageFiles(files, Prepare(self.image_size, self.mean, self.std, self.pad))
-        return Split.whole(images.read_all(), torch.full((len(files),), NO_LABEL), folder, files=files)
+        return files
 
     def make_test(self) -> Split:
         self._check_there()
