@@ -18,6 +18,7 @@ from torch.export import Dim, ExportedProgram
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa.export import FORMATS
+from gcsa.export.layout import without_transposes
 from gcsa.export.narrow import narrow_weights, quantize
 from gcsa.layers.attention import GroupAttention
 from gcsa.models.folding import FoldedConv2d, fold
@@ -124,10 +125,10 @@ def _write_onnx(folded: nn.Module, image: Tensor, any_size: bool, file: Path, na
     program = torch.onnx.export(folded.eval(), (image,), dynamic_shapes=shapes, dynamo=True, verbose=False)
     assert program is not None  # only the old exporter gives none
     program.save(file)
+    content = without_transposes(onnx.load(file))
     if narrow:
-        content = onnx.load(file)
         narrow_weights(content.graph)
-        onnx.save(content, file)
+    onnx.save(content, file)
 
 
 def _annotate_onnx(file: Path, about: Mapping[str, Any]) -> None:

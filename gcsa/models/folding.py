@@ -1,19 +1,24 @@
 """Folding: the conversion of a model to plain torch modules.
 
 A steerable convolution assembles its filter from coefficients and the kernel basis in each forward pass (`gcsa.layers.conv`).
-Folding assembles the filter once; the function stays the same.
+Folding assembles the filter once. What multiplies each output field of a convolution in eval mode, a batch norm or a layer scale,
+becomes part of its coefficients first. The function in eval mode stays the same.
 """
 
 import copy
 from typing import TypeVar
 
 import torch
+from timm.layers import LayerScale
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_choice
+from gcsa.layers.blocks import Block
 from gcsa.layers.conv import FieldConv2d, SteerableConv2d
 from gcsa.layers.conv_plans import Plan
+from gcsa.layers.norm import FieldBatchNorm
+from gcsa.layers.stem import Stem
 
 Module = TypeVar("Module", bound=nn.Module)
 PLANS = ("auto", "portable", "direct")
@@ -46,7 +51,8 @@ class FoldedConv2d(FieldConv2d):
 
 
 def fold(model: Module, plan: str = "auto") -> Module:
-    """A copy of `model` without any `SteerableConv2d`: the same function and methods in plain torch.
+    """A copy of `model` without any `SteerableConv2d`, batch norm behind one, and layer scale: the same methods, and the same function
+    in eval mode, in plain torch.
 
     A folded model is for inference. Training it would not keep it equivariant. Save it by `torch.save` or its state dict, because
     a folder of weights describes the unfolded model. Folding a folded model changes nothing.
@@ -69,7 +75,44 @@ def fold(model: Module, plan: str = "auto") -> Module:
             )
         if plan == "direct" and isinstance(module, FoldedConv2d) and module.in_irreps:
             raise UserError("the model is folded already: give the one that it was folded from", "folding.twice")
-    return _folded(copy.deepcopy(model), plan)  # type: ignore[return-value]
+    model = copy.deepcopy(model)
+    for module in model.modules():
+        if isinstance(module, Stem):
+            _fold_norms(module)
+        elif isinstance(module, Block):
+            _fold_scales(module)
+    return _folded(model, plan)  # type: ignore[return-value]
+
+
+def scale_fields(conv: nn.Module, scale: Tensor, shift: Tensor | None = None) -> None:
+    """Changes a convolution with the output y to one with scale * y + shift, where both have one number for each field, (O,)."""
+    assert isinstance(conv, SteerableConv2d)
+    with torch.no_grad():
+        bias = torch.zeros_like(scale) if conv.bias is None else scale * conv.bias
+        conv.bias = nn.Parameter(bias if shift is None else bias + shift, conv.weight.requires_grad)
+        conv.weight.mul_(scale[:, None, None, None])
+
+
+def _fold_norms(stem: Stem) -> None:
+    """Makes the batch norms of the stem part of the convolutions in front of them."""
+    for i, (conv, norm) in enumerate(zip(stem.convs, stem.norms, strict=True)):
+        if isinstance(norm, FieldBatchNorm):
+            bn = norm.bn
+            assert bn.running_mean is not None
+            assert bn.running_var is not None
+            scale = bn.weight * (bn.running_var + bn.eps).rsqrt()
+            last = conv[-1] if isinstance(conv, nn.Sequential) else conv
+            scale_fields(last, scale, bn.bias - scale * bn.running_mean)
+            stem.norms[i] = nn.Identity()
+
+
+def _fold_scales(block: Block) -> None:
+    """Makes the layer scales of the block part of the convolutions in front of them."""
+    for name, conv in (("scale1", block.attn.out), ("scale2", block.mlp.fc2)):
+        scale = getattr(block, name)
+        if isinstance(scale, LayerScale):
+            scale_fields(conv, scale.gamma)
+            setattr(block, name, nn.Identity())
 
 
 def _folded(module: nn.Module, plan: str) -> nn.Module:

@@ -70,6 +70,19 @@ def test_onnx_takes_any_batch_and_size(tmp_path: Path) -> None:
 
 
 @warns
+def test_onnx_keeps_the_layout_of_its_convolutions(tmp_path: Path) -> None:
+    """Between the convolutions of a stem with batch norms stands no transpose, and no norm."""
+    onnx = pytest.importorskip("onnx")
+    stem = dict(stem_norm="batch", stem_strides=[1, 2, 2], stem_fields=(4, 4), low_pass=True)
+    export(create("gcsa_pooled_small", **stem), tmp_path / "m.onnx", "onnx", (1, 16, 16))
+    kinds = [node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node]
+    convolutions = [place for place, kind in enumerate(kinds) if kind == "Conv"]
+    between = kinds[convolutions[0] + 1 : convolutions[4]]  # three of the stem, and two low-pass filters
+    assert sorted(set(between)) == ["Conv", "Gelu"]
+    assert "BatchNormalization" not in kinds
+
+
+@warns
 @pytest.mark.parametrize("format", ["onnx", "torchscript"])
 def test_recognizer_takes_lines_of_any_length(format: str, tmp_path: Path) -> None:
     """Longer than traced: `export` compares them on another length."""

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 from peft import get_peft_model
+from timm.layers import LayerScale
 from torch import nn
 
 from gcsa.adapters import lora_config
 from gcsa.layers.conv import SteerableConv2d
 from gcsa.models.folding import FoldedConv2d, fold
-from gcsa.testing import equivariance_error, randomize
+from gcsa.testing import assert_invariant, equivariance_error, randomize
 from tests.errors import raises
 from tests.export.small import SMALL, create, images, recognizer
 
@@ -128,3 +129,20 @@ def test_adapter_must_be_merged_first() -> None:
     merged = adapted.merge_and_unload()
     x = images()
     assert torch.allclose(fold(merged)(x), merged(x), atol=1e-5)
+
+
+@pytest.mark.parametrize("separable", [False, True])
+def test_norms_and_scales_become_part_of_the_convolutions(separable: bool) -> None:
+    """In eval mode the function is the same, and the folded convolutions are still equivariant."""
+    stem = dict(stem_norm="batch", stem_separable=separable, stem_strides=[1, 2, 1], img_size=16)
+    model = randomize(create("gcsa_tiny", layer_scale=0.1, **stem)).double().eval()
+    for norm in model.modules():
+        if isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None and norm.running_var is not None:
+            norm.running_mean.normal_(generator=torch.Generator().manual_seed(0))
+            norm.running_var.uniform_(0.5, 2, generator=torch.Generator().manual_seed(1))
+    folded = fold(model)
+    x = images(2).double()
+    assert torch.allclose(folded(x), model(x), rtol=0, atol=1e-10)
+    left = [module for module in folded.modules() if isinstance(module, nn.BatchNorm2d | LayerScale)]
+    assert left == []
+    assert_invariant(folded, x, "c4")
