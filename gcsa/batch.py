@@ -1,34 +1,41 @@
 """The one way through many files, of classify, embed, segment, transcribe and orient.
 
-A worker takes items, such as files, and gives for each, in their order, a result, or the exception that prevents it. `run` lets one worker
-do all of them: it writes each result as soon as it is there, and goes on after a bad one, which it names on stderr at once. SIGINT and
-SIGTERM let the item be finished first; so a run that writes a file for each item goes on where it stopped.
+`Work` says what a command does with an item, such as a file; `run` does all of them. It passes over what an earlier run finished by the same
+weights and options, which a `Ledger` remembers, goes on after a bad item, which it names on stderr at once, and writes the results down as they
+come. SIGINT and SIGTERM let the item be finished first; the same command then goes on where it stopped. `gcsa.cluster` does the same in several
+processes.
 """
 
 from __future__ import annotations
 
+import csv
 import errno
+import fcntl
+import json
 import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import IO, Any, Generic, Protocol, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
-from gcsa._utils.errors import Terminated, one_line, visible
+from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.errors import Terminated, UserError, one_line, visible
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 BAD = (ValueError, OSError, MemoryError)
 """What a bad item raises, beside a RuntimeError of torch that names memory."""
@@ -38,7 +45,94 @@ OUT_OF_MEMORY = ("DefaultCPUAllocator", "out of memory")
 """Are in the RuntimeError of torch."""
 SPEED_SECONDS = 600
 """Of work from which its speed is measured: a page may take half a minute."""
+LINE_SECONDS = 300
+"""Between two lines that say how far a run is, where there is no terminal for a bar."""
 STOPS: dict[int, Callable[[], BaseException]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
+COLUMNS = ("file", "status", "seconds", "confidence", "message")
+"""Of a report, before those of the command."""
+MOST_DIFFERENCES = 3
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of an item.
+
+    Attributes:
+        values: what JSON can hold; "confidence" and the `columns` of the work stand in the report.
+        failed: a sentence for each part of it that failed.
+        finished: whether it needs not be done again.
+        parts: how many it has.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    failed: Sequence[str] = ()
+    finished: bool = True
+    parts: int = 1
+
+
+class Work(ABC, Generic[Item]):
+    """What a command does with an item. Each process makes its own, with the network.
+
+    Attributes:
+        settings: weights and options on which the results depend, as JSON: what was done by others is not taken for done.
+        together: how many items are done at a time. Those of one batch stay in it whatever is done already, and wherever: the last bits of an
+            answer depend on the other images of its batch.
+        smaller: what to do about an item that there is not enough memory for.
+        columns: more columns of the report.
+    """
+
+    settings: Mapping[str, Any] = {}
+    together: int = 1
+    smaller: str = "cut the image"
+    columns: Sequence[str] = ()
+
+    def name(self, item: Item) -> str:
+        """For messages."""
+        return str(item)
+
+    def file(self, item: Item) -> Path:
+        """What is read: another file of that name is another item."""
+        return Path(str(item))
+
+    def outputs(self, item: Item) -> Sequence[Path]:
+        """The files that are written for it."""
+        return ()
+
+    def chunks(self, items: Sequence[Item], done: Collection[int]) -> Iterator[Sequence[int]]:
+        """The numbers of the items that go to a process at a time."""
+        for start in range(0, len(items), self.together):
+            chunk = range(start, min(start + self.together, len(items)))
+            if not all(number in done for number in chunk):
+                yield chunk
+
+    def do(self, items: Sequence[Item], pace: Pace) -> Iterable[Result | Exception]:
+        """What comes of each, in their order: a result, or the error of a bad item."""
+        for item in items:
+            pace.show(self.name(item))
+            yield attempt(self.one, item, pace)
+
+    def one(self, item: Item, pace: Pace) -> Result:
+        """What comes of an item, for work that takes one at a time."""
+        raise NotImplementedError
+
+    def results(self, items: Sequence[Item], pace: Pace) -> Iterator[tuple[float, Result]]:
+        """The seconds of each item, and what comes of it; for a bad one a sentence."""
+        started = time.monotonic()
+        for item, found in zip(items, self.do(items, pace), strict=True):
+            if isinstance(found, Exception):
+                found = Result(failed=[sentence(found, self.name(item), self.smaller)], finished=False)
+            yield round(time.monotonic() - started, 3), found
+            started = time.monotonic()
+
+
+class Engine(Protocol):
+    """Does the work in other processes."""
+
+    def spread(
+        self, work: Work[Any], items: Sequence[Any], chunks: Iterable[Sequence[int]], pace: Pace
+    ) -> Generator[tuple[int, float, Result], None, None]:
+        """The number of an item, its seconds and its result, as they come. After `pace.stop` nothing new is begun."""
+        ...
 
 
 class Pace:
@@ -50,9 +144,10 @@ class Pace:
     """
 
     def __init__(self, bar: Progress | None = None, total: int = 0) -> None:
-        self.bar, self.number, self.doing = bar, 0, ""
+        self.bar, self.number, self.total, self.doing = bar, 0, total, ""
         self.stop: int | None = None
         self.task = None if bar is None else bar.add_task("", total=total)
+        self.started = self.told = time.monotonic()
 
     def show(self, name: str) -> None:
         """Says what is done now."""
@@ -65,39 +160,37 @@ class Pace:
         if self.bar is not None and self.task is not None:
             self.bar.update(self.task, completed=self.number + items)
 
+    def next(self) -> None:
+        """One more is done. Without a terminal, a line says it now and then."""
+        self.number += 1
+        self.ahead(0)
+        now = time.monotonic()
+        if self.total and self.bar is None and now - self.told > LINE_SECONDS:
+            self.told, speed = now, self.number / (now - self.started)
+            left = (self.total - self.number) / speed / 60
+            words = f"{self.number} of {self.total}, {60 * speed:.1f} a minute, {left:.0f} minutes left"
+            print(words, file=sys.stderr, flush=True)
+
     def may_stop(self) -> None:
         """Ends the run here if that was asked for: in the middle of an item of which nothing is lost."""
         if self.stop is not None:
             raise STOPS[self.stop]()
 
 
-def is_bad(error: Exception) -> bool:
+def is_bad(error: BaseException) -> bool:
     """Whether an error is of one item, and the others may be done."""
     if isinstance(error, OSError):
         return error.errno not in FULL and not isinstance(error, BrokenPipeError)
     return isinstance(error, BAD) or _is_memory(error)
 
 
-def _is_memory(error: Exception) -> bool:
+def _is_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(words in str(error) for words in OUT_OF_MEMORY)
     )
 
 
-def one_by_one(
-    do: Callable[[Item, Pace], Result], name: Callable[[Item], str] = str
-) -> Callable[[Sequence[Item], Pace], Iterator[Result | Exception]]:
-    """The worker that does one item after the other by `do`."""
-
-    def through(items: Sequence[Item], pace: Pace) -> Iterator[Result | Exception]:
-        for item in items:
-            pace.show(name(item))
-            yield attempt(do, item, pace)
-
-    return through
-
-
-def attempt(do: Callable[..., Result], *arguments: Any) -> Result | Exception:
+def attempt(do: Callable[..., Any], *arguments: Any) -> Any:
     """What `do` returns, or the error of a bad item; any other is raised."""
     try:
         return do(*arguments)
@@ -107,71 +200,396 @@ def attempt(do: Callable[..., Result], *arguments: Any) -> Result | Exception:
         return error
 
 
-@dataclass
-class Outcome:
-    """What a run came to: how many items, or parts of them, there were, and a sentence for each that failed."""
-
-    total: int = 0
-    failed: list[str] = field(default_factory=list)
-
-    def fail(self, sentence: str) -> None:
-        """Names what failed on stderr."""
-        self.failed.append(sentence)
-        print(visible(sentence), file=sys.stderr, flush=True)
-
-    def tell(self, done: str) -> int:
-        """Says on stderr how many could not be `done`; returns the exit code."""
-        if self.failed:
-            print(f"{len(self.failed)} of {self.total} could not be {done}", file=sys.stderr)
-        return 1 if self.failed else 0
-
-
-def run(
-    items: Sequence[Item],
-    work: Callable[[Sequence[Item], Pace], Iterable[Result | Exception]],
-    finish: Callable[[Item, Result, float], object],
-    *,
-    name: Callable[[Item], str] = str,
-    smaller: str = "cut the image",
-    shown: bool = True,
-) -> Outcome:
-    """Lets `work` do all `items`, and `finish` write each: the item, its result, and the seconds that it took.
-
-    Args:
-        items: in the order in which they are done.
-        work: a worker, which gives back an exception for a bad item.
-        finish: what it raises is of the item too.
-        name: of an item, for messages.
-        smaller: what to do about an item that there is not enough memory for.
-        shown: whether the bar may be shown, on a terminal only.
-
-    Raises KeyboardInterrupt or Terminated behind the item in which a signal came.
-    """
-    outcome = Outcome(len(items))
-    with _bar(shown) as bar, _stopping(Pace(bar, len(items))) as pace:
-        started = time.monotonic()
-        if items:
-            pace.show(name(items[0]))
-        for item, result in zip(items, work(items, pace), strict=True):
-            if not isinstance(result, Exception):
-                failure = attempt(finish, item, result, time.monotonic() - started)
-            else:
-                failure = result
-            if isinstance(failure, Exception):
-                outcome.fail(sentence(failure, name(item), smaller))
-            started = time.monotonic()
-            pace.number += 1
-            pace.ahead(0)
-            pace.may_stop()
-    return outcome
-
-
-def sentence(error: Exception, name: str, smaller: str) -> str:
+def sentence(error: BaseException, name: str, smaller: str) -> str:
     """Why an item failed, with its name, on one line."""
     if _is_memory(error):
         return f"{name}: not enough memory: {smaller}"
     message = one_line(error, limit=None)
     return message if visible(name) in message else f"{name}: {message}"
+
+
+@dataclass
+class Entry:
+    """What a ledger knows of an item.
+
+    Attributes:
+        at: where the line of its result by the settings of this run is; -1 without one.
+        finished: whether it needs not be done again.
+        stamp: of the file that was read.
+        by: the settings that finished it last, whatever they are.
+        begun: those by which it was begun last.
+        files: those by which each of its files was written.
+    """
+
+    at: int = -1
+    finished: bool = False
+    stamp: str = ""
+    by: dict[str, Any] | None = None
+    begun: dict[str, Any] | None = None
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class Ledger:
+    """What came of each item, and by which settings: lines of JSON in a file that grows, for a run that goes on where it stopped.
+
+    A line of "settings" stands before those of the items that were done by them, and one of "begun" before each file that is written: a
+    process that was killed left it whole or not at all, and it is written anew. A line that was cut off is left out.
+    """
+
+    def __init__(self, file: Path | None, settings: Mapping[str, Any], overwrite: bool = False) -> None:
+        """file: None keeps nothing. overwrite: what is there by other settings is done anew."""
+        self.path, self.overwrite = file, overwrite
+        self.settings: dict[str, Any] = json.loads(json.dumps(settings))
+        self.known: dict[str, Entry] = {}
+        self.stream: IO[bytes] | None = None
+        self.fresh, self.made = True, False
+        self.folder = Path.cwd() if file is None else file.parent.resolve()
+        if file is not None and file.is_file():
+            self.stream = _locked(file)
+            try:
+                self._read(file, self.stream)
+            except BaseException:
+                self.stream.close()
+                raise
+
+    def _read(self, file: Path, stream: IO[bytes]) -> None:
+        before: dict[str, Any] = {}
+        while (line := stream.readline()).endswith(b"\n"):
+            try:
+                entry = json.loads(line)
+                if "settings" in entry:
+                    before = entry["settings"]
+                for key in entry.get("begun", ()):
+                    self.known.setdefault(key, Entry()).begun = before
+                if "item" in entry:
+                    at, done = stream.tell() - len(line), entry["result"]["finished"]
+                    self._know(entry["item"], at, done, entry["stamp"], entry["files"], before)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                raise UserError(
+                    f"{file} is there, and is not of an earlier run: name another --output", "ledger.foreign"
+                ) from None
+        stream.seek(-len(line), os.SEEK_CUR)
+        stream.truncate()
+
+    def _know(
+        self, key: str, at: int, finished: bool, stamp: str, files: Iterable[str], settings: dict[str, Any]
+    ) -> None:
+        entry = self.known.setdefault(key, Entry())
+        if settings == self.settings:
+            entry.at, entry.finished, entry.stamp = at, finished, stamp
+        if finished:
+            entry.by = settings
+            entry.files |= dict.fromkeys(files, settings)
+
+    def key(self, work: Work[Item], item: Item) -> str:
+        """An item by its file, as seen from here: both may move to another folder together."""
+        file, name = str(work.file(item)), work.name(item)
+        shown = os.path.relpath(os.path.abspath(file), self.folder)
+        return shown + name.replace(file, "")
+
+    def is_done(self, key: str, item: Item, work: Work[Item]) -> bool:
+        """Whether an item is finished. Raises UserError where other weights or options finished it, or nobody knows who."""
+        if self.path is None:
+            return False
+        outputs, entry = work.outputs(item), self.known.get(key, Entry())
+        there = [path for path in outputs if path.exists()]
+        if not self.overwrite:
+            owners = [(path, entry.files.get(path.name, entry.begun)) for path in there]
+            if not outputs and entry.by is not None:
+                owners = [(self.path, entry.by)]
+            for path, owner in owners:
+                if owner is None:
+                    raise UserError(
+                        f"{path} is there, and no run that is known here wrote it: --overwrite writes it anew, or name another --output",
+                        "output.unknown",
+                    )
+                if owner != self.settings:
+                    raise UserError(
+                        f"{path} is there, made {_differences(owner, self.settings)}: --overwrite makes it anew, or name another --output",
+                        "output.other_settings",
+                    )
+        ours = len(there) == len(outputs) and all(entry.files.get(path.name) == self.settings for path in outputs)
+        return ours and entry.finished and entry.stamp == stamp(work.file(item))
+
+    def begin(self, keys: Sequence[str]) -> None:
+        """Files of these are about to be written."""
+        self._append({"begun": keys})
+
+    def add(self, key: str, item: Item, work: Work[Item], seconds: float, result: Result) -> None:
+        """Writes down what came of an item."""
+        marked = stamp(work.file(item))
+        files = [path.name for path in work.outputs(item)]
+        row = {"item": key, "stamp": marked, "files": files, "seconds": seconds, "result": asdict(result)}
+        self._know(key, self._append(row), result.finished, marked, files, self.settings)
+
+    def _append(self, entry: Mapping[str, Any]) -> int:
+        if self.stream is None and self.path is not None:
+            self.made = not self.path.parent.exists()
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.stream = _locked(self.path)
+        elif self.stream is None:
+            self.stream = tempfile.TemporaryFile()  # noqa: SIM115
+        self.stream.seek(0, os.SEEK_END)
+        if self.fresh:
+            self.stream.write(json.dumps({"settings": self.settings}).encode() + b"\n")
+            self.fresh = False
+        at = self.stream.tell()
+        self.stream.write(json.dumps(entry).encode() + b"\n")
+        self.stream.flush()
+        return at
+
+    def __getitem__(self, key: str) -> tuple[float, Result]:
+        """The seconds and the result of an item."""
+        assert self.stream is not None
+        self.stream.seek(self.known[key].at)
+        entry = json.loads(self.stream.readline())
+        return entry["seconds"], Result(**entry["result"])
+
+    def close(self, remove: bool = False) -> None:
+        """Lets the file go. remove: what it remembers is written elsewhere."""
+        if self.stream is not None:
+            self.stream.close()
+            if self.path is not None and remove:
+                self.path.unlink(missing_ok=True)
+                with suppress(OSError):  # something is in it
+                    if self.made:
+                        self.path.parent.rmdir()
+
+
+def _locked(file: Path) -> IO[bytes]:
+    """The file of one run at a time."""
+    stream = file.open("r+b" if file.exists() else "w+b")
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        stream.close()
+        raise UserError(
+            f"{file} is of a run that is at work: wait for its end, or name another --output", "output.in_use"
+        ) from None
+    except OSError:  # a file system without locks
+        pass
+    return stream
+
+
+def stamp(path: Path) -> str:
+    """What changes with a file: its bytes and time; of a folder, such as one of OME-Zarr, the bytes in it."""
+    try:
+        if path.is_dir():
+            return str(sum(Path(top, name).stat().st_size for top, _, names in os.walk(path) for name in names))
+        found = path.stat()
+        return f"{found.st_size} {found.st_mtime_ns}"
+    except OSError:
+        return ""
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """In which settings an earlier run differs, in words."""
+    if before.get("fingerprint") != now.get("fingerprint"):
+        return "with other weights"
+    keys = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    shown = [f"--{key.replace('_', '-')} {_shown(before.get(key))} (now {_shown(now.get(key))})" for key in keys]
+    return "with " + ", ".join(shown[:MOST_DIFFERENCES]) + (" and others" if len(keys) > MOST_DIFFERENCES else "")
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "left out"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+class Report:
+    """A table of the items, a row each, for a spreadsheet: written as they are done, and in their order at the end."""
+
+    def __init__(self, path: str, columns: Sequence[str]) -> None:
+        self.path, self.columns = Path(path), [*COLUMNS, *columns]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.rows: dict[int, list[str]] = {}
+        self._whole()
+        self.stream = self.path.open("a", encoding="utf-8", newline="")
+
+    def add(self, number: int, file: Path, seconds: float, result: Result) -> None:
+        """The row of an item."""
+        status = "failed" if not result.finished else "partly" if result.failed else "done"
+        name = os.fsencode(file).decode(errors="backslashreplace")  # in UTF-8, which the name of a file need not be
+        known = {"file": name, "status": status, "seconds": f"{seconds:.2f}", "message": "; ".join(result.failed)}
+        values = known | dict(result.values)
+        if isinstance(confidence := values.get("confidence"), float):
+            values["confidence"] = f"{confidence:.4f}"
+        self.rows[number] = ["" if values.get(name) is None else str(values[name]) for name in self.columns]
+        csv.writer(self.stream, lineterminator="\n").writerow(self.rows[number])
+        self.stream.flush()
+
+    def close(self) -> None:
+        """Brings the rows into the order of the items."""
+        self.stream.close()
+        self._whole()
+
+    def _whole(self) -> None:
+        with replacing(self.path) as part, part.open("w", encoding="utf-8", newline="") as file:
+            rows = [row for _, row in sorted(self.rows.items())]
+            csv.writer(file, lineterminator="\n").writerows([self.columns, *rows])
+
+
+def check_report(path: str, read: Iterable[Path], written: Iterable[Path]) -> None:
+    """Raises UserError where `path` takes no file, is one that is read or `written`, or holds anything but a report."""
+    target = Path(path).resolve()
+    check_writable(target if target.parent.is_dir() else next(p for p in target.parents if p.exists()) / target.name)
+    if target in {file.resolve() for file in read}:
+        raise UserError(
+            f"--report {path} is one of the inputs, and would be overwritten: name another file", "report.is_input"
+        )
+    if target in {file.resolve() for file in written}:
+        raise UserError(f"--report {path} is where --output writes: name another file", "report.is_output")
+    if target.is_file() and target.stat().st_size:
+        with target.open("rb") as file:
+            if not file.readline(200).startswith(",".join(COLUMNS).encode()):
+                raise UserError(
+                    f"--report {path} is there already, and is no report: name another file", "report.other_file"
+                )
+
+
+@dataclass(frozen=True)
+class How:
+    """How a run goes: the options that all commands have.
+
+    Attributes:
+        output: the file or folder to write.
+        overwrite: what was done by other weights or options is done anew.
+        report: the table to write.
+        engine: other processes that do the work; None: this one.
+        shown: whether the bar may be shown, on a terminal only.
+    """
+
+    output: Path | None = None
+    overwrite: bool = False
+    report: str | None = None
+    engine: Engine | None = None
+    shown: bool = True
+
+
+@dataclass
+class Outcome:
+    """What a run came to: how many items, or parts of them, there were, and how many failed."""
+
+    total: int = 0
+    failed: int = 0
+
+    def add(self, result: Result) -> None:
+        """Counts an item, and names what failed of it on stderr."""
+        self.total += result.parts
+        self.failed += len(result.failed)
+        for words in result.failed:
+            print(visible(words), file=sys.stderr, flush=True)
+
+    def tell(self, done: str) -> int:
+        """Says on stderr how many could not be `done`; returns the exit code."""
+        if self.failed:
+            print(f"{self.failed} of {self.total} could not be {done}", file=sys.stderr)
+        return 1 if self.failed else 0
+
+
+class Run(Generic[Item]):
+    """All `items` through `work`. A context, in which the results are there; at its end, they go if they were `written` into a file.
+
+    Args:
+        items: in the order of their results.
+        ledger: the file that remembers the results; None for a run that cannot go on.
+        in_folder: whether each item has files of its own, so that the ledger stays beside them.
+
+    Raises UserError where results of other weights or options are there.
+    """
+
+    def __init__(
+        self, items: Sequence[Item], work: Work[Item], ledger: Path | None, how: How = How(), in_folder: bool = False
+    ) -> None:
+        self.items, self.work, self.how, self.in_folder = items, work, how, in_folder
+        if how.report is not None:
+            beside = [path for path in (ledger, how.output) if path is not None]
+            check_report(how.report, map(work.file, items), [*beside, *(p for i in items for p in work.outputs(i))])
+        self.ledger = Ledger(ledger, work.settings, how.overwrite)
+        try:
+            self.keys = [self.ledger.key(work, item) for item in items]
+            pairs = enumerate(zip(self.keys, items, strict=True))
+            self.done = {number for number, (key, item) in pairs if self.ledger.is_done(key, item, work)}
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def __enter__(self) -> Run[Item]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        nothing = not any(entry.finished for entry in self.ledger.known.values())
+        self.ledger.close(remove=kind is None and (nothing or not self.in_folder))
+
+    def do(self, finish: Callable[[Item, Result], object] | None = None) -> Outcome:
+        """Does what is left; `finish` is called with each item and its result, in their order.
+
+        Raises KeyboardInterrupt or Terminated behind the item in which a signal came.
+        """
+        if self.done:
+            words = f"{len(self.done)} of {len(self.items)} are done already, by the same weights and options"
+            print(words, file=sys.stderr)
+        outcome, todo = Outcome(), [number for number in range(len(self.items)) if number not in self.done]
+        with ExitStack() as stack:
+            report = None
+            if self.how.report is not None:
+                report = Report(self.how.report, self.work.columns)
+                stack.callback(report.close)
+                for number in sorted(self.done):
+                    report.add(number, self.work.file(self.items[number]), *self.ledger[self.keys[number]])
+            bar = stack.enter_context(_bar(self.how.shown))
+            pace = stack.enter_context(_stopping(Pace(bar, len(todo))))
+            if todo:
+                pace.show(self.work.name(self.items[todo[0]]))
+            spread = self._here if self.how.engine is None else self.how.engine.spread
+            waiting: dict[int, Result] = {}
+            following = iter(todo)
+            due = next(following, None)
+            found = spread(self.work, self.items, self._chunks(), pace)
+            stack.callback(found.close)  # ends the other processes
+            for number, seconds, result in found:
+                if number in self.done:  # it was done again with the others of its batch
+                    continue
+                self.ledger.add(self.keys[number], self.items[number], self.work, seconds, result)
+                outcome.add(result)
+                if report is not None:
+                    report.add(number, self.work.file(self.items[number]), seconds, result)
+                if finish is not None:
+                    waiting[number] = result
+                while due in waiting and finish is not None:
+                    finish(self.items[due], waiting.pop(due))
+                    due = next(following, None)
+                pace.next()
+            self._may_stop(pace)
+        return outcome
+
+    def _chunks(self) -> Iterator[Sequence[int]]:
+        for chunk in self.work.chunks(self.items, self.done):
+            if any(self.work.outputs(self.items[number]) for number in chunk) and self.ledger.path is not None:
+                self.ledger.begin([self.keys[number] for number in chunk])
+            yield chunk
+
+    def _here(
+        self, work: Work[Item], items: Sequence[Item], chunks: Iterable[Sequence[int]], pace: Pace
+    ) -> Generator[tuple[int, float, Result], None, None]:
+        for chunk in chunks:
+            found = work.results([items[number] for number in chunk], pace)
+            for number, (seconds, result) in zip(chunk, found, strict=True):
+                yield number, seconds, result
+                self._may_stop(pace)
+
+    def _may_stop(self, pace: Pace) -> None:
+        if pace.stop is not None and self.ledger.path is not None:
+            there = sum(key in self.ledger.known and self.ledger.known[key].finished for key in self.keys)
+            print(f"{there} of {len(self.items)} are finished: the same command goes on", file=sys.stderr)
+        pace.may_stop()
+
+    def results(self) -> Iterator[tuple[Item, Result]]:
+        """The items that were done, in earlier runs as well, and their results, in their order."""
+        for item, key in zip(self.items, self.keys, strict=True):
+            if key in self.ledger.known and self.ledger.known[key].at >= 0:
+                yield item, self.ledger[key][1]
 
 
 def say(line: str) -> None:

@@ -1,17 +1,21 @@
-"""The one loop over files: it goes on after a bad one, and ends where it is asked to."""
+"""The one loop over files: it goes on after a bad one, ends where it is asked to, and then goes on where it stopped."""
 
+import csv
 import errno
 import hashlib
+import json
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gcsa import batch
 from gcsa._utils.errors import Terminated, UserError
+from tests.errors import raises
 
 ERRORS = {
     "a.png": UserError("a.png is empty"),
@@ -20,6 +24,41 @@ ERRORS = {
     "d.png": RuntimeError("DefaultCPUAllocator: can't allocate memory"),
     "e.png": FileNotFoundError(errno.ENOENT, "No such file", "e.png"),
 }
+
+
+class Upper(batch.Work[Any]):
+    """Writes each file in capitals into a folder, or gives them back where there is none."""
+
+    smaller = "cut it"
+    columns = ("length",)
+
+    def __init__(self, folder: Path | None = None, then: Any = lambda item, pace: None, **settings: Any) -> None:
+        self.folder, self.then, self.settings = folder, then, settings
+        self.seen: list[str] = []
+
+    def outputs(self, item: Any) -> list[Path]:
+        return [] if self.folder is None else [self.folder / Path(item).name]
+
+    def one(self, item: Any, pace: batch.Pace) -> batch.Result:
+        self.seen.append(Path(item).name)
+        self.then(item, pace)
+        if self.folder is not None:
+            (self.folder / Path(item).name).write_text(Path(item).read_text().upper())
+        return batch.Result({"upper": Path(item).name.upper(), "length": len(str(item)), "confidence": 0.5})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    (tmp_path / "in").mkdir()
+    for name in "abc":
+        (tmp_path / "in" / name).write_text(name * 3)
+    return sorted((tmp_path / "in").iterdir())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
 
 
 @pytest.fixture
@@ -35,34 +74,43 @@ def handlers() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_bad_item_is_named_at_once_and_the_others_are_done(capsys: pytest.CaptureFixture[str]) -> None:
+def run(items: Sequence[Any], work: batch.Work[Any], ledger: Path | None = None, **how: Any) -> batch.Outcome:
+    in_folder = bool(items and work.outputs(items[0]))
+    with batch.Run(items, work, ledger, batch.How(**how), in_folder=in_folder) as it:
+        return it.do()
+
+
+def test_a_bad_item_is_named_at_once_and_the_others_are_done(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     said: list[str] = []
 
-    def do(name: str, pace: batch.Pace) -> str:
+    def fail(name: str, pace: batch.Pace) -> None:
         said.append(capsys.readouterr().err)
         if name in ERRORS:
             raise ERRORS[name]
-        return name.upper()
 
-    def write(name: str, result: str, seconds: float) -> None:
-        if result == "Y.PNG":
-            raise UserError("y.png could not be written")
-        written.append(result)
-
-    written: list[str] = []
-    outcome = batch.run([*ERRORS, "x.png", "y.png", "z.png"], batch.one_by_one(do), write, smaller="cut it")
-    assert said[1:6] == [f"{line}\n" for line in outcome.failed[:5]]
-    assert outcome.failed == [
+    report = tmp_path / "report.csv"
+    with batch.Run([*ERRORS, "x.png"], Upper(then=fail), None, batch.How(report=str(report))) as it:
+        finished: list[Any] = []
+        outcome = it.do(lambda item, result: finished.append(item))
+        found = [result.values["upper"] for _, result in it.results() if result.finished]
+    sentences = [
         "a.png is empty",
         "b.png: no name",
         "c.png: not enough memory: cut it",
         "d.png: not enough memory: cut it",
         "[Errno 2] No such file: 'e.png'",
-        "y.png could not be written",
     ]
-    assert written == ["X.PNG", "Z.PNG"]
+    assert said[1:6] == [f"{line}\n" for line in sentences]
+    assert (found, finished) == (["X.PNG"], [*ERRORS, "x.png"])
+    with report.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["message"] for row in rows] == [*sentences, ""]
+    assert (rows[0]["status"], rows[5]["status"]) == ("failed", "done")
+    assert (rows[5]["file"], rows[5]["confidence"], rows[5]["length"]) == ("x.png", "0.5000", "5")
     assert outcome.tell("read") == 1
-    assert capsys.readouterr().err.endswith("6 of 8 could not be read\n")
+    assert capsys.readouterr().err.endswith("5 of 6 could not be read\n")
     assert batch.Outcome(3).tell("read") == 0
     assert capsys.readouterr().err == ""
 
@@ -71,42 +119,148 @@ def test_a_bad_item_is_named_at_once_and_the_others_are_done(capsys: pytest.Capt
     "error", [OSError(errno.ENOSPC, "full"), BrokenPipeError(), RuntimeError("a fault"), KeyError()]
 )
 def test_what_is_not_of_one_item_ends_the_run(error: Exception) -> None:
-    def do(name: str, pace: batch.Pace) -> str:
+    def fail(name: str, pace: batch.Pace) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        batch.run(["a", "b"], batch.one_by_one(do), lambda *_: None)
+        run(["a", "b"], Upper(then=fail))
 
 
-def test_workers_may_take_several_items_together() -> None:
-    def work(names: Sequence[str], pace: batch.Pace) -> Iterator[str | Exception]:
-        for start in range(0, len(names), 2):
-            pair = names[start : start + 2]
-            yield from (f"{name} of {len(pair)}" if name != "b" else UserError("b is bad") for name in pair)
+def test_what_is_finished_by_the_same_is_left(
+    files: list[Path], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger, other = folder / "x.ledger", Upper(folder, fingerprint="1", scale=2, group=("d4",))
+    run(files[:2], Upper(folder, fingerprint="1", scale=1), ledger)
+    again = Upper(folder, fingerprint="1", scale=1)
+    run(files, again, ledger)
+    assert again.seen == ["c"], "a and b are done"
+    assert "2 of 3 are done already" in capsys.readouterr().err
 
-    found: list[str] = []
-    outcome = batch.run("abcde", work, lambda name, result, seconds: found.append(result))
-    assert (found, outcome.failed) == (["a of 2", "c of 2", "d of 2", "e of 1"], ["b is bad"])
-    with pytest.raises(ValueError, match="shorter"):
-        batch.run("abc", lambda names, pace: ["a"], lambda *_: None)
+    with raises("output.other_settings") as caught:
+        run(files, other, ledger)
+    assert "out/a is there, made with --group left out (now d4), --scale 1 (now 2): --overwrite" in str(caught.value)
+    with raises("output.other_settings") as caught:
+        run(files[1:], Upper(folder, fingerprint="2", scale=1), ledger)
+    assert "out/b is there, made with other weights: --overwrite makes it anew" in str(caught.value)
+    assert other.seen == []
+    run(files[:1], other, ledger, overwrite=True)
+    run(files, other, ledger, overwrite=True)
+    assert other.seen == ["a", "b", "c"], "a is done by the same"
+
+    (folder / "b").unlink()
+    files[2].write_text("new")
+    other.seen.clear()
+    run(files, other, ledger)
+    assert (other.seen, (folder / "c").read_text()) == (["b", "c"], "NEW"), "a file that is gone, and a new original"
+    (folder.parent / "moved").mkdir()
+    for name in ("in", "out"):
+        (folder.parent / name).rename(folder.parent / "moved" / name)
+    moved = Upper(folder.parent / "moved/out", fingerprint="1", scale=2, group=("d4",))
+    run([folder.parent / "moved/in" / file.name for file in files], moved, folder.parent / "moved/out/x.ledger")
+    assert moved.seen == [], "both folders together"
+
+
+def test_a_file_of_nobody_is_not_overwritten(files: list[Path], folder: Path) -> None:
+    (folder / "b").write_text("by hand")
+    with raises("output.unknown") as caught:
+        run(files, Upper(folder), folder / "x.ledger")
+    assert "out/b is there, and no run that is known here wrote it: --overwrite" in str(caught.value)
+    assert [path.name for path in folder.iterdir()] == ["b"]
+    run(files, Upper(folder), folder / "x.ledger", overwrite=True)
+    assert (folder / "b").read_text() == "BBB"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20])
+def test_a_killed_run_goes_on(files: list[Path], folder: Path, cut: int) -> None:
+    """The process is gone behind the file of b, before or within the line that says so."""
+    ledger = folder / "x.ledger"
+    run(files[:2], Upper(folder), ledger)
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    assert [next(iter(json.loads(line))) for line in lines] == ["settings", "begun", "item", "begun", "item"]
+    ledger.write_bytes(b"".join(lines[:-1]) + lines[-1][:cut])
+    again = Upper(folder)
+    run(files, again, ledger)
+    assert again.seen == ["b", "c"]
+    run(files, again, ledger)
+    assert again.seen == ["b", "c"]
+
+
+def test_what_is_no_ledger_stays_and_one_run_has_it(files: list[Path], folder: Path) -> None:
+    (folder / "x.ledger").write_text("Dear,\n")
+    with raises("ledger.foreign"):
+        run(files, Upper(folder), folder / "x.ledger")
+    assert (folder / "x.ledger").read_text() == "Dear,\n"
+
+    def second(item: Path, pace: batch.Pace) -> None:
+        if item.name == "b":
+            with raises("output.in_use"):
+                run(files, Upper(folder), folder / "y.ledger")
+
+    run(files, Upper(folder, second), folder / "y.ledger")
+
+
+def test_a_table_has_the_results_of_the_runs_before(files: list[Path], tmp_path: Path) -> None:
+    part = tmp_path / "answers.csv.part"
+
+    def stop(item: Path, pace: batch.Pace) -> None:
+        if item.name == "b":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(files, Upper(then=stop), part)
+    with batch.Run(files, Upper(), part) as it:
+        it.do()
+        assert [result.values["upper"] for _, result in it.results()] == ["A", "B", "C"]
+        assert part.exists()
+    assert it.work.seen == ["b", "c"]
+    assert not part.exists()
+
+
+def test_batches_stay_as_they_are(files: list[Path], tmp_path: Path) -> None:
+    """Whatever is done already."""
+
+    class Pairs(Upper):
+        together = 2
+
+        def do(self, items: Sequence[Any], pace: batch.Pace) -> Iterable[batch.Result | Exception]:
+            self.seen.append("".join(item.name for item in items))
+            yield from (batch.Result({"with": len(items)}) for _ in items)
+
+    part = tmp_path / "x.part"
+    with batch.Run(files, Pairs(), part) as it:
+        it.do()
+        assert (it.work.seen, [result.values["with"] for _, result in it.results()]) == (["ab", "c"], [2, 2, 1])
+        part.write_bytes(b"".join(part.read_bytes().splitlines(keepends=True)[:2]))
+        kept = part.read_bytes()
+    part.write_bytes(kept)
+    with batch.Run(files, Pairs(), part) as it:
+        assert it.do().total == 2, "a is done"
+        assert it.work.seen == ["ab", "c"]
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
 @pytest.mark.usefixtures("handlers")
 def test_the_first_signal_lets_the_item_be_finished(
-    number: signal.Signals, error: type[BaseException], capsys: pytest.CaptureFixture[str]
+    number: signal.Signals,
+    error: type[BaseException],
+    files: list[Path],
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    done: list[str] = []
-
-    def do(name: str, pace: batch.Pace) -> str:
-        if name == "b":
+    def ask(item: Path, pace: batch.Pace) -> None:
+        if item.name == "b":
             signal.raise_signal(number)
-        return name
 
     with pytest.raises(error):
-        batch.run("abc", batch.one_by_one(do), lambda name, *_: done.append(name))
-    assert done == ["a", "b"]
-    assert capsys.readouterr().err == "finishing b, then stopping; the same again stops at once\n"
+        run(files, Upper(folder, ask), folder / "x.ledger")
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "x.ledger"]
+    assert sorted(capsys.readouterr().err.splitlines(), reverse=True) == [
+        f"finishing {files[1]}, then stopping; the same again stops at once",
+        "2 of 3 are finished: the same command goes on",
+    ]
+    again = Upper(folder)
+    run(files, again, folder / "x.ledger")
+    assert again.seen == ["c"]
 
 
 @pytest.mark.usefixtures("handlers")
@@ -124,14 +278,14 @@ def test_the_second_signal_and_an_item_that_may_stop_end_at_once() -> None:
         pace.may_stop()
         done.append(name)
 
-    for do, error in ((twice, KeyboardInterrupt), (kept, Terminated)):
+    for then, error in ((twice, KeyboardInterrupt), (kept, Terminated)):
         with pytest.raises(error):
-            batch.run("ab", batch.one_by_one(do), lambda *_: None)
+            run("ab", Upper(then=then))
     assert done == []
 
 
 @pytest.mark.usefixtures("handlers")
-def test_a_signal_is_answered_while_the_main_thread_computes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_signal_is_answered_while_the_main_thread_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
 
     class Screen:
@@ -144,7 +298,7 @@ def test_a_signal_is_answered_while_the_main_thread_computes(monkeypatch: pytest
         def isatty(self) -> bool:
             return False
 
-    def do(name: str, pace: batch.Pace) -> None:
+    def compute(name: str, pace: batch.Pace) -> None:
         asked = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
         asked.start()
         while not events:  # one call is not interrupted, and its seconds depend on the machine
@@ -154,18 +308,25 @@ def test_a_signal_is_answered_while_the_main_thread_computes(monkeypatch: pytest
 
     monkeypatch.setattr("sys.stderr", Screen())
     with pytest.raises(Terminated):
-        batch.run("a", batch.one_by_one(do), lambda *_: None)
+        run("a", Upper(then=compute))
     assert events[0] == "word"
 
 
 def test_in_the_threads_of_another_program_signals_are_its_own() -> None:
     before, found = signal.getsignal(signal.SIGTERM), list[object]()
 
-    def do(name: str, pace: batch.Pace) -> str:
+    def look(name: str, pace: batch.Pace) -> None:
         found.append(signal.getsignal(signal.SIGTERM))
-        return name
 
-    thread = threading.Thread(target=lambda: batch.run("a", batch.one_by_one(do), lambda *_: None))
+    thread = threading.Thread(target=lambda: run("a", Upper(then=look)))
     thread.start()
     thread.join()
     assert found == [before]
+
+
+def test_without_a_terminal_a_line_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(batch, "LINE_SECONDS", -1)
+    run("ab", Upper())
+    assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["1 of 2", "2 of 2"]

@@ -182,6 +182,20 @@ def add_hardware(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="where to compute, such as cuda or cpu (default: cuda where there is one)")
 
 
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Adds --report and --overwrite, of commands that do many files."""
+    parser.add_argument(
+        "--report",
+        metavar="FILE.csv",
+        help="table to write, with a row for each file: status, seconds, confidence, and what went wrong",
+    )
+    parser.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="do anew what other weights or other options did; what the same did is left, and the same command goes on after a stop",
+    )
+
+
 def device(name: str | None) -> torch.device:
     """The device called `name`; None: a GPU where there is one. Raises UserError where it cannot be used here."""
     import torch

@@ -6,7 +6,7 @@ above 1 says that the image is unlike those of training; weights that do not tel
 or reflects by an element of the model's group that maps the pixel grid onto itself.
 
 Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the table; 2, wrong
-arguments, before anything is read; 130, interrupted, with no file.
+arguments, before anything is read; 130, interrupted: the answers so far stay in FILE.part, and the same command goes on.
 """
 
 from __future__ import annotations
@@ -16,10 +16,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from gcsa._utils.errors import UserError
-from gcsa.cli.arguments import add_hardware, add_images, add_symmetry, check_output, device, find_images, symmetrized
+from gcsa.cli.arguments import (
+    add_hardware,
+    add_images,
+    add_run,
+    add_symmetry,
+    check_output,
+    device,
+    find_images,
+    symmetrized,
+)
 from gcsa.cli.errors import Parser
-from gcsa.cli.output import SCREEN, warn_out_of_distribution, written
-from gcsa.cli.running import compute_on, running
+from gcsa.cli.output import SCREEN, part_of, warn_out_of_distribution, written
+from gcsa.cli.running import compute_on, how, mark, running, settings
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -36,6 +45,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         help="table to write, whose name ends in .csv; it is written whole or not at all (default: the screen)",
     )
     add_symmetry(parser)
+    add_run(parser)
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
@@ -51,18 +61,40 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_output(args.output, images)
         import torch
 
-        from gcsa.tasks import load
-        from gcsa.tasks.classification.folder import answer_all, write_answers
+        from gcsa.batch import Run
+        from gcsa.tasks.classification.folder import collect, write_answers
 
-        compute_on(args.threads)
-        predictor: Any = load(args.model, args.adapter, "classification").to(device(args.device)).fold()
-        network = predictor.with_ood_scores(symmetrized(predictor.network, args, predictor.group))
-        names, rows, outcome = answer_all(network, predictor.preprocess, images, args.batch_size)
+        work, predictor = _work(args)
+        with Run(images, work, part_of(args.output), how(args)) as run:
+            outcome = run.do()
+            names, rows = collect(run, predictor.preprocess)
+            if names:
+                answers, ood_scores = predictor.answers(torch.from_numpy(rows))
+                with written(args.output) as stream:
+                    write_answers(stream, names, answers.numpy(), ood_scores, predictor)
         if names:
-            answers, ood_scores = predictor.answers(torch.from_numpy(rows))
-            with written(args.output) as stream:
-                write_answers(stream, names, answers.numpy(), ood_scores, predictor)
             warn_out_of_distribution(zip(names, ood_scores, strict=True))
             if args.output != SCREEN:
                 print(f"{args.output}: {len(names)} images")
         return outcome.tell("classified")
+
+
+def _work(args: argparse.Namespace) -> tuple[Any, Any]:
+    """What is done with images, in this process or another, and the classifier."""
+    import torch
+
+    from gcsa.tasks import load
+    from gcsa.tasks.classification.folder import ImageWork
+    from gcsa.tasks.classification.targets import Classes
+
+    compute_on(args.threads)
+    predictor: Any = load(args.model, args.adapter, "classification").to(device(args.device))
+    mark(args, predictor)
+    predictor.fold()
+
+    def confidence(rows: Any) -> list[float]:
+        return predictor.answers(torch.from_numpy(rows))[0].amax(1).tolist()
+
+    network = predictor.with_ood_scores(symmetrized(predictor.network, args, predictor.group))
+    known = confidence if predictor.target.kind == Classes.kind else None
+    return ImageWork(network, predictor.preprocess, args.batch_size, settings(args), confidence=known), predictor

@@ -8,7 +8,7 @@ and the same as metadata.
 `gcsa embed gcsa_pooled_small.pcam slides/ --patches --output features/` embeds the patches of slides: a file for each (`gcsa.tasks.classification.slides`).
 
 Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the file (no
-file if there are none); 2, wrong arguments, before anything is read; 130, interrupted, with no file.
+file if there are none); 2, wrong arguments, before anything is read; 130, interrupted: the same command goes on.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from typing import Any
 
 from gcsa._utils.atomic import check_writable, replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
+from gcsa.batch import Result, say
 from gcsa.cli.arguments import (
     NETWORKS,
     add_hardware,
     add_images,
     add_plane,
+    add_run,
     add_symmetry,
     check_output,
     check_outside,
@@ -39,10 +41,12 @@ from gcsa.cli.arguments import (
     symmetrized,
 )
 from gcsa.cli.errors import Parser
-from gcsa.cli.running import compute_on, running
+from gcsa.cli.output import part_of
+from gcsa.cli.running import compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 
+LEDGER = "gcsa_embed.ledger"
 FORMATS = (".parquet", ".h5")
 CUT = ("mpp", "slide_mpp", "tissue", "level", "roi", "channel", "z", "time")
 """The options of --patches that say which patches there are."""
@@ -64,6 +68,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     _add_patches(parser)
     add_symmetry(parser)
+    add_run(parser)
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
@@ -170,38 +175,57 @@ def main(argv: Sequence[str] | None = None) -> int:
             _check_folder(args.output, images)
         else:
             _check_output(args.output, images)
-        from gcsa.images.slides import Roi
-        from gcsa.models.foreign import is_foreign
-        from gcsa.tasks import load
-        from gcsa.tasks.classification.folder import answer_all, write_features
-        from gcsa.tasks.classification.slides import Cut, embed_slides
+        from gcsa.batch import Run
+        from gcsa.tasks.classification.folder import collect, write_features
 
-        compute_on(args.threads)
-        heat = _heat(args)
-        chosen = device(args.device)
-        task = None if is_foreign(args.model) else "classification"
-        predictor: Any = load(args.model, args.adapter, task, trust_code=True).fold()
-        network = symmetrized(predictor.embedding, args, predictor.group).to(chosen)
-        if len(predictor.group.exact_elements) == 1 and args.symmetry is None:
-            print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
+        work, about = _work(args)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
-        prepare = predictor.preprocess
-        about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
-        about |= {} if args.adapter is None else {"adapter": args.adapter}
-        about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
-        about |= {} if args.rotations is None else {"rotations": args.rotations}
-        if args.patches:
-            options = {name: getattr(args, name) for name in CUT}
-            cut = Cut(**options | {"roi": None if args.roi is None else Roi(*args.roi)})
-            outcome = embed_slides(network, prepare, images, Path(args.output), about, cut, args.batch_size, heat)
-        else:
-            names, rows, outcome = answer_all(network, prepare, images, args.batch_size, "--patches embeds its patches")
-            if names:
-                with replacing(args.output) as part:
-                    write_features(part, rows, names, about)
-                print(f"{args.output}: {len(names)} images, {rows.shape[1]} features each")
+        ledger = Path(args.output) / LEDGER if args.patches else part_of(args.output)
+        with Run(images, work, ledger, how(args), in_folder=args.patches) as run:
+            outcome = run.do(_tell if args.patches else None)
+            if not args.patches:
+                names, rows = collect(run, work.prepare)
+                if names:
+                    with replacing(args.output) as part:
+                        write_features(part, rows, names, about)
+                    print(f"{args.output}: {len(names)} images, {rows.shape[1]} features each")
         return outcome.tell("embedded")
+
+
+def _tell(slide: Path, result: Result) -> None:
+    if result.finished:
+        say(result.values["said"])
+
+
+def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
+    """What is done with images or slides, in this process or another, and what the files say of the network."""
+    from gcsa.images.slides import Roi
+    from gcsa.models.foreign import is_foreign
+    from gcsa.tasks import load
+    from gcsa.tasks.classification.folder import ImageWork
+    from gcsa.tasks.classification.slides import Cut, SlideWork
+
+    compute_on(args.threads)
+    heat = _heat(args)
+    task = None if is_foreign(args.model) else "classification"
+    predictor: Any = load(args.model, args.adapter, task, trust_code=True)
+    mark(args, predictor)
+    predictor.fold()
+    network = symmetrized(predictor.embedding, args, predictor.group).to(device(args.device))
+    if len(predictor.group.exact_elements) == 1 and args.symmetry is None:
+        print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
+    prepare = predictor.preprocess
+    about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
+    about |= {} if args.adapter is None else {"adapter": args.adapter}
+    about |= {} if args.symmetry is None else {"symmetry": f"{args.symmetry}, {args.group or 'd4'}"}
+    about |= {} if args.rotations is None else {"rotations": args.rotations}
+    if args.patches:
+        options = {name: getattr(args, name) for name in CUT}
+        cut = Cut(**options | {"roi": None if args.roi is None else Roi(*args.roi)})
+        return SlideWork(network, prepare, Path(args.output), about, cut, args.batch_size, settings(args), heat), about
+    instead = "--patches embeds its patches"
+    return ImageWork(network, prepare, args.batch_size, settings(args), instead), about
 
 
 def _heat(args: argparse.Namespace) -> Any:

@@ -4,7 +4,7 @@ The table has one row for each image: `file`, `orientation`, `probability` and `
 counter-clockwise, by which the page is rotated; of a blank page there is none. A name in .json gives a list of objects instead.
 
 Exit codes: 0, all images; 1, some images could not be read or written, which are listed on stderr, and the others are in the table;
-2, wrong arguments, before anything is read; 130, interrupted, with no table.
+2, wrong arguments, before anything is read; 130, interrupted: the same command goes on.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
-from gcsa.cli.arguments import check_stems, count, find_images
+from gcsa.cli.arguments import add_run, check_stems, count, find_images
 from gcsa.cli.errors import Parser
-from gcsa.cli.output import SCREEN, written
-from gcsa.cli.running import compute_on, running
+from gcsa.cli.output import SCREEN, part_of, written
+from gcsa.cli.running import compute_on, how, running, settings
 
+LEDGER = "gcsa_orient.ledger"
 TABLES = (".csv", ".json")
 
 
@@ -46,6 +48,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="FOLDER",
         help="folder to write upright copies of all images to; a JPEG that was rotated is encoded anew, other formats lose nothing",
     )
+    add_run(parser)
     parser.add_argument(
         "--threads", type=count(1000), help="threads of the CPU that are used (default: one for each core)"
     )
@@ -76,15 +79,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     with running():
         images = find_images(args.inputs, recursive=True)
         _check(args, images)
-        from gcsa.tasks.recognition.pages.upright import orient_all, write_rows
+        from gcsa.batch import Run
+        from gcsa.tasks.recognition.pages.upright import rows_of, write_rows
 
-        compute_on(args.threads)
+        work = _work(args)
         if args.fix is not None:
             Path(args.fix).mkdir(parents=True, exist_ok=True)
-        rows, outcome = orient_all(images, args.fix)
-        if rows:
-            with written(args.output) as stream:
-                write_rows(stream, rows, args.output.lower().endswith(".json"))
-            if args.output != SCREEN:
-                print(f"{args.output}: {len(rows)} images")
+        ledger = part_of(args.output) if args.fix is None else Path(args.fix) / LEDGER
+        with Run(images, work, ledger, how(args), in_folder=args.fix is not None) as run:
+            outcome = run.do()
+            if rows := rows_of(run):
+                with written(args.output) as stream:
+                    write_rows(stream, rows, args.output.lower().endswith(".json"))
+                if args.output != SCREEN:
+                    print(f"{args.output}: {len(rows)} images")
         return outcome.tell("made upright" if args.fix is not None else "read")
+
+
+def _work(args: argparse.Namespace) -> Any:
+    """What is done with an image, in this process or another."""
+    from gcsa.tasks.recognition.pages.upright import OrientWork
+
+    compute_on(args.threads)
+    return OrientWork(args.fix, settings(args))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
+from pathlib import Path
 from typing import TextIO
 
 from gcsa._utils.atomic import replacing
@@ -15,6 +16,11 @@ from gcsa._utils.errors import visible
 SCREEN = "-"
 MOST_NAMED = 5
 """Images that a warning names."""
+
+
+def part_of(name: str) -> Path | None:
+    """The file that remembers the results until `name` is written; None for the screen."""
+    return None if name == SCREEN else Path(f"{name}.part")
 
 
 @contextmanager

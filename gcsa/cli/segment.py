@@ -23,6 +23,7 @@ from gcsa._utils.validation import check_float
 from gcsa.cli.arguments import (
     add_hardware,
     add_plane,
+    add_run,
     check_outside,
     check_stems,
     count,
@@ -35,11 +36,12 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import warn_out_of_distribution
-from gcsa.cli.running import compute_on, running
+from gcsa.cli.running import compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE, STAINS
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 from gcsa.tasks.segmentation.choices import ALL, AUTO, ENDINGS, KINDS, OUTPUTS, PROPERTIES, TILE
 
+LEDGER = "gcsa_segment.ledger"
 KEPT = 2**25
 """Bytes of the largest freed block that is kept: the maps of tiles are larger, and would leave gaps."""
 SCALES = 0.01, 100
@@ -149,6 +151,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         choices=("canonical",),
         help="for weights without a group: show the network each image in its canonical pose",
     )
+    add_run(parser)
     add_hardware(parser)
     return parser.parse_intermixed_args(argv)
 
@@ -211,6 +214,7 @@ def _predictor(args: argparse.Namespace) -> Any:
 
     chosen = device(args.device)
     predictor: Any = load(args.model, task="segmentation", outputs=args.outputs, trust_code=True)
+    mark(args, predictor)
     check_installed()
     if args.symmetry is not None:
         predictor.make_exact(args.symmetry)
@@ -259,24 +263,35 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UserError("--properties are columns of the table: add csv to --only", "properties.needs_csv")
         if args.scale != AUTO:
             check_float("--scale", args.scale, *SCALES)
-        from gcsa.images.slides import Roi
-        from gcsa.tasks.segmentation.folder import Wanted, list_jobs, segment_all, without_own
+        from gcsa.batch import Run
+        from gcsa.tasks.segmentation.folder import list_jobs, tell, without_own
 
-        compute_on(args.threads)
         jobs = without_own(list_jobs(images, args.channel, args.z, args.time), args.inputs)
         check_stems(((job.stem, job.path) for job in jobs), "segment")
-        predictor = _predictor(args)
         existed = Path(args.output).exists()
+        work = _work(args)
         folder = _check_folder(args.output, [job.stem for job in jobs], images, args.only)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
-        names = ("scale", "mpp", "stain", "tile", "level", "min_area", "properties")
-        options: dict[str, Any] = {name: getattr(args, name) for name in names}
-        roi = None if args.roi is None else Roi(*args.roi)
-        found = segment_all(predictor, jobs, folder, Wanted(kinds=args.only, roi=roi, **options))
-        warn_out_of_distribution(found.ood_scores)
-        if found.empty:
-            print(f"nothing was found in {found.empty} of {len(jobs)} images: {NOTHING}", file=sys.stderr)
+        with Run(jobs, work, folder / LEDGER, how(args), in_folder=True) as run:
+            outcome = run.do(tell)
+            found = [(job, result.values) for job, result in run.results() if result.finished]
+        warn_out_of_distribution((str(job), values["ood_score"]) for job, values in found)
+        if empty := sum(values["empty"] for _, values in found):
+            print(f"nothing was found in {empty} of {len(jobs)} images: {NOTHING}", file=sys.stderr)
         if not existed and not any(folder.iterdir()):
             folder.rmdir()
-        return found.outcome.tell("segmented")
+        return outcome.tell("segmented")
+
+
+def _work(args: argparse.Namespace) -> Any:
+    """What is done with an image, in this process or another."""
+    from gcsa.images.slides import Roi
+    from gcsa.tasks.segmentation.folder import SegmentWork, Wanted
+
+    compute_on(args.threads)
+    predictor = _predictor(args)
+    names = ("scale", "mpp", "stain", "tile", "level", "min_area", "properties")
+    options: dict[str, Any] = {name: getattr(args, name) for name in names}
+    wanted = Wanted(kinds=args.only, roi=None if args.roi is None else Roi(*args.roi), **options)
+    return SegmentWork(predictor, Path(args.output), wanted, settings(args))

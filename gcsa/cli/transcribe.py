@@ -5,7 +5,8 @@ could not be read. JSON is an object a line, with "error" instead of "text" ther
 of lines and words, in one file a page, and so does PDF, which shows the page; as PAGE-XML or ALTO, an XML file that is read comes back with the text in it. All output is
 UTF-8.
 
-A page is written as soon as it is read. In a folder each has a file of its own, and a second run reads those that are not there.
+A page is written as soon as it is read. In a folder each has a file of its own; a run that was stopped goes on by the same
+command.
 
 Exit codes: 0, all read; 1, something could not be read, listed on stderr; 2, wrong arguments, before anything is read;
 130, interrupted.
@@ -23,12 +24,14 @@ from typing import Any
 
 from gcsa._utils.errors import MissingExtraError, UserError, visible
 from gcsa._utils.published import ADAPTER_CONFIG, published
-from gcsa.cli.arguments import add_hardware, count, device
+from gcsa.cli.arguments import add_hardware, add_run, count, device
 from gcsa.cli.errors import Parser
 from gcsa.cli.memory import keep_compiled_kernels
-from gcsa.cli.output import SCREEN, written
-from gcsa.cli.running import compute_on, running
+from gcsa.cli.output import SCREEN, part_of, written
+from gcsa.cli.running import compute_on, how, mark, running, settings
 from gcsa.tasks.recognition.choices import FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS, is_folder
+
+LEDGER = "gcsa_transcribe.ledger"
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -85,14 +88,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "page, which is written as soon as the page is read",
     )
     parser.add_argument(
-        "--overwrite", action="store_true", help="read pages again whose file is already in the folder of --output"
-    )
-    parser.add_argument(
-        "--report",
-        metavar="FILE.csv",
-        help="table to write, with a row for each page: orientation, confidence, lines, which of them have a low confidence, seconds, error",
-    )
-    parser.add_argument(
         "--any-image", action="store_true", help="let PAGE and ALTO files name images outside of their folder"
     )
     parser.add_argument(
@@ -101,6 +96,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default="32",
         help="precision of the numbers; bf16 is faster on processors with AMX, and reads one line in fifty differently",
     )
+    add_run(parser)
     add_hardware(parser)
     args = parser.parse_intermixed_args(argv)
     first = published(args.inputs[0]) or Path(args.inputs[0])
@@ -133,70 +129,63 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     as_pages = args.format in PAGE_FORMATS
-    keep_compiled_kernels()
     with running():
         _check_inputs(args.inputs)
-        in_folder = is_folder(args.output)
-        if args.overwrite and not in_folder:
-            raise UserError(
-                "--overwrite is of files in a folder: name one, as in --output FOLDER/", "overwrite.needs_folder"
-            )
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError(
                 "an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]", "peft.missing"
             )
-        import torch
-
-        from gcsa.tasks import load
-        from gcsa.tasks.recognition.folder import Wanted, transcribe_all
+        from gcsa.batch import Run
+        from gcsa.tasks.recognition.folder import Told
         from gcsa.tasks.recognition.pages.inputs import find_sources, images_left_out
-        from gcsa.tasks.recognition.pages.output import check_output, check_pages, is_done, target_of
-        from gcsa.tasks.recognition.pages.report import Report, check_report, start_report
+        from gcsa.tasks.recognition.pages.output import check_output, check_pages
 
-        compute_on(args.threads)
         sources = find_sources(args.inputs)
         if as_pages:
             check_pages(sources, args.format, args.output, args.beams)
         if args.output != SCREEN:
             check_output(args.inputs, sources, args.format, args.output)
-        if args.report is not None:
-            texts = [target_of(source, args.format, args.output) for source in sources]
-            check_report(args.report, sources, [*texts, Path(args.output)])
-        chosen = device(args.device)
-        predictor: Any = load(args.model, args.adapter, "recognition").to(chosen).fold()
-        total, done = len(sources), set()
-        if in_folder and not args.overwrite:
-            done = {source for source in sources if is_done(source, args.format, args.output)}
-            sources = [source for source in sources if source not in done]
-        if done:
-            print(
-                f"{len(done)} of {total} are in {args.output} already, and are left out: --overwrite reads them again",
-                file=sys.stderr,
-            )
+        work = _work(args)
         if left_out := images_left_out(args.inputs):
             names = visible(", ".join(map(str, left_out)))
             print(
                 f"{len(left_out)} files beside XML pages are named by none of these, and are left out: {names}; name a file to read it",
                 file=sys.stderr,
             )
-        half = torch.autocast(chosen.type, torch.bfloat16, enabled=args.precision == "bf16")
-        by_file = in_folder or (as_pages and args.output != SCREEN)  # all else goes into one stream
+        in_folder = is_folder(args.output)
+        ledger = Path(args.output) / LEDGER if in_folder else part_of(args.output)
+        shown = args.output != SCREEN or not sys.stdout.isatty()  # the bar would mix with text on the same terminal
         with (
-            half,
-            nullcontext(None) if by_file else written(args.output) as stream,
-            nullcontext(None) if args.report is None else start_report(args.report, done) as rows,
+            Run(sources, work, ledger, how(args, shown), in_folder=in_folder) as run,
+            written(SCREEN) if args.output == SCREEN else nullcontext(None) as stream,
         ):
-            wanted = Wanted(
-                args.orientation,
-                args.beams,
-                args.batch_size,
-                args.format,
-                args.normalize,
-                args.output,
-                args.weights,
-                args.any_image,
-            )
-            shown = args.output != SCREEN or not sys.stdout.isatty()  # the bar would mix with text on the same terminal
-            report = None if rows is None else Report(rows)
-            outcome = transcribe_all(predictor, sources, wanted, stream, report, shown)
+            told = Told(work.wanted, stream)
+            outcome = run.do(told.add)
+            if not (in_folder or as_pages or stream is not None):
+                with written(args.output) as file:
+                    file.writelines(result.values.get("text") or "\n" for _, result in run.results())
+        told.tell(len(sources))
         return outcome.tell("read")
+
+
+def _work(args: argparse.Namespace) -> Any:
+    """What is done with a page or a line, in this process or another."""
+    from gcsa.tasks import load
+    from gcsa.tasks.recognition.folder import ReadWork, Wanted
+
+    keep_compiled_kernels()
+    compute_on(args.threads)
+    predictor: Any = load(args.model, args.adapter, "recognition").to(device(args.device))
+    mark(args, predictor)
+    wanted = Wanted(
+        args.orientation,
+        args.beams,
+        args.batch_size,
+        args.format,
+        args.normalize,
+        args.output,
+        args.weights,
+        args.any_image,
+        args.precision == "bf16",
+    )
+    return ReadWork(predictor.fold(), wanted, settings(args))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +40,22 @@ def fingerprint(model: Any, without: Collection[str] = ()) -> str:
     bits = torch.from_numpy(np.random.PCG64(0).random_raw(PERIOD).view(np.int64))
     sums = [(folded * (1 - 2 * (bits >> shift & 1))).sum() / values.norm() for shift in range(NUMBERS)]
     return PREFIX + " ".join(f"{number:.3f}" for number in sums)
+
+
+def digest(network: Any, description: Mapping[str, Any], source: str) -> str:
+    """What tells exactly these weights from all others, before they are folded: a hash of the tensors and of what is said of the network;
+    `source`: its file or name, which counts where it has no tensors, as an ONNX file or a function."""
+    tensors = network.state_dict() if hasattr(network, "state_dict") else {}
+    found = hashlib.blake2b(json.dumps(dict(description), sort_keys=True, default=str).encode(), digest_size=16)
+    for name, value in sorted(tensors.items()):
+        found.update(name.encode())
+        if isinstance(value, torch.Tensor):
+            found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        else:
+            found.update(str(value).encode())
+    if not tensors:
+        found.update(Path(source).read_bytes() if Path(source).is_file() else source.encode())
+    return found.hexdigest()
 
 
 def is_within(name: str, modules: Collection[str]) -> bool:

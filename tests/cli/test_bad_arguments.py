@@ -120,7 +120,6 @@ TRANSCRIBE = [
     ("@lines missing.png", "there is no missing.png: give line images"),
     ("gcsa_ocr_tiny.fr18 @line.png", "did you mean gcsa_ocr_tiny.fr17?"),
     ("@lines @empty", "holds no images"),
-    ("@lines @line.png --overwrite", "--overwrite is of files in a folder"),
     ("@lines @pipe", "is a device or a pipe"),
     ("@lines /dev/zero", "is a device or a pipe"),
     ("@lines gcsa_ocr_tiny.print.la09", "nothing to read: give images behind the adapter"),

@@ -9,6 +9,7 @@ from PIL import Image
 from skimage.data import coffee
 from torch import Tensor, nn
 
+from gcsa.batch import Run as Batch
 from gcsa.images.prepare import Prepare
 from gcsa.images.resampling import resampled
 from gcsa.tasks import load
@@ -83,8 +84,10 @@ def test_the_numbers_of_a_batch_are_bounded(images: Path, monkeypatch: pytest.Mo
     prepare, paths = Prepare(8, (0.5,) * 3, (0.5,) * 3), sorted(images.iterdir())
     for most, expected in ((10 * 3 * 8 * 8, [9]), (4 * 3 * 8 * 8, [4, 4, 1]), (1, [1] * 9)):
         monkeypatch.setattr(folder, "MOST_NUMBERS", most)
-        names, rows, outcome = folder.answer_all(Counting(), prepare, paths, 16)
-        assert (sizes, len(names), len(rows), outcome.failed) == (expected, 9, 9, [])
+        with Batch(paths, folder.ImageWork(Counting(), prepare, 16, {}), None) as all_of_them:
+            outcome = all_of_them.do()
+            names, rows = folder.collect(all_of_them, prepare)
+        assert (sizes, len(names), len(rows), outcome.failed) == (expected, 9, 9, 0)
         sizes.clear()
 
 

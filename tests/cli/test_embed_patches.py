@@ -62,7 +62,7 @@ def test_features_coordinates_and_attributes(run: Run, slide: Path, tmp_path: Pa
     with Image.open(output / "x_patches.png") as picture:
         assert np.asarray(picture)[:100].min() > 200, "the part without tissue is faded"
         assert np.asarray(picture)[300:700, 100:400].mean() < 200
-    assert {path.name for path in output.iterdir()} == {"x.h5", "x_patches.png"}
+    assert {path.name for path in output.iterdir()} == {"x.h5", "x_patches.png", "gcsa_embed.ledger"}
 
 
 @pytest.mark.skipif(find_spec("openslide") is None, reason="OpenSlide is an extra")
@@ -90,16 +90,16 @@ def test_a_killed_run_goes_on(run: Run, slide: Path, tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(RowStore, "append", dying)
     assert run(*arguments, tmp_path / "parts")[0] == 130
-    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["x.h5.part"]
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["gcsa_embed.ledger", "x.h5.part"]
     code, out, _ = run(*arguments, tmp_path / "parts")
     assert (code, "12 patches, 96 features each, 10 of them from before" in out) == (0, True)
     assert sum(counts) == 12
     for one, other in zip(read(tmp_path / "whole/x.h5")[:2], read(tmp_path / "parts/x.h5")[:2], strict=True):
         assert np.array_equal(one, other)
-    code, out, _ = run(*arguments, tmp_path / "parts")
-    assert (code, out) == (0, f"{tmp_path / 'parts/x.h5'}: there already\n")
+    code, out, err = run(*arguments, tmp_path / "parts")
+    assert (code, out, err) == (0, "", "1 of 1 are done already, by the same weights and options\n")
     code, _, err = run(*arguments, tmp_path / "parts", "--mpp", 2)
-    assert (code, "x.h5 is there, of another slide or other settings" in err) == (2, True)
+    assert (code, "x.h5 is there, made with --mpp left out (now 2.0): --overwrite makes it anew" in err) == (2, True)
 
 
 def test_heat_map(run: Run, slide: Path, tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def test_levels_and_rectangles(run: Run, slide: Path, tmp_path: Path) -> None:
     with open_slide(slide, 3) as source:
         patch = source.levels[1].window(150, 50, 246, 146)
     assert np.abs(features[0] - load(WEIGHTS).features(patch).numpy()).max() < 1e-5
-    code, out, _ = run(*command, tmp_path / "out", "--level", 1)
-    assert "there already" in out
+    code, _, err = run(*command, tmp_path / "out", "--level", 1)
+    assert "1 of 1 are done already" in err
     for options, status, words in (
         (("--level", 1, "--mpp", 1), 2, "--level 1 has micrometres a pixel of its own: leave out --mpp 1"),
         (("--level", 3), 1, "x.tif holds 3 levels, counted from 0: there is no --level 3"),

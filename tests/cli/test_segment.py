@@ -55,7 +55,7 @@ def test_a_folder(run: Run, weights: Path, images: Path, made: SegmentationPredi
     assert [line.rpartition(": ")[0] for line in out.splitlines()] == [str(images / "a.png"), str(images / "b.tif")]
     found = {path.name for path in (tmp_path / "new/found").iterdir()}
     endings = ("_labels.png", "_overlay.png", "_objects.csv", ".geojson")
-    assert found == {f"{stem}{ending}" for stem in "ab" for ending in endings}
+    assert found == {f"{stem}{ending}" for stem in "ab" for ending in endings} | {"gcsa_segment.ledger"}
     for name in ("a.png", "b.tif"):
         labels = read_labels(tmp_path / f"new/found/{name[0]}_labels.png")
         assert np.array_equal(labels > 0, made.predict(images / name).labels > 0)
@@ -67,7 +67,11 @@ def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
     code, out, err = run("segment", *options, weights, images / "a.png")
     assert (code, out) == (0, f"{images / 'a.png'}: 0 objects\n")
     assert err.startswith("nothing was found in 1 of 1 images: lower --prob-thresh")
-    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == ["a.geojson", "a_objects.csv"]
+    assert sorted(path.name for path in (tmp_path / "found").iterdir()) == [
+        "a.geojson",
+        "a_objects.csv",
+        "gcsa_segment.ledger",
+    ]
     assert json.loads((tmp_path / "found/a.geojson").read_text())["features"] == []
     assert len((tmp_path / "found/a_objects.csv").read_text().splitlines()) == 1
 
@@ -76,7 +80,7 @@ def test_a_picture_of_one_pixel(run: Run, weights: Path, tmp_path: Path) -> None
     Image.new("L", (1, 1), 7).save(tmp_path / "x.png")
     code, out, err = run("segment", weights, tmp_path / "x.png", "--output", tmp_path / "found", "--prob-thresh", 0.001)
     assert (code, err) == (0, "")
-    assert len(list((tmp_path / "found").iterdir())) == 4
+    assert len(list((tmp_path / "found").glob("x*"))) == 4
     assert read_labels(tmp_path / "found/x_labels.png").shape == (1, 1)
     rows = list(csv.DictReader((tmp_path / "found/x_objects.csv").read_text().splitlines()))
     features = json.loads((tmp_path / "found/x.geojson").read_text())["features"]
@@ -105,12 +109,13 @@ def test_stacks(run: Run, weights: Path, made: SegmentationPredictor, tmp_path: 
             rows = list(csv.DictReader((found / f"{stem}_objects.csv").read_text().splitlines()))
             assert all(float(row["area_um2"]) == int(row["area"]) / 4 for row in rows)
             assert "perimeter_um" in rows[0]
-    assert len(list(found.iterdir())) == 4 * 4
+    assert len(list(found.glob("x*"))) == 4 * 4
     code, out, err = run("segment", weights, path, tmp_path, "--output", tmp_path, *chosen, "all", "--only", "labels")
     assert (code, out.count("\n")) == (0, 3)
-    code, out, err = run("segment", weights, tmp_path, "--output", found, *chosen, "all", "--only", "labels")
+    others = *chosen, "all", "--only", "labels", "--overwrite"
+    code, out, err = run("segment", weights, tmp_path, "--output", found, *others)
     assert (code, out.count("\n")) == (0, 3), "labels of slices are no images to segment"
-    code, out, err = run("segment", weights, path, "--output", found, "--z", "all")
+    code, out, err = run("segment", weights, path, "--output", found, "--z", "all", "--overwrite")
     assert (code, out) == (1, "")
     assert "holds 2 channels (DAPI, GFP)" in err
 
@@ -118,7 +123,8 @@ def test_stacks(run: Run, weights: Path, made: SegmentationPredictor, tmp_path: 
 def test_small_objects(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
     areas = []
     for least in (1, 150):
-        code, _, err = run("segment", weights, images / "a.png", "--output", tmp_path / "found", "--min-area", least)
+        arguments = ("--output", tmp_path / "found", "--overwrite", "--min-area", least)
+        code, _, err = run("segment", weights, images / "a.png", *arguments)
         assert code == 0, err
         rows = list(csv.DictReader((tmp_path / "found/a_objects.csv").read_text().splitlines()))
         areas.append([int(row["area"]) for row in rows])
@@ -216,7 +222,10 @@ def test_interrupted(run: Run, weights: Path, images: Path, tmp_path: Path, monk
     monkeypatch.setattr("gcsa.tasks.segmentation.writers.object_rows", interrupted)
     code, _, err = run("segment", weights, images, "--output", tmp_path / "found")
     assert (code, err) == (130, "error: interrupted\n")
-    assert {path.name for path in (tmp_path / "found").iterdir()} == {"a_labels.png", "a_overlay.png"}
+    names = {path.name for path in (tmp_path / "found").iterdir()}
+    assert names == {"a_labels.png", "a_overlay.png", "gcsa_segment.ledger"}
+    monkeypatch.undo()
+    assert run("segment", weights, images, "--output", tmp_path / "found")[0] == 0, "the same command goes on"
 
 
 def test_lines_go_to_stdout_while_the_bar_is_shown(
@@ -239,7 +248,7 @@ def test_nobody_reads_on(
         monkeypatch.setattr(sys, "stdout", pipe)
         code, _, err = run("segment", weights, images, "--output", tmp_path / "found")
     assert (code, err) == (0, "")
-    assert len(list((tmp_path / "found").iterdir())) == 8
+    assert len(list((tmp_path / "found").glob("[ab]*"))) == 8
 
 
 class Places(torch.nn.Module):
@@ -355,12 +364,12 @@ def test_what_a_network_gives_is_looked_at_for_each_image(
 
 def test_the_size_of_objects(run: Run, images: Path, made: SegmentationPredictor, tmp_path: Path) -> None:
     weights = SegmentationPredictor(made.network, diameter=20.0).save_pretrained(tmp_path / "weights")
-    for option in (("--scale", 2), ("--diameter", 10), ("--scale", "auto")):
+    for option in (("--scale", "2"), ("--diameter", "10"), ("--scale", "auto")):
         code, _, err = run(
-            "segment", weights, images / "a.png", "--output", tmp_path / option[0], *option, "--only", "labels"
+            "segment", weights, images / "a.png", "--output", tmp_path / option[1], *option, "--only", "labels"
         )
         assert code == 0, err
-        found = read_labels(tmp_path / option[0] / "a_labels.png")
+        found = read_labels(tmp_path / option[1] / "a_labels.png")
         scale: Any = 2.0 if option[1] != "auto" else "auto"
         expected = SegmentationPredictor(made.network, diameter=20.0).predict(images / "a.png", scale=scale).labels
         assert np.array_equal(found > 0, expected > 0)
@@ -376,6 +385,7 @@ def test_micrometres_a_pixel(
     assert run(*command, tmp_path / "a.tif")[0] == 0
     expected = SegmentationPredictor(made.network).predict(picture, scale=2.0).labels
     assert np.array_equal(np.asarray(Image.open(tmp_path / "found/a_labels.png")), expected)
+    (tmp_path / "found/a_labels.png").unlink()
     code, _, err = run(*command, images / "a.png")
     assert (code, "a.png does not say how many micrometres a pixel has" in err) == (1, True)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,55 +31,77 @@ MOST_PIXELS = 16**2
 CUT = "cut it into patches of that size"
 
 
-def answer_all(
-    network: nn.Module,
-    prepare: Prepare,
-    images: Sequence[Path],
-    batch_size: int,
-    instead: str = CUT,
-) -> tuple[list[str], Array, batch.Outcome]:
-    """The names of the images that can be read, and what `network` gives for them (N, D).
+class ImageWork(batch.Work[Path]):
+    """What `network` gives for images (D,), in batches of at most `batch_size` images and `MOST_NUMBERS` numbers.
 
-    Images go through it in batches of at most `batch_size` images and `MOST_NUMBERS` numbers. A slide, and an image above `MOST_PIXELS`,
-    is none that the network sees whole: `instead` says what to do with it. How many had another size than the network's is said on stderr.
+    A slide, and an image above `MOST_PIXELS`, is none that the network sees whole: `instead` says what to do with it.
     """
-    together = max(1, min(batch_size, MOST_NUMBERS // (len(prepare.mean) * prepare.size**2)))
-    resized = 0
-    names: list[str] = []
-    rows: list[Array] = []
 
-    def read(path: Path) -> torch.Tensor:
-        nonlocal resized
+    def __init__(
+        self,
+        network: nn.Module,
+        prepare: Prepare,
+        batch_size: int,
+        settings: Mapping[str, Any],
+        instead: str = CUT,
+        confidence: Callable[[Array], Sequence[float]] | None = None,
+    ) -> None:
+        """confidence: of answers (N, D), for the report."""
+        self.network, self.prepare, self.instead, self.confidence = network, prepare, instead, confidence
+        self.settings = settings
+        self.together = max(1, min(batch_size, MOST_NUMBERS // (len(prepare.mean) * prepare.size**2)))
+
+    def do(self, items: Sequence[Path], pace: batch.Pace) -> Iterator[batch.Result | Exception]:
+        with evaluation_mode(self.network) as where:
+            found: list[Any] = []
+            for path in items:
+                pace.show(str(path))
+                found.append(batch.attempt(self._read, path))
+                pace.ahead(len(found))
+            seen = [image for image, _ in filter(_is_read, found)]
+            rows = self.network(torch.stack(seen).to(where)).float().cpu().numpy() if seen else np.empty((0, 0))
+        sure = self.confidence(rows) if self.confidence is not None and seen else [None] * len(seen)
+        answers = zip(rows, sure, strict=True)
+        for one in found:
+            if not _is_read(one):
+                yield one
+                continue
+            row, confidence = next(answers)
+            text = base64.b64encode(row.astype("<f4").tobytes()).decode()
+            yield batch.Result({"row": text, "resized": one[1], "confidence": confidence})
+
+    def _read(self, path: Path) -> tuple[torch.Tensor, bool]:
+        """An image as the network sees it, and whether it had another size."""
         try:
             str(path).encode()
         except UnicodeEncodeError:
             raise UserError(f"{str(path)!a} has a name that is not UTF-8: rename it", "image.name") from None
         with open_image(path, scanner=True) as image:
-            resized += _checked_size(image, prepare.size, instead) != (prepare.size, prepare.size)
-            return prepare(image)
+            resized = _checked_size(image, self.prepare.size, self.instead) != (self.prepare.size, self.prepare.size)
+            return self.prepare(image), resized
 
-    def work(paths: Sequence[Path], pace: batch.Pace) -> Iterator[Array | Exception]:
-        with evaluation_mode(network) as where:
-            for start in range(0, len(paths), together):
-                found: list[Any] = []
-                for path in paths[start : start + together]:
-                    pace.show(str(path))
-                    found.append(batch.attempt(read, path))
-                    pace.ahead(len(found))
-                seen = [image for image in found if not isinstance(image, Exception)]
-                answers = iter(network(torch.stack(seen).to(where)).float().cpu().numpy() if seen else ())
-                yield from (one if isinstance(one, Exception) else next(answers) for one in found)
 
-    def keep(path: Path, row: Array, seconds: float) -> None:
+def _is_read(found: Any) -> bool:
+    return not isinstance(found, Exception)
+
+
+def collect(run: batch.Run[Path], prepare: Prepare) -> tuple[list[str], Array]:
+    """The names of the images that could be read, and the rows of their answers (N, D). How many had another size than the network's is
+    said on stderr."""
+    names: list[str] = []
+    rows: list[Array] = []
+    resized = 0
+    for path, result in run.results():
+        if not result.finished:
+            continue
         names.append(str(path))
-        rows.append(row)
-
-    outcome = batch.run(images, work, keep)
+        rows.append(np.frombuffer(base64.b64decode(result.values["row"]), "<f4"))
+        resized += result.values["resized"]
     if resized:
         what = "they are padded to a square and resized" if prepare.pad else "their centre square is resized"
         side = prepare.size
-        print(f"{resized} of {len(images)} images are not {side} x {side} pixels: {what}", file=sys.stderr)
-    return names, np.stack(rows) if rows else np.empty((0, 0), np.float32), outcome
+        print(f"{resized} of {len(run.items)} images are not {side} x {side} pixels: {what}", file=sys.stderr)
+    return names, np.stack(rows) if rows else np.empty((0, 0), np.float32)
 
 
 def _checked_size(image: ImageSource, side: int, instead: str) -> tuple[int, int]:

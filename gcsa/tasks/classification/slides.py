@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,55 +82,62 @@ class Heat:
         return folder / f"{slide.stem}_heatmap_{safe}.png"
 
 
-def embed_slides(
-    network: nn.Module,
-    prepare: Prepare,
-    slides: Sequence[Path],
-    folder: Path,
-    about: Mapping[str, Any],
-    cut: Cut,
-    batch_size: int,
-    heat: Heat | None = None,
-) -> batch.Outcome:
-    """Embeds the patches of all slides into `folder`, and says on stdout what each came to.
+class SlideWork(batch.Work[Path]):
+    """Embeds the patches of a slide into `folder`."""
 
-    about: the settings of the network, among them `weights`, its name. heat: slides that were embedded before get the picture that they
-    lack.
+    smaller = "cut the slide, or name a smaller --roi"
+    columns = ("patches",)
 
-    Raises UserError without a scale, and where a file of other settings would be overwritten, before anything is read.
-    """
-    if cut.mpp is None and prepare.mpp is None and cut.level is None:
-        raise UserError(
-            f"{about['weights']} does not say at how many micrometres a pixel it sees tissue: give --mpp", "mpp.missing"
-        )
-    settings: dict[str, Any] = {
-        key: value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
-        for key, value in about.items()
-    } | cut.settings(prepare.mpp)
-    settings |= {"fingerprint": fingerprint(network)} if any(True for _ in network.parameters()) else {}
-    done = {path for path in slides if _is_finished(_file(folder, path), _of(path, settings))}
+    def __init__(
+        self,
+        network: nn.Module,
+        prepare: Prepare,
+        folder: Path,
+        about: Mapping[str, Any],
+        cut: Cut,
+        batch_size: int,
+        settings: Mapping[str, Any],
+        heat: Heat | None = None,
+    ) -> None:
+        """about: the settings of the network, among them `weights`, its name. heat: slides that were embedded before get the picture that
+        they lack.
 
-    def embed(path: Path, pace: batch.Pace) -> str:
-        file = _file(folder, path)
-        drawn = None if heat is None else heat.file(folder, path)
-        said = f"{file}: there already"
-        if path in done and (drawn is None or drawn.exists()):
-            return said
-        with open_slide(path, 3, plane=cut.plane) as slide:
-            with naming(path):
-                scales = settings.get("mpp"), cut.slide_mpp
-                patches = choose_patches(slide, prepare.size, *scales, settings["tissue"], cut.level or 0, cut.roi)
-            shape = slide.shape
-            if path not in done:
-                said = _embed_slide(network, prepare, slide, patches, _of(path, settings), file, batch_size, pace)
-        if heat is not None and drawn is not None:
-            _draw(file, drawn, patches, shape, heat)
-        return said
+        Raises UserError without a scale.
+        """
+        if cut.mpp is None and prepare.mpp is None and cut.level is None:
+            raise UserError(
+                f"{about['weights']} does not say at how many micrometres a pixel it sees tissue: give --mpp",
+                "mpp.missing",
+            )
+        self.network, self.prepare, self.folder, self.cut = network, prepare, folder, cut
+        self.batch_size, self.heat = batch_size, heat
+        self.about: dict[str, Any] = {
+            key: value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
+            for key, value in about.items()
+        } | cut.settings(prepare.mpp)
+        if any(True for _ in network.parameters()):
+            self.about["fingerprint"] = fingerprint(network)
+        self.settings = settings
 
-    def tell(path: Path, said: str, seconds: float) -> None:
-        print(said, flush=True)
+    def outputs(self, item: Path) -> list[Path]:
+        drawn = [] if self.heat is None else [self.heat.file(self.folder, item)]
+        return [_file(self.folder, item), *drawn]
 
-    return batch.run(slides, batch.one_by_one(embed), tell, smaller="cut the slide, or name a smaller --roi")
+    def one(self, item: Path, pace: batch.Pace) -> batch.Result:
+        file, *drawn = self.outputs(item)
+        about = _of(item, self.about)
+        with open_slide(item, 3, plane=self.cut.plane) as slide:
+            with naming(item):
+                scales = about.get("mpp"), self.cut.slide_mpp
+                patches = choose_patches(
+                    slide, self.prepare.size, *scales, about["tissue"], self.cut.level or 0, self.cut.roi
+                )
+            shape, said = slide.shape, f"{file}: there already"
+            if not _is_embedded(file, about):
+                said = _embed_slide(self.network, self.prepare, slide, patches, about, file, self.batch_size, pace)
+        if self.heat is not None:
+            _draw(file, drawn[0], patches, shape, self.heat)
+        return batch.Result({"said": said, "patches": len(patches.corners)})
 
 
 def _file(folder: Path, slide: Path) -> Path:
@@ -149,22 +156,15 @@ def _bytes(path: Path) -> int:
     return sum(Path(parent, name).stat().st_size for parent, _, names in os.walk(path) for name in names)
 
 
-def _is_finished(file: Path, settings: Mapping[str, Any]) -> bool:
-    """Whether a slide was embedded already. Raises UserError for a file of other settings."""
-    if not file.exists():
-        return False
+def _is_embedded(file: Path, about: Mapping[str, Any]) -> bool:
+    """Whether a slide has its features, and lacks only the picture of a class."""
     try:
         with h5py.File(file) as opened:
             there = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in opened.attrs.items()}
     except OSError:
-        there = {}
-    marks = there.pop("fingerprint", ""), settings.get("fingerprint", "")
-    if there != {key: value for key, value in settings.items() if key != "fingerprint"} or differ(*marks):
-        raise UserError(
-            f"{file} is there, of another slide or other settings: remove it, or name another --output",
-            "output.other_settings",
-        )
-    return True
+        return False
+    marks = there.pop("fingerprint", ""), about.get("fingerprint", "")
+    return there == {key: value for key, value in about.items() if key != "fingerprint"} and not differ(*marks)
 
 
 def _embed_slide(

@@ -9,6 +9,8 @@ FORMS = ("NFC", "NFD", "modern")
 ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr", "pdf": ".pdf"}
 """Of the files in a folder, by format."""
 FORMATS = tuple(ENDINGS)
+SCREEN = "-"
+"""As --output."""
 PAGE_FORMATS = FORMATS[2:]
 """Those that say where the lines of a page are."""
 

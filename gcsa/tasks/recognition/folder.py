@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
 
 from gcsa import batch
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import visible
-from gcsa.tasks.recognition.choices import PAGE_FORMATS, is_folder
+from gcsa.tasks.recognition.choices import PAGE_FORMATS, SCREEN, is_folder
 from gcsa.tasks.recognition.pages.forms import to_form
-from gcsa.tasks.recognition.pages.inputs import UNREADABLE, LineInput, Source, Transcript, find_lines, reason
+from gcsa.tasks.recognition.pages.inputs import (
+    UNREADABLE,
+    LineInput,
+    Source,
+    Transcript,
+    find_lines,
+    is_page,
+    is_xml,
+    reason,
+)
 from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken
 from gcsa.tasks.recognition.pages.output import content_of, page_content, target_of
-from gcsa.tasks.recognition.pages.report import Report
 from gcsa.tasks.recognition.predict import (
     RecognitionPredictor,
     low_confidence_pages,
     low_confidence_warning,
-    page_confidence,
 )
-from gcsa.tasks.recognition.reading import LOW_CONFIDENCE, Reading
+from gcsa.tasks.recognition.reading import LOW_CONFIDENCE, mean_confidence, text_orientation
+
+LINES = 256
+"""That go to another process at a time."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,7 @@ class Wanted:
         output: the file or folder, where the text does not go into a stream.
         weights: their name, which XML says.
         any_image: of `find_lines`.
+        half: whether the network computes in bfloat16.
     """
 
     orientation: str
@@ -46,82 +60,129 @@ class Wanted:
     output: str
     weights: str
     any_image: bool
+    half: bool = False
 
 
-def transcribe_all(
-    predictor: RecognitionPredictor,
-    sources: Sequence[Source],
-    wanted: Wanted,
-    stream: TextIO | None = None,
-    report: Report | None = None,
-    shown: bool = True,
-) -> batch.Outcome:
-    """Reads `sources`, and writes each to `stream` or, without it, to a file of its own, as soon as it is read.
+class ReadWork(batch.Work[Source]):
+    """Reads pages and lines, and writes each page into a file of its own in the folder `wanted.output`; all else is the "text" of a result.
 
-    Says on stderr what could not be read or written, and what is empty or read with a low confidence. A line that cannot be read counts by itself. shown: of
-    `batch.run`.
+    A line that cannot be read counts by itself.
     """
-    finder = PageFinder(predictor.page_orientation if wanted.orientation == "any" else None) if has_kraken() else None
-    told = _Told(wanted)
 
-    def read(these: Sequence[Source], pace: batch.Pace) -> Iterator[list[Transcript]]:
-        ahead = 0
+    columns = ("page", "orientation", "lines", "low_confidence", "low_confidence_lines")
+
+    def __init__(
+        self, predictor: RecognitionPredictor, wanted: Wanted, settings: Mapping[str, Any], together: bool = True
+    ) -> None:
+        """together: pages go to one process; False: each may go to another."""
+        self.predictor, self.wanted, self.settings, self.whole = predictor, wanted, settings, together
+        vote = predictor.page_orientation if wanted.orientation == "any" else None
+        self.finder = PageFinder(vote) if has_kraken() else None
+
+    def name(self, item: Source) -> str:
+        return item.name
+
+    def file(self, item: Source) -> Path:
+        return item.file
+
+    def outputs(self, item: Source) -> list[Path]:
+        target = target_of(item, self.wanted.format, self.wanted.output)
+        # An XML file that gets its text is there in any case.
+        return [target] if is_folder(self.wanted.output) and target.resolve() != item.file.resolve() else []
+
+    def chunks(self, items: Sequence[Source], done: Collection[int]) -> Iterator[Sequence[int]]:
+        """Pages by themselves, and lines, which are read in batches, many together."""
+        chunk: list[int] = []
+        for number in range(len(items)):
+            if number in done:
+                continue
+            chunk.append(number)
+            if not self.whole and (len(chunk) == LINES or is_xml(items[number].file) or is_page(items[number])):
+                yield chunk
+                chunk = []
+        if chunk:
+            yield chunk
+
+    def do(self, items: Sequence[Source], pace: batch.Pace) -> Iterator[batch.Result]:
+        start, ahead = pace.number, 0
 
         def lines_of(source: Source) -> list[LineInput]:
             pace.show(source.name)
-            return find_lines(source, wanted.any_image, finder)
+            return find_lines(source, self.wanted.any_image, self.finder)
 
         def advance(count: int) -> None:
             nonlocal ahead
             ahead += count
-            pace.ahead(ahead - pace.number)
+            pace.ahead(ahead - pace.number + start)
 
-        found = map(lines_of, these)
-        yield from predictor.transcribe(found, wanted.orientation, wanted.beams, wanted.batch_size, advance)
+        device = next(self.predictor.network.parameters()).device.type
+        options = self.wanted.orientation, self.wanted.beams, self.wanted.batch_size, advance
+        found = self.predictor.transcribe(map(lines_of, items), *options)
+        for source in items:
+            with torch.autocast(device, torch.bfloat16, enabled=self.wanted.half):
+                as_read = next(found)
+            yield self._result(source, as_read)
 
-    def finish(source: Source, as_read: list[Transcript], seconds: float) -> None:
-        transcripts = to_form(as_read, wanted.form)
+    def _result(self, source: Source, as_read: list[Transcript]) -> batch.Result:
+        """Writes a page; what came of it."""
+        transcripts = to_form(as_read, self.wanted.form)
         readings = [transcript.reading for transcript in transcripts if transcript.reading is not None]
-        for transcript in transcripts:
-            if transcript.reading is None:
-                told.outcome.fail(transcript.error)
-        told.outcome.total += max(1, len(transcripts))
-        unwritten, is_line = "", stream is not None and wanted.format not in PAGE_FORMATS
-        if readings or not transcripts or is_line:  # of which every one has its line of output
+        failed = [transcript.error for transcript in transcripts if transcript.reading is None]
+        as_page = self.wanted.format in PAGE_FORMATS
+        by_file = is_folder(self.wanted.output) or (as_page and self.wanted.output != SCREEN)
+        text, is_written = None, bool(readings or not transcripts)
+        if is_written or not (by_file or as_page):  # in a stream, every line has its line
             try:
-                content = _content(source, transcripts, finder, wanted)
+                content = _content(source, transcripts, self.finder, self.wanted)
             except UNREADABLE as error:  # the other pages are written
-                unwritten = reason(error, source)
-                told.outcome.fail(unwritten)
+                failed.append(reason(error, source))
+                is_written = False
             else:
-                _write(content, source, wanted, stream)
-        if report is not None:
-            report.add(source, transcripts, seconds, unwritten)
-        if not unwritten:
-            told.add(source, transcripts, readings)
+                if by_file:
+                    _write(content, source, self.wanted)
+                else:
+                    text = content
+        numbered = [
+            t.input.number or 1 for t in transcripts if t.reading is not None and t.reading.confidence < LOW_CONFIDENCE
+        ]
+        alone = any(t.input.number is None and t.reading is not None for t in transcripts)
+        values = {
+            "page": source.page,
+            "orientation": text_orientation(readings) if readings else None,
+            "confidence": mean_confidence((len(r.text), r.confidence) for r in readings) if readings else None,
+            "lines": len(readings),
+            "low_confidence": len(numbered),
+            "low_confidence_lines": " ".join(map(str, numbered)),
+            "characters": sum(len(reading.text) for reading in readings),
+            "alone": alone,
+            "empty": not transcripts,
+            "text": text,
+        } | ({"seconds": None} if alone else {})  # lines by themselves are read many at a time
+        return batch.Result(values, failed, is_written, max(1, len(transcripts)))
 
-    outcome = batch.run(sources, read, finish, name=lambda source: source.name, shown=shown)
-    told.outcome.failed += outcome.failed
-    told.tell(len(sources))
-    return told.outcome
 
+class Told:
+    """What is said of a run, as it goes and behind it; where there is a `stream`, text goes there."""
 
-class _Told:
-    """What is said of a run behind it."""
-
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted, self.outcome = wanted, batch.Outcome()
+    def __init__(self, wanted: Wanted, stream: TextIO | None) -> None:
+        self.wanted, self.stream = wanted, stream
         self.empty: list[str] = []
         self.lines: list[tuple[int, float]] = []
         self.pages: dict[str, float] = {}
 
-    def add(self, source: Source, transcripts: Sequence[Transcript], readings: Sequence[Reading]) -> None:
+    def add(self, source: Source, result: batch.Result) -> None:
         """Takes a page or a line into account; says at once where most of a page may be wrong."""
-        if not transcripts:
+        values = result.values
+        if self.stream is not None and values.get("text") is not None:
+            self.stream.write(values["text"])
+            self.stream.flush()
+        if not result.finished:
+            return
+        if values["empty"]:
             self.empty.append(source.name)
-        elif transcripts[0].input.number is None:
-            self.lines += [(len(reading.text), reading.confidence) for reading in readings]
-        elif (confidence := page_confidence(readings)) >= LOW_CONFIDENCE:
+        elif values["alone"]:
+            self.lines.append((values["characters"], values["confidence"]))
+        elif (confidence := values["confidence"]) >= LOW_CONFIDENCE:
             self.pages[source.name] = confidence
         else:
             print(
@@ -150,11 +211,7 @@ def _content(
     return page_content(source, transcripts, segmentation, wanted.format, wanted.weights, wanted.any_image)
 
 
-def _write(content: str | bytes, source: Source, wanted: Wanted, stream: TextIO | None) -> None:
-    if stream is not None and isinstance(content, str):
-        stream.write(content)
-        stream.flush()
-        return
+def _write(content: str | bytes, source: Source, wanted: Wanted) -> None:
     target = target_of(source, wanted.format, wanted.output)
     if is_folder(wanted.output):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -347,11 +347,6 @@ def low_confidence_warning(readings: Sequence[tuple[int, float]]) -> str:
     )
 
 
-def page_confidence(readings: Sequence[Reading]) -> float:
-    """The mean confidence of the lines of a page, weighted by their lengths; 1 without any lines."""
-    return mean_confidence((len(reading.text), reading.confidence) for reading in readings) if readings else 1.0
-
-
 def low_confidence_pages(pages: Mapping[str, float]) -> str:
     """A sentence where some of `pages`, confidences by name, are below `CONFIDENT`, else nothing."""
     unsure = [f"{name} ({confidence:.2f})" for name, confidence in pages.items() if confidence < CONFIDENT]

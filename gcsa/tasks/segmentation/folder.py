@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -59,15 +59,6 @@ class Wanted:
     properties: Sequence[str] = ()
 
 
-@dataclass
-class Found:
-    """What a run found: the OOD score of each image by its name, and how many hold nothing."""
-
-    ood_scores: list[tuple[str, float | None]]
-    empty: int
-    outcome: batch.Outcome
-
-
 def list_jobs(
     images: Sequence[Path], channel: int | str | None = None, z: Any = None, time: int | None = None
 ) -> list[Job]:
@@ -103,40 +94,55 @@ def without_own(jobs: Sequence[Job], named: Sequence[str]) -> list[Job]:
     return kept
 
 
-def segment_all(predictor: SegmentationPredictor, jobs: Sequence[Job], folder: Path, wanted: Wanted) -> Found:
-    """Segments all images, writes the files of each into `folder`, and says on stdout what was found in it."""
-    logging.getLogger("tifffile").setLevel(logging.CRITICAL)  # what it says of a damaged file is one of the sentences
-    found = Found([], 0, batch.Outcome())
+class SegmentWork(batch.Work[Job]):
+    """Segments an image, and writes its files into `folder`."""
 
-    def segment(job: Job, pace: batch.Pace) -> Segmentation:
-        fraction = 0.0
+    def __init__(
+        self, predictor: SegmentationPredictor, folder: Path, wanted: Wanted, settings: Mapping[str, Any]
+    ) -> None:
+        logging.getLogger("tifffile").setLevel(
+            logging.CRITICAL
+        )  # what it says of a damaged file is one of the sentences
+        self.predictor, self.folder, self.wanted, self.settings = predictor, folder, wanted, settings
+        self.columns = ("found", *(["ood_score"] if predictor.ood_scorer is not None else []))
+        self.smaller = (
+            "cut the image" if predictor.network.margin is None else "choose a smaller --tile, or cut the image"
+        )
+
+    def file(self, item: Job) -> Path:
+        return item.path
+
+    def outputs(self, item: Job) -> list[Path]:
+        return [self.folder / (item.stem + ending) for kind in self.wanted.kinds for ending in ENDINGS[kind]]
+
+    def one(self, item: Job, pace: batch.Pace) -> batch.Result:
+        wanted, fraction = self.wanted, 0.0
 
         def advance(more: float) -> None:
             nonlocal fraction
             fraction += more
             pace.ahead(fraction)
 
-        with open_slide(job.path, predictor.network.in_chans, plane=job.plane) as slide:
+        with open_slide(item.path, self.predictor.network.in_chans, plane=item.plane) as slide:
             check_properties(wanted.properties, slide.pixel_size)
-            with naming(job.path):
+            with naming(item.path):
                 seen, image, origin = slide.part(wanted.level, wanted.roi)
-            scale = wanted.scale if wanted.mpp is None else _scale_to(wanted.mpp, slide, wanted.level, job.path)
+            scale = wanted.scale if wanted.mpp is None else _scale_to(wanted.mpp, slide, wanted.level, item.path)
             options: dict[str, Any] = dict(scale=scale, stain=wanted.stain, tile=wanted.tile, shape=image.shape)
-            result = replace(predictor.predict(seen, **options, progress=advance), origin=origin)
+            result = replace(self.predictor.predict(seen, **options, progress=advance), origin=origin)
             if wanted.min_area is not None:
                 result = result.without_small(wanted.min_area)
             measured: dict[str, Any] = dict(properties=wanted.properties, pixel_size=slide.pixel_size)
-            write(result, image, predictor.limits(seen), folder / job.stem, wanted.kinds, **measured)
-        return result
+            write(result, image, self.predictor.limits(seen), self.folder / item.stem, wanted.kinds, **measured)
+        empty = result.objects is not None and not len(result.objects)
+        ood_score = None if result.ood_score is None else float(result.ood_score)
+        return batch.Result({"found": _summary(result), "ood_score": ood_score, "empty": empty})
 
-    def tell(job: Job, result: Segmentation, seconds: float) -> None:
-        batch.say(f"{job}: {_summary(result)}")
-        found.ood_scores.append((str(job), result.ood_score))
-        found.empty += result.objects is not None and not len(result.objects)
 
-    smaller = "cut the image" if predictor.network.margin is None else "choose a smaller --tile, or cut the image"
-    found.outcome = batch.run(jobs, batch.one_by_one(segment), tell, smaller=smaller)
-    return found
+def tell(job: Job, result: batch.Result) -> None:
+    """Says on stdout what was found in an image."""
+    if result.finished:
+        batch.say(f"{job}: {result.values['found']}")
 
 
 def _scale_to(mpp: float, slide: Slide, level: int, path: Path) -> float:

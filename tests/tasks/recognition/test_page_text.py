@@ -248,7 +248,7 @@ def test_a_folder_is_written_page_by_page_and_resumes(
     monkeypatch.setattr("gcsa.tasks.recognition.folder.find_lines", interrupted)
     with pytest.raises(SystemExit, match="130"):
         main(arguments)
-    assert sorted(file.name for file in out.iterdir()) == [f"1.{ending}", f"2.{ending}"]
+    assert sorted(file.name for file in out.iterdir()) == [f"1.{ending}", f"2.{ending}", "gcsa_transcribe.ledger"]
     first = (out / f"1.{ending}").read_bytes()
     capsys.readouterr()
     assert main(arguments) == 0
@@ -256,7 +256,10 @@ def test_a_folder_is_written_page_by_page_and_resumes(
     assert seen[3:] == ["3"]
     assert main(arguments) == 0
     assert seen[4:] == []
-    assert main([*arguments, "--overwrite"]) == 0
+    with pytest.raises(SystemExit, match="2"):
+        main([*arguments, "--normalize", "NFD"])
+    assert "made with --normalize left out (now NFD)" in capsys.readouterr().err
+    assert main([*arguments, "--normalize", "NFD", "--overwrite"]) == 0
     assert seen[4:] == ["1", "2", "3"]
     if kind == "page":
         Image.open(pages / "1.png").save(out / "1.png")
@@ -275,7 +278,7 @@ def test_one_bad_page_costs_one_line(
     (pages / "1a.xml").write_text("<html>not found</html>")
     out = tmp_path / "out"
     assert main([str(weights), str(pages), "--format", kind, "--output", f"{out}/"]) == 1
-    assert sorted(file.stem for file in out.iterdir()) == ["1", "2", "3"]
+    assert sorted(file.stem for file in out.iterdir()) == ["1", "2", "3", "gcsa_transcribe"]
     *said, count = capsys.readouterr().err.splitlines()
     assert count == "2 of 7 could not be read"
     assert [name for line in said for name in ("0.xml", "1a.xml") if line.startswith(str(pages / name))] == [
@@ -345,7 +348,7 @@ def test_every_page_of_a_pdf_is_read(weights: Path, folder: Path, tmp_path: Path
     images[0].save(tmp_path / "book.pdf", save_all=True, append_images=images[1:], resolution=300)
     out = tmp_path / "out"
     assert main([str(weights), str(tmp_path), "--output", f"{out}/"]) == 0
-    assert sorted(file.name for file in out.iterdir()) == ["book-1.txt", "book-2.txt"]
+    assert sorted(file.name for file in out.iterdir()) == ["book-1.txt", "book-2.txt", "gcsa_transcribe.ledger"]
     assert all(file.read_text().strip() for file in out.iterdir())
 
 

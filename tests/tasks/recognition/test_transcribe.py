@@ -159,7 +159,10 @@ def test_the_output_is_whole_or_as_it_was(
         with pytest.raises(SystemExit, match="130"):
             main(arguments)
     assert output.read_text() == "before"
-    assert main([*arguments, "--beams", "3", "--batch-size", "4", "--orientation", "upright"]) == 0
+    others = [*arguments, "--beams", "3", "--batch-size", "4", "--orientation", "upright"]
+    with pytest.raises(SystemExit, match="2"):
+        main(others)
+    assert main([*others, "--overwrite"]) == 0
     assert output.read_text().splitlines() == texts(weights, folder, "upright", 3)
     assert list(tmp_path.iterdir()) == [output]
 

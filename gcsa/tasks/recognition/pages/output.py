@@ -133,12 +133,6 @@ def target_of(source: Source, kind: str, output: str) -> Path:
     return Path(output) / f"{source.stem}{ENDINGS[kind]}" if is_folder(output) else Path(output)
 
 
-def is_done(source: Source, kind: str, output: str) -> bool:
-    """Whether an earlier run wrote the text of `source` into the folder `output`; files appear there whole or not at all."""
-    target = target_of(source, kind, output)
-    return target.is_file() and _key(target) != _key(source.file)
-
-
 def content_of(transcripts: Sequence[Transcript], kind: str) -> str:
     """Text or JSON: a line of output for every line, empty text for one that could not be read."""
     if kind == "json":

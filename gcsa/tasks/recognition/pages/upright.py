@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -57,24 +57,33 @@ def write_upright(file: Path, target: Path, degrees: int) -> None:
             upright.save(part, format="JPEG" if image.format == "MPO" else image.format, **options, **kept)
 
 
-def orient_all(images: Sequence[Path], fix: str | None) -> tuple[list[dict[str, Any]], batch.Outcome]:
-    """A row of the table for each image that can be read; fix: the folder of upright copies."""
-    rows: list[dict[str, Any]] = []
+class OrientWork(batch.Work[Path]):
+    """How an image lies; with a folder `fix` an upright copy in it."""
 
-    def orient(file: Path, pace: batch.Pace) -> Orientation:
-        return _orient(file, fix)
+    smaller = "reduce the image"
+    columns = ("orientation", "blank")
 
-    def keep(file: Path, found: Orientation, seconds: float) -> None:
-        rows.append(_row(file, found))
+    def __init__(self, fix: str | None, settings: Mapping[str, Any]) -> None:
+        self.fix, self.settings = fix, settings
 
-    return rows, batch.run(images, batch.one_by_one(orient), keep, smaller="reduce the image")
+    def outputs(self, item: Path) -> list[Path]:
+        return [] if self.fix is None else [Path(self.fix) / item.name]
+
+    def one(self, item: Path, pace: batch.Pace) -> batch.Result:
+        found = _orient(item, self.fix)
+        shown: dict[str, Any] = {"orientation": None, "confidence": None}
+        if not found.blank:
+            shown = {"orientation": found.degrees, "confidence": round(max(found.probabilities), 6)}
+        return batch.Result({**shown, "blank": found.blank})
 
 
-def _row(file: Path, found: Orientation) -> dict[str, Any]:
-    shown: dict[str, Any] = {"orientation": None, "probability": None}
-    if not found.blank:
-        shown = {"orientation": found.degrees, "probability": round(max(found.probabilities), 6)}
-    return {"file": str(file), **shown, "blank": found.blank}
+def rows_of(run: batch.Run[Path]) -> list[dict[str, Any]]:
+    """A row of the table for each image that could be read."""
+    found = [(file, result.values) for file, result in run.results() if result.finished]
+    return [
+        {"file": str(file), "orientation": v["orientation"], "probability": v["confidence"], "blank": v["blank"]}
+        for file, v in found
+    ]
 
 
 def write_rows(stream: TextIO, rows: Sequence[dict[str, Any]], as_json: bool) -> None:
