@@ -1,4 +1,4 @@
-"""How pages are read: `python -m benchmarks.text.pages gcsa_ocr_tiny.print`, in an environment with the extra `kraken`.
+"""How pages are read: `python -m benchmarks.text.pages gcsa_ocr_tiny.print`.
 
 A page of French print of about 1800 in its four orientations, from image to text, against a transcription made by hand; and lines
 of unknown orientation, one by one and as pages of `LINES` that vote. Only validation lines are read.

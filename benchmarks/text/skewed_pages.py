@@ -1,8 +1,8 @@
-"""How lines are read that are not flat: `python -m benchmarks.text.skewed_pages gcsa_ocr_tiny.print`, in an environment with the extra `kraken`.
+"""How lines are read that are not flat: `python -m benchmarks.text.skewed_pages gcsa_ocr_tiny.print`.
 
 The page of French print of `benchmarks.text.pages`, rotated by small angles, and as a photograph: a homography, and a curl of the
-sheet. Its lines are given, as an XML file of the rotated page has them, or kraken finds them. Those that are given are the lines that
-kraken finds on the upright page, moved with its pixels. Each is read as it is cut, and as a box of the page (`FLAT` without bound).
+sheet. Its lines are given, as an XML file of the rotated page has them, or they are searched. Those that are given are the lines
+found on the upright page, moved with its pixels. Each is read as it is cut, and as a box of the page (`FLAT` without bound).
 `FLAT` was chosen on validation lines of other prints, put on pages one below the other: all straightened, and all as boxes.
 """
 
@@ -26,11 +26,13 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
 from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data import cutting
+from gcsa.tasks.recognition.data.cutting import FoundLine
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.pages.inputs import Source
 from gcsa.tasks.recognition.pages.layout import PageFinder
+from gcsa.tasks.recognition.pages.reading_order import reading_order
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from gcsa.tasks.recognition.reading import Reading
 from gcsa.training.results import git_commit, machine
@@ -195,7 +197,7 @@ def _line(file: Path, box: Box, move: Move) -> Line:
 
 
 def found_lines(predictor: RecognitionPredictor, scan: Path, truth: str) -> dict[str, Any]:
-    """Errors on `scan`, which is not upside down, and on which kraken finds the lines."""
+    """Errors on `scan`, which is not upside down, and on which the lines are searched."""
     read = predictor.predict(scan, orientation="upright")
     return {"lines": len(read), "cer": text_scores(["\n".join(reading.text for reading in read)], [truth]).cer}
 
@@ -215,7 +217,9 @@ def main() -> None:
         scans = {name: Path(folder) / f"{name}.png" for name in made}
         for name, (scan, _) in made.items():
             scan.save(scans[name])
-        lines = PageFinder(None)(Source(scans["0"]))
+        lines = PageFinder(upright=True)(Source(scans["0"]))
+        places = [FoundLine(line.polygon or (), line.baseline or ()) for line in lines]
+        lines = [lines[i] for block in reading_order(places) for i in block]
         for name, (_, move) in made.items():
             if name != "photograph":
                 given[name] = given_lines(predictor, lines, scans[name], move, truth)

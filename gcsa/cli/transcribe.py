@@ -29,7 +29,7 @@ from gcsa.cli.errors import Parser
 from gcsa.cli.memory import keep_compiled_kernels
 from gcsa.cli.output import SCREEN, part_of, written
 from gcsa.cli.running import compute_on, how, mark, running, settings
-from gcsa.tasks.recognition.choices import FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS, is_folder
+from gcsa.tasks.recognition.choices import FINDERS, FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS, is_folder
 
 LEDGER = "gcsa_transcribe.ledger"
 
@@ -57,6 +57,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         default="any",
         help="any: lines and pages may be rotated by any multiple of 90 degrees (default; an encoder without these rotations reads a line in "
         "a pass for each); upright: none is rotated, which is faster",
+    )
+    parser.add_argument(
+        "--lines",
+        choices=FINDERS,
+        default=FINDERS[0],
+        help="what finds the lines on images of pages: the text detector of PP-OCRv6 (default), or kraken's segmentation (extra kraken)",
     )
     parser.add_argument(
         "--beams", type=count(1000), default=1, help="beams of the search (default 1, which is greedy and fastest)"
@@ -138,9 +144,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gcsa.batch import Run
         from gcsa.tasks.recognition.folder import Told
         from gcsa.tasks.recognition.pages.inputs import find_sources, images_left_out
+        from gcsa.tasks.recognition.pages.layout import finder_of
         from gcsa.tasks.recognition.pages.output import check_output, check_pages
 
         sources = find_sources(args.inputs)
+        finder_of(args.lines, sources)  # which must be installed
         if as_pages:
             check_pages(sources, args.format, args.output, args.beams)
         if args.output != SCREEN:
@@ -187,5 +195,6 @@ def _work(args: argparse.Namespace) -> Any:
         args.weights,
         args.any_image,
         args.precision == "bf16",
+        args.lines,
     )
     return ReadWork(predictor.fold(), wanted, settings(args))

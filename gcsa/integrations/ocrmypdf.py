@@ -2,12 +2,11 @@
 
     ocrmypdf --plugin gcsa.integrations.ocrmypdf --rotate-pages scan.pdf searchable.pdf
 
-OCRmyPDF keeps the pages, and lays the text behind them, where it stands. kraken finds the lines.
+OCRmyPDF keeps the pages, and lays the text behind them, where it stands.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import shutil
@@ -26,12 +25,14 @@ from gcsa import __version__
 from gcsa._utils.errors import UserError, visible
 from gcsa.images.reader import read_grey, read_image
 from gcsa.tasks import load
+from gcsa.tasks.recognition.pages.detector import check_detector, detect_lines
 from gcsa.tasks.recognition.pages.inputs import LineInput, Source, Transcript
-from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken, segment, skew
+from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.pages.orientation import find_orientation
 from gcsa.tasks.recognition.pages.output import content_of
 from gcsa.tasks.recognition.pages.pdf import ocr_element, scan_dpi
 from gcsa.tasks.recognition.pages.placed import PlacedPage, placed_page
+from gcsa.tasks.recognition.pages.skew import skew
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 
 NAME = "gcsa"
@@ -73,15 +74,13 @@ def add_options(parser: ArgumentParser) -> None:
 
 @hookimpl
 def check_options(options: Any) -> None:
-    """Raises BadArgsError where kraken is missing, the weights cannot be read, or a renderer asks for a PDF of ours."""
+    """Raises BadArgsError where rapidocr is missing, the weights cannot be read, or a renderer asks for a PDF of ours."""
     if options.ocr_engine not in ("auto", NAME):
         return
     if options.pdf_renderer == "sandwich":
         raise BadArgsError("--pdf-renderer sandwich is for Tesseract: leave it out, or choose fpdf2")
-    if not has_kraken():
-        raise BadArgsError("gcsa needs kraken to find lines, which is not installed: pip install 'gcsa-vit[ocrmypdf]'")
-    logging.getLogger("kraken").setLevel(logging.WARNING)  # it tells each page's steps, and its whole network
     try:
+        check_detector()
         _predictor(*_weights(options))
     except (OSError, ValueError) as error:
         raise BadArgsError(str(error)) from error
@@ -123,8 +122,8 @@ class GCSAEngine(OcrEngine):
     def get_deskew(input_file: Path, options: Any) -> float:
         """By how many degrees counter-clockwise a page is to be rotated until its lines are level."""
         _share_cores(options)
-        page = read_image(input_file, 3, upright=False)
-        return -skew(segment(page), np.asarray(page))
+        page = np.asarray(read_image(input_file, 3, upright=False))
+        return -skew(detect_lines(page), page)
 
     @staticmethod
     def supports_generate_ocr() -> bool:
@@ -156,10 +155,9 @@ class GCSAEngine(OcrEngine):
 def read_page(file: Path, predictor: RecognitionPredictor) -> tuple[PlacedPage, list[Transcript]]:
     """The lines on the image of a page, in any orientation. Raises ValueError as `PageFinder`."""
     source = Source(file)
-    finder = PageFinder(predictor.page_orientation)
-    lines = [LineInput(source, line, number) for number, line in enumerate(finder(source), 1)]
+    lines = [LineInput(source, line, number) for number, line in enumerate(PageFinder()(source), 1)]
     (transcripts,) = predictor.transcribe([lines])
-    return placed_page(source, transcripts, finder.segmentation), transcripts
+    return placed_page(source, transcripts), transcripts
 
 
 def confidence(probability: float) -> float:

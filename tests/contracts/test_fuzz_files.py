@@ -28,6 +28,7 @@ from gcsa.tasks.classification.data.rotmnist import RotMNIST
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.pages.inputs import Source, Transcript, find_lines
+from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.pages.page_xml import read_page
 from tests.errors import raises
 from tests.fuzzing import ROOT, mutations, sealed, xml_mutations
@@ -143,7 +144,7 @@ def read(kind: str, path: Path) -> None:
         for line in lines[:3]:
             assert line.image.resolve().is_relative_to(path.parent.resolve())
             fit_line(read_line(line, 40), 40)
-        for source in find_lines(Source(path))[:3]:
+        for source in find_lines(Source(path), PageFinder())[:3]:
             Transcript(source).as_dict()
     elif kind == "manifest":
         for line in list_lines(path.parent):

@@ -6,6 +6,8 @@ from pathlib import Path
 ORIENTATIONS = ("upright", "any")
 FORMS = ("NFC", "NFD", "modern")
 """Of the text that is written."""
+FINDERS = ("ppocr", "kraken")
+"""What finds the lines on images of pages."""
 ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr", "pdf": ".pdf"}
 """Of the files in a folder, by format."""
 FORMATS = tuple(ENDINGS)

@@ -13,7 +13,7 @@ import torch
 from gcsa import batch
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import visible
-from gcsa.tasks.recognition.choices import PAGE_FORMATS, SCREEN, is_folder
+from gcsa.tasks.recognition.choices import FINDERS, PAGE_FORMATS, SCREEN, is_folder
 from gcsa.tasks.recognition.pages.forms import to_form
 from gcsa.tasks.recognition.pages.inputs import (
     UNREADABLE,
@@ -25,7 +25,7 @@ from gcsa.tasks.recognition.pages.inputs import (
     is_xml,
     reason,
 )
-from gcsa.tasks.recognition.pages.layout import PageFinder, has_kraken
+from gcsa.tasks.recognition.pages.layout import PageFinder, finder_of
 from gcsa.tasks.recognition.pages.output import content_of, page_content, target_of
 from gcsa.tasks.recognition.predict import (
     RecognitionPredictor,
@@ -50,6 +50,7 @@ class Wanted:
         weights: their name, which XML says.
         any_image: of `find_lines`.
         half: whether the network computes in bfloat16.
+        lines: of `gcsa.tasks.recognition.choices.FINDERS`.
     """
 
     orientation: str
@@ -61,6 +62,7 @@ class Wanted:
     weights: str
     any_image: bool
     half: bool = False
+    lines: str = FINDERS[0]
 
 
 class ReadWork(batch.Work[Source]):
@@ -76,8 +78,7 @@ class ReadWork(batch.Work[Source]):
     ) -> None:
         """together: pages go to one process; False: each may go to another."""
         self.predictor, self.wanted, self.settings, self.whole = predictor, wanted, settings, together
-        vote = predictor.page_orientation if wanted.orientation == "any" else None
-        self.finder = PageFinder(vote) if has_kraken() else None
+        self.finder = PageFinder(wanted.orientation == "upright", finder_of(wanted.lines))
 
     def name(self, item: Source) -> str:
         return item.name
@@ -108,7 +109,7 @@ class ReadWork(batch.Work[Source]):
 
         def lines_of(source: Source) -> list[LineInput]:
             pace.show(source.name)
-            return find_lines(source, self.wanted.any_image, self.finder)
+            return find_lines(source, self.finder, self.wanted.any_image)
 
         def advance(count: int) -> None:
             nonlocal ahead
@@ -133,7 +134,7 @@ class ReadWork(batch.Work[Source]):
         text, is_written = None, bool(readings or not transcripts)
         if is_written or not (by_file or as_page):  # in a stream, every line has its line
             try:
-                content = _content(source, transcripts, self.finder, self.wanted)
+                content = _content(source, transcripts, self.wanted)
             except UNREADABLE as error:  # the other pages are written
                 failed.append(reason(error, source))
                 is_written = False
@@ -202,13 +203,10 @@ class Told:
                 print(visible(sentence), file=sys.stderr)
 
 
-def _content(
-    source: Source, transcripts: Sequence[Transcript], finder: PageFinder | None, wanted: Wanted
-) -> str | bytes:
+def _content(source: Source, transcripts: Sequence[Transcript], wanted: Wanted) -> str | bytes:
     if wanted.format not in PAGE_FORMATS:
         return content_of(transcripts, wanted.format)
-    segmentation = finder.segmentation if finder else None
-    return page_content(source, transcripts, segmentation, wanted.format, wanted.weights, wanted.any_image)
+    return page_content(source, transcripts, wanted.format, wanted.weights, wanted.any_image)
 
 
 def _write(content: str | bytes, source: Source, wanted: Wanted) -> None:

@@ -32,6 +32,7 @@ from gcsa.images.reader import grey_pixels
 from gcsa.tasks.base import Exporter, Predictor, merge_adapter
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.charset import stored_characters
+from gcsa.tasks.recognition.data.cutting import FoundLine
 from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line, without_margins
 from gcsa.tasks.recognition.pages.inputs import (
     UNREADABLE,
@@ -40,9 +41,11 @@ from gcsa.tasks.recognition.pages.inputs import (
     Transcript,
     find_lines,
     has_page_size,
+    is_xml,
     reason,
 )
-from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout, has_kraken
+from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout
+from gcsa.tasks.recognition.pages.reading_order import arranged, order_on_page
 from gcsa.tasks.recognition.reading import (
     PageVote,
     Reading,
@@ -114,11 +117,13 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Item:
-    """The lines of one image of `predict`, which are rotated by `orientation` degrees before they are read."""
+    """The lines of one image of `predict`, which are rotated by `orientation` degrees before they are read; `found` where they were
+    searched on the image of a page."""
 
     inks: list[Ink]
     orientation: int = 0
     is_page: bool = False
+    found: list[FoundLine] | None = None
 
 
 class RecognitionPredictor(Predictor):
@@ -181,8 +186,8 @@ class RecognitionPredictor(Predictor):
 
         Args:
             images: a path of an image, a PAGE-XML or an ALTO file, an array (H, W) or (H, W, C), a PIL image or a tensor (C, H, W),
-                floats from 0 to 1; or a list of these. On an image that is too large to be a line (`has_page_size`) kraken finds
-                the lines.
+                floats from 0 to 1; or a list of these. On an image that is too large to be a line (`has_page_size`) the lines
+                are searched (`detect_lines`).
             orientation: "any" for lines and pages rotated by any multiple of 90 degrees, or "upright", which is faster, most of all
                 without rotations by 90 degrees in the group (`read_orientations`).
             beams: above 1, the text comes from a beam search, and characters have no positions.
@@ -192,7 +197,7 @@ class RecognitionPredictor(Predictor):
             A `Reading` for a line, and a list of them in reading order for a page; of a list, a list of these.
 
         Raises:
-            ValueError: an image or a line that cannot be read, a page without kraken, what `read_orientations` refuses.
+            ValueError: an image or a line that cannot be read, a page without rapidocr, what `read_orientations` refuses.
         """
         if not isinstance(images, list | tuple):
             return self.predict([images], orientation, beams, batch_size)[0]
@@ -203,29 +208,28 @@ class RecognitionPredictor(Predictor):
         results: list[Reading | list[Reading]] = []
         for item in items:
             lines = [_rotated(_checked(reading), item.orientation) for reading in islice(readings, len(item.inks))]
+            if item.found is not None:
+                lines = [lines[i] for block in order_on_page(item.found, lines) for i in block]
             results.append(lines if item.is_page else lines[0])
         return results
 
     def _item(self, image: Any, orientation: str) -> _Item:
-        height, vote = self.network.height, self.page_orientation if orientation == "any" else None
+        height, upright = self.network.height, orientation == "upright"
         if isinstance(image, str | os.PathLike):
-            sources = find_lines(Source(Path(image)), False, PageFinder(vote) if has_kraken() else None)
+            source = Source(Path(image))
+            sources = find_lines(source, PageFinder(upright))
             lines = [_checked(source.line or UserError(source.error, "line.refused")) for source in sources]
             inks: list[Ink] = [partial(source.ink, height) for source in sources]
             if len(sources) == 1 and sources[0].number is None:
                 return _Item(inks)
-            return _Item(inks, lines[0].orientation if lines else 0, is_page=True)
+            found = None if is_xml(source.file) else [FoundLine(line.polygon, line.baseline) for line in lines]
+            return _Item(inks, lines[0].orientation if lines else 0, True, found)
         picture = _picture(image)
         if not has_page_size(*picture.size):
             return _Item([partial(read_line, picture, height)])
         size = f"an image of {picture.width} x {picture.height} pixels"
-        if not has_kraken():
-            raise UserError(
-                f"{size} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'",
-                "kraken.missing",
-            )
-        layout = find_layout(grey_pixels(picture), np.asarray(picture.convert("RGB")), size, vote)
-        return _Item(layout.inks(size, height), layout.orientation, is_page=True)
+        layout = find_layout(grey_pixels(picture), np.asarray(picture.convert("RGB")), size, upright)
+        return _Item(layout.inks(size, height), layout.orientation, True, layout.as_scanned())
 
     def transcribe(
         self,
@@ -249,7 +253,8 @@ class RecognitionPredictor(Predictor):
             readings = iter(self.read_lines(inks, pages, orientation, beams, batch_size, advance_lines))
             advance(1 if is_page else len(chunk) - len(lines))
             for inputs in chunk:
-                yield [_transcript(source, readings) for source in inputs]
+                transcripts = [_transcript(source, readings) for source in inputs]
+                yield arranged(transcripts) if is_page and not _in_order(inputs) else transcripts
 
     def read_lines(
         self,
@@ -288,11 +293,6 @@ class RecognitionPredictor(Predictor):
             if isinstance(readings, dict):
                 result[i] = _rotated(readings[0], again[i].orientation)
         return result
-
-    def page_orientation(self, inks: Sequence[Ink]) -> PageVote:
-        """The orientation of a page with these lines."""
-        found = self._read({i: _Line(ink, cut=True) for i, ink in enumerate(inks)}, "any", 1, 16)
-        return _page_orientation([readings for readings in found.values() if isinstance(readings, dict)])
 
     def _read(
         self,
@@ -426,6 +426,11 @@ def _better(known: Readings | BaseException | None, readings: Readings) -> Readi
 
 def _is_page(lines: Sequence[LineInput]) -> bool:
     return not lines or lines[0].number is not None
+
+
+def _in_order(lines: Sequence[LineInput]) -> bool:
+    """Whether the lines of a page come from a file that says their order."""
+    return not lines or is_xml(lines[0].source.file)
 
 
 def _chunks(sources: Iterable[Sequence[LineInput]]) -> Iterator[list[Sequence[LineInput]]]:

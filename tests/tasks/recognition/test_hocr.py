@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from xml.etree.ElementTree import Element, fromstring
 
 import pytest
@@ -93,7 +92,7 @@ def test_boxes_end_with_the_page(tmp_path: Path) -> None:
     characters = tuple(Character(sign, i / 4, (i + 1) / 4, 0.9) for i, sign in enumerate("a bc"))
     line = LineInput(source, Line(source.file, polygon=polygon), 1)
     transcript = Transcript(line, Reading("a bc", 0.9, 0, characters))
-    (placed,) = placed_page(source, [transcript], SimpleNamespace(lines=[SimpleNamespace(regions=None)])).lines
+    (placed,) = placed_page(source, [transcript]).lines
     assert placed.box == (0, 0, 99, 20)
     assert [word.box for word in placed.words] == [(0, 0, 25, 20), (49, 0, 99, 20)]
 

@@ -1,12 +1,10 @@
-"""A page to text by kraken itself, of which the environment of the other tests holds none: see .ci/run."""
+"""kraken's lines and kraken's commands; the environment of the other tests holds no kraken: see .ci/run."""
 
 import json
-import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ from kraken.containers import BBoxLine, Segmentation
 from kraken.ketos import cli
 from kraken.lib.xml import XMLPage
 from kraken.models import load_models
-from lxml import etree
 from PIL import Image
 from safetensors.torch import save_file
 
@@ -29,12 +26,11 @@ import gcsa
 from gcsa.cli import export, transcribe
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.kraken.plugin import GCSARecognizer
-from gcsa.tasks.recognition.pages import layout
 from gcsa.tasks.recognition.pages.page_xml import read_page
 from tests.errors import raises
+from tests.tasks.recognition.schemas import PAGES, check
 
 ROOT = Path(__file__).parents[3]
-PAGES = Path(os.environ.get("GCSA_DATA", ROOT / ".." / "shared" / "data")) / "pages"
 PAGE = PAGES / "fr_print_page.jpg"
 TEXT = Path(__file__).with_name("fr_print_page.txt")
 MODEL = "gcsa_ocr_tiny.print"
@@ -48,83 +44,26 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="session")
-def found_once() -> Iterator[None]:
-    """kraken finds the lines of one image once: of the four scans two, upright and on its head, are left to it."""
-    known: dict[bytes, Any] = {}
-    by_kraken = layout.segment
-
-    def segment(page: Image.Image) -> Any:
-        pixels = page.tobytes()
-        if pixels not in known:
-            known[pixels] = by_kraken(page)
-        return known[pixels]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout, "segment", segment)
-        yield
-
-
 def read(folder: Path, turn: int, kind: str) -> Path:
     """What gcsa transcribe writes of the page scanned at `turn` degrees."""
     scan, out = folder / f"{turn}.png", folder / f"{turn}.{kind}"
     if not out.exists():
         Image.fromarray(np.rot90(np.asarray(Image.open(PAGE).convert("RGB")), turn // 90)).save(scan)
-        assert transcribe.main([MODEL, str(scan), "--format", kind, "--output", str(out)]) == 0
+        assert transcribe.main([MODEL, str(scan), "--lines", "kraken", "--format", kind, "--output", str(out)]) == 0
     return out
 
 
 @with_page
-@pytest.mark.usefixtures("found_once")
-def test_a_page_reads_the_same_at_any_quarter_turn(file: Path) -> None:
-    texts = {turn: read(file.parent, turn, "text").read_text(encoding="utf-8") for turn in (0, 90, 180, 270)}
+def test_a_page_by_krakens_lines_reads_the_same_at_a_quarter_turn(file: Path) -> None:
+    texts = {turn: read(file.parent, turn, "text").read_text(encoding="utf-8") for turn in (0, 90)}
     assert len(set(texts.values())) == 1
     assert text_scores([texts[0].strip()], [TEXT.read_text(encoding="utf-8").strip()]).cer <= 0.08
-    (turned,) = {
-        json.loads(line)["orientation"]
-        for line in read(file.parent, 90, "json").read_text(encoding="utf-8").splitlines()
-    }
-    assert turned == 90
 
 
 @with_page
-@pytest.mark.usefixtures("found_once")
-@pytest.mark.parametrize("turn", [0, 270])
-@pytest.mark.parametrize(("kind", "schema"), [("page", "pagecontent.xsd"), ("alto", "alto-4-3.xsd")])
-def test_xml_is_valid_and_says_where_each_character_is(file: Path, kind: str, schema: str, turn: int) -> None:
-    out = read(file.parent, turn, kind)
-    check(out, schema)
-    xml = out.with_suffix(f".{kind}.xml")
-    xml.write_bytes(out.read_bytes())
-    lines = read_page(xml)
-    assert [line.text for line in lines] == read(file.parent, 0, "text").read_text(encoding="utf-8").splitlines()
-    glyphs = [e for e in etree.parse(xml).iter("{*}Glyph")]
-    spaces = sum(line.text.count(" ") for line in lines) if kind == "alto" else 0  # which are no glyphs in ALTO
-    assert len(glyphs) == sum(len(line.text) for line in lines) - spaces
-    assert all(len(line.polygon or ()) >= 3 for line in lines)
-    assert XMLPage(xml).to_container().lines, "kraken opens it too"
-    assert {"gcsa", gcsa.__version__, MODEL} <= set(re.findall(r"[\w.]+", xml.read_text(encoding="utf-8")))
-
-
-@pytest.mark.skipif(not PAGES.is_dir(), reason=f"no {PAGES}: set GCSA_DATA")
-@pytest.mark.usefixtures("found_once")
-@pytest.mark.parametrize(("kind", "schema"), [("page", "pagecontent.xsd"), ("alto", "alto-4-3.xsd")])
-def test_blank_pages_of_a_tiff_are_valid_and_empty(kind: str, schema: str, tmp_path: Path) -> None:
-    blank = Image.new("L", (500, 700), 235)
-    blank.save(tmp_path / "book.tif", save_all=True, append_images=[blank.rotate(90, expand=True)])
-    arguments = [MODEL, str(tmp_path / "book.tif"), "--format", kind, "--output", f"{tmp_path / 'out'}/"]
-    assert transcribe.main(arguments) == 0
-    for name in ("book-1.xml", "book-2.xml"):
-        check(tmp_path / "out" / name, schema)
-        assert read_page(tmp_path / "out" / name) == []
-    assert kind == "page" or 'PHYSICAL_IMG_NR="2"' in (tmp_path / "out" / "book-2.xml").read_text(encoding="utf-8")
-
-
-@with_page
-@pytest.mark.usefixtures("found_once")
 @pytest.mark.parametrize(("kind", "schema"), [("page", "pagecontent.xsd"), ("alto", "alto-4-3.xsd")])
 def test_text_goes_back_into_xml(file: Path, tmp_path: Path, kind: str, schema: str) -> None:
-    """Into what kraken segmented, as eScriptorium has it: the lines, and no more."""
+    """kraken opens the file before and after: the lines are the same."""
     given, filled = tmp_path / "given.xml", tmp_path / "filled.xml"
     given.write_bytes(read(file.parent, 0, kind).read_bytes())
     (tmp_path / "0.png").write_bytes((file.parent / "0.png").read_bytes())
@@ -137,7 +76,6 @@ def test_text_goes_back_into_xml(file: Path, tmp_path: Path, kind: str, schema: 
 
 
 @with_page
-@pytest.mark.usefixtures("found_once")
 def test_krakens_own_command_reads_the_same(file: Path) -> None:
     ours = read(file.parent, 0, "text").read_text(encoding="utf-8").splitlines()
     out = file.parent / "kraken.xml"
@@ -145,18 +83,7 @@ def test_krakens_own_command_reads_the_same(file: Path) -> None:
     page = str(file.parent / "0.png")
     subprocess.run([*kraken, "-x", "-i", page, str(out), "segment", "-bl", "ocr", "-m", str(file)], check=True)
     check(out, "pagecontent.xsd")
-    assert [line.text for line in read_page(out)] == ours
-
-
-def check(file: Path, schema: str) -> None:
-    class Here(etree.Resolver):  # the schema of ALTO names that of XLink by its address
-        def resolve(self, url: str, public: str, context: Any) -> Any:
-            return self.resolve_filename(str(PAGES / "xlink.xsd"), context) if "xlink" in url else None
-
-    parser = etree.XMLParser()
-    parser.resolvers.add(Here())
-    valid = etree.XMLSchema(etree.parse(PAGES / schema, parser))
-    assert valid.validate(etree.parse(file)), valid.error_log
+    assert sorted(line.text for line in read_page(out)) == sorted(ours), "in kraken's own reading order"
 
 
 def test_kraken_opens_the_file_by_its_entry_point(file: Path) -> None:

@@ -1,8 +1,7 @@
-"""A page is cut into the same lines however it was scanned, with a stand-in for kraken's segmentation."""
+"""A page is cut into the same lines however it was scanned."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -10,17 +9,21 @@ import pytest
 import torch
 from PIL import Image
 
+import gcsa
 from gcsa.cli import transcribe as command
-from gcsa.tasks.recognition import predict
-from gcsa.tasks.recognition.data.cutting import rotate_points
+from gcsa.tasks.recognition.data.cutting import FoundLine, Points, cut
 from gcsa.tasks.recognition.data.line_image import read_line
 from gcsa.tasks.recognition.data.typeset import set_lines
-from gcsa.tasks.recognition.pages import layout, output
+from gcsa.tasks.recognition.evaluate import text_scores
+from gcsa.tasks.recognition.kraken import lines as by_kraken
+from gcsa.tasks.recognition.pages import detector, layout
+from gcsa.tasks.recognition.pages.detector import detect_lines
 from gcsa.tasks.recognition.pages.inputs import Source, find_lines, is_page
-from gcsa.tasks.recognition.pages.layout import Ink, PageFinder
+from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.pages.orientation import Orientation
+from gcsa.tasks.recognition.pages.skew import skew
 from gcsa.tasks.recognition.predict import RecognitionPredictor
-from gcsa.tasks.recognition.reading import PageVote
+from tests.errors import raises
 from tests.tasks.recognition.test_predict import Reader
 
 DEGREES = (0, 90, 180, 270)
@@ -29,21 +32,6 @@ TEXTS = [
     f"{word} ces faits paroissent incontestables, on doit"
     for word in ["cerveau", "Tous", "qui", "si", "nous", "peine", "mol"]
 ]
-
-
-@dataclass
-class Found:
-    """kraken's line, as far as it is used."""
-
-    boundary: list[tuple[int, int]]
-    baseline: list[tuple[int, int]]
-
-
-@dataclass
-class Segmentation:
-    lines: list[Found]
-    regions: dict[str, list[Any]] = field(default_factory=dict)
-    line_orders: list[Any] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +53,6 @@ def scans(page: Image.Image, tmp_path: Path) -> dict[int, Path]:
     return {degrees: tmp_path / f"{degrees}.png" for degrees in DEGREES}
 
 
-@pytest.fixture
-def finds_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the place of kraken's segmentation: the rows that hold ink."""
-
-    def segment(image: Image.Image) -> Segmentation:
-        ink = np.asarray(image.convert("L"))[:, 70:] < 120
-        rows = np.flatnonzero(np.diff(np.pad(ink.any(1).astype(int), 1)))
-        lines = []
-        for top, bottom in rows.reshape(-1, 2).tolist():
-            box = [(70, top), (image.width - 1, top), (image.width - 1, bottom), (70, bottom)]
-            lines.append(Found(box, [(70, bottom), (image.width - 1, bottom)]))
-        return Segmentation([line for line in lines if line.boundary[2][1] - line.boundary[0][1] > 8])
-
-    monkeypatch.setattr(layout, "segment", segment)
-
-
 def seen(degrees: int) -> Orientation:
     return Orientation(degrees, tuple(float(degrees == 90 * k) for k in range(4)), False)
 
@@ -91,100 +63,116 @@ def see_border(grey: np.ndarray) -> Orientation:
     return seen(90 * int(np.argmin([side.mean() for side in sides])))
 
 
-def vote(inks: list[Ink]) -> PageVote:
-    """Upside down the border of the page is at the right, where the stand-in takes all rows for one line."""
-    return PageVote(0 if len(inks) > 1 else 180, 0.9)
-
-
-@pytest.mark.usefixtures("finds_rows")
-def test_a_page_is_cut_from_the_same_pixels_in_any_orientation(scans: dict[int, Path]) -> None:
-    found = {}
-    for degrees, file in scans.items():
-        finder = PageFinder(vote)
-        found[degrees] = finder(Source(file))
-        assert {line.orientation for line in found[degrees]} == {degrees}
-        assert [tuple(map(tuple, line.boundary)) for line in finder.segmentation.lines] == [
-            tuple((int(x), int(y)) for x, y in line.polygon or ()) for line in found[degrees]
-        ]
+def test_a_page_is_cut_from_the_same_pixels_in_any_orientation(
+    scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "find_orientation", see_border)
+    found = {degrees: PageFinder()(Source(file)) for degrees, file in scans.items()}
     assert len(found[0]) == len(TEXTS)
     for degrees in DEGREES:
+        assert {line.orientation for line in found[degrees]} == {degrees}
         for a, b in zip(found[0], found[degrees], strict=True):
             assert torch.equal(read_line(a), read_line(b))
-    assert {line.orientation for line in PageFinder(None)(Source(scans[180]))} == {0}
+    assert {line.orientation for line in PageFinder(upright=True)(Source(scans[180]))} == {0}
 
 
-@pytest.mark.usefixtures("finds_rows")
 def test_where_the_network_misleads_reading_decides(scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The axis that the network names is left only for one that is read with more confidence."""
+    """Lines are found at any angle, and their text says which is the first."""
+    predictor = gcsa.load("gcsa_ocr_tiny.print")
+    for wrong in DEGREES:
+        monkeypatch.setattr(layout, "find_orientation", lambda grey, wrong=wrong: seen(wrong))
+        page = predictor.predict(scans[90])
+        assert [reading.text[:3] for reading in page] == [text[:3] for text in TEXTS]
+        assert {reading.orientation for reading in page} == {90}
 
-    def unsure(inks: list[Ink]) -> PageVote:
-        degrees, _ = vote(inks)
-        return PageVote(degrees, 0.6 if degrees else 0.9)
 
-    wide = (0, 90)  # the page is wider than high, and its lines lie
-
-    def see(degrees: tuple[int, int]) -> None:
-        monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(degrees[int(grey.shape[0] > grey.shape[1])]))
-
-    see(wide)
-    expected = {degrees: PageFinder(vote)(Source(file)) for degrees, file in scans.items()}
-    see((90, 0))
-    for degrees, file in scans.items():
-        assert PageFinder(unsure)(Source(file)) == expected[degrees]
-        assert PageFinder(vote)(Source(file)) != expected[degrees], "0.9 is confident enough"
+def test_a_line_at_a_right_angle_stays_one(page: Image.Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the margin of an upright page, read upwards or downwards."""
+    monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(0))
+    predictor = gcsa.load("gcsa_ocr_tiny.print")
+    (_, note), *_ = set_lines(["les insectes et les mollusques"], [FONT], seed=1)
+    note = note.resize((480, 32))
+    for degrees in (90, 270):
+        wide = Image.new("L", (1000, 620), 200)
+        wide.paste(page)
+        wide.paste(note.rotate(degrees, expand=True, fillcolor=200), (930, 60))
+        *text, last = predictor.predict(wide)
+        assert [reading.orientation for reading in text] == [0] * len(TEXTS)
+        assert last.orientation == degrees
+        assert text_scores([last.text], ["les insectes et les mollusques"]).cer < 0.15
 
 
 @dataclass
 class Skewed:
-    """In the place of kraken's segmentation: the known lines of a page, wherever it is rotated about its centre."""
+    """In the place of kraken: the known lines of a page, wherever it is rotated about its centre."""
 
     page: Image.Image
     degrees: float
     finds_again: bool = True
     searched: list[float] = field(default_factory=list)
 
-    def lines(self, degrees: float, size: tuple[int, int]) -> list[Found]:
+    def lines(self, degrees: float, size: tuple[int, int]) -> list[FoundLine]:
         """The lines on the page rotated by `degrees`, which then has this size."""
         cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
         old, new = (np.array(size) - 1) / 2, (np.array(self.page.size) - 1) / 2
 
-        def moved(*points: tuple[float, float]) -> list[tuple[int, int]]:
+        def moved(*points: tuple[float, float]) -> Points:
             x, y = (np.array(points) - new).T
-            return [(round(u), round(v)) for u, v in np.stack([x * cos + y * sin, y * cos - x * sin], 1) + old]
+            return tuple((round(u), round(v)) for u, v in np.stack([x * cos + y * sin, y * cos - x * sin], 1) + old)
 
         tops = [52 + 75 * i for i in range(len(TEXTS))]
         boxes = [moved((110, y), (830, y), (830, y + 50), (110, y + 50)) for y in tops]
-        return [Found(box, moved((115, y + 40), (825, y + 40))) for box, y in zip(boxes, tops, strict=True)]
+        return [FoundLine(box, moved((115, y + 40), (825, y + 40))) for box, y in zip(boxes, tops, strict=True)]
 
-    def __call__(self, image: Image.Image) -> Segmentation:
+    def __call__(self, image: Image.Image) -> list[FoundLine]:
         degrees = 0.0 if self.searched else self.degrees
         self.searched.append(degrees)
-        return Segmentation(self.lines(degrees, image.size) if self.finds_again or len(self.searched) == 1 else [])
+        return self.lines(degrees, image.size) if self.finds_again or len(self.searched) == 1 else []
 
 
 @pytest.mark.parametrize(("degrees", "searches"), [(0.5, 1), (4.0, 2), (-12.0, 2)])
-def test_the_lines_of_a_skewed_page_are_searched_without_the_skew(
-    degrees: float, searches: int, page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_kraken_searches_a_skewed_page_again_without_the_skew(
+    degrees: float, searches: int, page: Image.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their places are those on the scan, in any orientation; the same pixels are cut, and they lie straight."""
-    monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(90 * (grey.shape[0] > grey.shape[1])))
-    scan = page.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=200)
-    inks: dict[int, list[torch.Tensor]] = {}
-    for turned in (0, 90):
-        Image.fromarray(np.rot90(np.asarray(scan), turned // 90)).save(tmp_path / f"{turned}.png")
-        monkeypatch.setattr(layout, "segment", segment := Skewed(page, degrees))
-        finder = PageFinder(lambda inks: PageVote(0, 0.9))
-        lines = finder(Source(tmp_path / f"{turned}.png"))
-        assert len(segment.searched) == searches
-        for line, truth in zip(lines, segment.lines(degrees, scan.size), strict=True):
-            for points, true in ((line.polygon, truth.boundary), (line.baseline, truth.baseline)):
-                back = rotate_points(points or (), -turned, np.rot90(np.asarray(scan), turned // 90).shape)
-                assert np.abs(np.subtract(back, true)).max() <= 1
-        assert finder.segmentation.lines[0].boundary == [tuple(map(int, point)) for point in lines[0].polygon or ()]
-        inks[turned] = [read_line(line) for line in lines]
-    assert all(map(torch.equal, inks[0], inks[90]))
-    heights = [ink.shape[1] for ink in inks[0]]
-    assert max(heights) < 60, "50, and the rise of a flat line"
+    """The places of its lines are those on the scan."""
+    scan = page.convert("RGB").rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=(200,) * 3)
+    monkeypatch.setattr(by_kraken, "check_kraken", lambda: None)
+    monkeypatch.setattr(by_kraken, "_segment", segment := Skewed(page, degrees))
+    lines = by_kraken.lines_by_kraken(np.asarray(scan))
+    assert len(segment.searched) == searches
+    for line, truth in zip(lines, segment.lines(degrees, scan.size), strict=True):
+        for points, true in zip(line, truth, strict=True):
+            assert np.abs(np.subtract(points, true)).max() <= 1
+
+
+@pytest.mark.parametrize("degrees", [-12.0, 4.0])
+def test_lines_of_a_skewed_page_are_straightened(degrees: float, page: Image.Image) -> None:
+    scan = (
+        page.crop((60, 0, 900, 620))
+        .convert("RGB")
+        .rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=(200,) * 3)
+    )
+    pixels = np.asarray(scan)
+    lines = detect_lines(pixels)
+    assert len(lines) == len(TEXTS)
+    grey = np.asarray(scan.convert("L"))
+    heights = [cut(grey, line.polygon, line.baseline)[0].shape[0] for line in lines]
+    assert max(heights) < 60
+    assert skew(lines, pixels) == pytest.approx(degrees, abs=0.15)
+
+
+def test_a_bent_line_is_straightened(page: Image.Image) -> None:
+    """As on the photograph of an open book: its lines rise by more than their height, and fall again."""
+    grey = np.asarray(page)[:, 100:]
+    columns = np.arange(grey.shape[1])
+    shift = (40 * np.sin(np.pi * columns / len(columns))).round().astype(int)
+    bent = np.full((grey.shape[0] + 40, grey.shape[1]), 200, np.uint8)
+    for column in columns:
+        bent[40 - shift[column] : 40 - shift[column] + grey.shape[0], column] = grey[:, column]
+    lines = detect_lines(np.stack([bent] * 3, 2))
+    assert len(lines) == len(TEXTS)
+    assert max(cut(bent, line.polygon, line.baseline)[0].shape[0] for line in lines) < 62
+    assert all(len(line.polygon) > 4 for line in lines)
 
 
 @pytest.mark.parametrize("degrees", [-14.0, -3.0, 0.0, 7.0])
@@ -192,56 +180,49 @@ def test_skew_is_that_of_the_ink_where_baselines_are_too_flat(degrees: float, pa
     """The dark border, which is rotated otherwise, counts for nothing."""
     scan = page.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=200)
     lines = Skewed(page, degrees).lines(degrees, scan.size)
-    for line in lines:
+    for i, line in enumerate(lines):
         (x, y), (right, _) = line.baseline[0], line.baseline[-1]
-        line.baseline = [(x, y), (right, round(y - (right - x) * np.tan(np.radians(0.85 * degrees))))]
+        flat = (right, round(y - (right - x) * np.tan(np.radians(0.85 * degrees))))
+        lines[i] = line._replace(baseline=((x, y), flat))
     picture = np.array(scan.convert("RGB"))
     picture[:, :20] = 0
-    assert layout.skew(Segmentation(lines), picture) == pytest.approx(degrees, abs=0.15)
-    assert layout.skew(Segmentation(lines), np.full_like(picture, 200)) == pytest.approx(0.85 * degrees, abs=0.2)
-    assert layout.skew(Segmentation([]), picture) == 0
+    assert skew(lines, picture) == pytest.approx(degrees, abs=0.15)
+    assert skew(lines, np.full_like(picture, 200)) == pytest.approx(0.85 * degrees, abs=0.2)
+    assert skew([], picture) == 0
 
 
-def test_lines_that_are_not_found_again_stay(
-    page: Image.Image, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    page.rotate(4, Image.Resampling.BICUBIC, expand=True, fillcolor=200).save(tmp_path / "scan.png")
-    monkeypatch.setattr(layout, "segment", segment := Skewed(page, 4, finds_again=False))
-    assert len(PageFinder(None)(Source(tmp_path / "scan.png"))) == len(TEXTS)
+def test_lines_that_kraken_does_not_find_again_stay(page: Image.Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = page.convert("RGB").rotate(4, Image.Resampling.BICUBIC, expand=True, fillcolor=(200,) * 3)
+    monkeypatch.setattr(by_kraken, "check_kraken", lambda: None)
+    monkeypatch.setattr(by_kraken, "_segment", segment := Skewed(page, 4, finds_again=False))
+    assert len(by_kraken.lines_by_kraken(np.asarray(scan))) == len(TEXTS)
     assert len(segment.searched) == 2
 
 
 @pytest.mark.parametrize("deviation", [2, 12])
 def test_a_page_of_paper_has_no_lines(deviation: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Grain of the paper or what shines through, which kraken takes for lines, and nothing at all; from a file and from memory."""
+    """Grain of the paper or what shines through, which a finder may take for lines, and nothing at all; from a file and from memory."""
     grain = 220 + np.random.default_rng(0).normal(0, deviation, (500, 600)).clip(-60, 60)
     Image.fromarray(grain.clip(0, 255).astype(np.uint8)).save(tmp_path / "verso.png")
-    box = [(50, 50), (550, 50), (550, 90), (50, 90)]
-    monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(0))
-    monkeypatch.setattr(predict, "has_kraken", lambda: True)
-    for lines in ([], [Found(box, box[2:])]):
-        monkeypatch.setattr(layout, "segment", lambda image, lines=lines: Segmentation(lines))
-        assert find_lines(Source(tmp_path / "verso.png"), find_on=PageFinder(vote)) == []
-        assert RecognitionPredictor(Reader()).predict([str(tmp_path / "verso.png"), grain.astype(np.uint8)]) == [[], []]
+    box = ((50, 50), (550, 50), (550, 90), (50, 90))
+    for lines in ([], [FoundLine(box, box[2:])]):
+        assert find_lines(Source(tmp_path / "verso.png"), PageFinder(find=lambda page, lines=lines: lines)) == []
+    assert RecognitionPredictor(Reader()).predict([str(tmp_path / "verso.png"), grain.astype(np.uint8)]) == [[], []]
 
 
-def test_where_kraken_fails_the_page_is_named(monkeypatch: pytest.MonkeyPatch, scans: dict[int, Path]) -> None:
-    def fail(image: Image.Image) -> None:
+def test_where_the_search_fails_the_page_is_named(scans: dict[int, Path]) -> None:
+    def fail(image: np.ndarray) -> list[FoundLine]:
         raise IndexError("list index out of range")
 
-    monkeypatch.setattr(layout, "segment", fail)
-    (line,) = find_lines(Source(scans[0]), find_on=PageFinder(vote))
+    (line,) = find_lines(Source(scans[0]), PageFinder(find=fail))
     assert str(scans[0]) in line.error
     assert "IndexError" in line.error
 
 
-@pytest.mark.usefixtures("finds_rows")
 def test_pages_are_predicted_in_any_orientation(scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """From a file and from memory; each reading says the orientation of its line on the scan."""
     predictor = RecognitionPredictor(Reader())
-    monkeypatch.setattr(predict, "has_kraken", lambda: True)
     monkeypatch.setattr(layout, "find_orientation", see_border)
-    monkeypatch.setattr(RecognitionPredictor, "page_orientation", lambda self, inks: vote(inks))
     from_files, from_memory = (
         predictor.predict([opened(file) for file in scans.values()]) for opened in (str, Image.open)
     )
@@ -253,30 +234,33 @@ def test_pages_are_predicted_in_any_orientation(scans: dict[int, Path], monkeypa
         assert [(reading.orientation - degrees) % 360 for reading in page] == own
 
 
-@pytest.mark.usefixtures("finds_rows")
 def test_print_that_shines_through_is_left_out(scans: dict[int, Path], tmp_path: Path) -> None:
     grey = np.asarray(Image.open(scans[0])).copy()
     faint = grey[60:110, 120:820].astype(float)[:, ::-1]
-    grey[585:610, 120:820] = (200 - (200 - faint) * 0.45).astype(np.uint8)[10:35]
+    grey[570:620, 120:820] = (200 - (200 - faint) * 0.45).astype(np.uint8)
     Image.fromarray(grey).save(tmp_path / "both.png")
-    found = layout.segment(Image.open(tmp_path / "both.png"))
-    assert len(found.lines) == len(TEXTS) + 1
-    assert len(PageFinder(None)(Source(tmp_path / "both.png"))) == len(TEXTS)
-    assert len(layout.printed(replace(found, lines=found.lines[:2]), grey).lines) == 2
+    found = detect_lines(np.stack([grey] * 3, 2))
+    assert len(found) == len(TEXTS) + 1
+    assert len(PageFinder(upright=True)(Source(tmp_path / "both.png"))) == len(TEXTS)
+    assert layout.printed(found[:2], grey) == [True, True]
 
 
-def test_a_page_is_never_read_as_a_line(
-    scans: dict[int, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("finder", "missing"), [("ppocr", "rapidocr"), ("kraken", "kraken")])
+def test_what_finds_lines_must_be_there_for_pages_only(
+    finder: str, missing: str, scans: dict[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert is_page(Source(scans[0]))
-    (source,) = find_lines(Source(scans[0]))
-    assert "kraken: pip install 'gcsa-vit[kraken]'" in source.error
+    for module in (detector, by_kraken):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    Image.new("L", (300, 40), 255).save(tmp_path / "line.png")
+    assert layout.finder_of(finder, [Source(tmp_path / "line.png")])
+    with raises("detector.missing" if finder == "ppocr" else "kraken.missing"):
+        layout.finder_of(finder, [Source(tmp_path / "line.png"), Source(scans[0])])
+    detector._session.cache_clear()
+    (source,) = find_lines(Source(scans[0]), PageFinder(find=layout.finder_of(finder, [])))
+    assert f"needs {missing}" in source.error
     ((transcript,),) = RecognitionPredictor(Reader()).transcribe([[source]])
     assert transcript.error == source.error
-    monkeypatch.setattr(output, "has_kraken", lambda: False)
-    with pytest.raises(SystemExit, match="2"):
-        command.main(["gcsa_ocr_tiny.fr17", str(scans[0]), "--format", "page"])
-    assert "needs kraken, which is not installed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -297,7 +281,6 @@ def test_what_cannot_be_written_as_a_page_is_refused_before_work(
 ) -> None:
     Image.new("L", (300, 40), 255).save(tmp_path / "line.png")
     names = {"{line}": str(tmp_path / "line.png"), "{90}": str(scans[90])}
-    monkeypatch.setattr(output, "has_kraken", lambda: True)
     monkeypatch.setattr("gcsa.load", lambda *args: pytest.fail("the model was loaded"))
     arguments = [names.get(option, option) for option in options]
     with pytest.raises(SystemExit, match="2"):

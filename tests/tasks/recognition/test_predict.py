@@ -18,6 +18,7 @@ from gcsa.tasks.recognition import predict
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.pages.inputs import find_lines, find_sources
+from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.predict import RecognitionPredictor, low_confidence_warning
 from gcsa.tasks.recognition.reading import Reading, most_confident, page_orientation
 from tests.errors import raises
@@ -33,7 +34,9 @@ def predictor(weights: Path) -> RecognitionPredictor:
 
 
 def texts(predictor: RecognitionPredictor, *inputs: Path, **options: Any) -> list[str]:
-    pages = predictor.transcribe(map(find_lines, find_sources(inputs)), "upright", **options)
+    pages = predictor.transcribe(
+        (find_lines(source, PageFinder()) for source in find_sources(inputs)), "upright", **options
+    )
     found = [transcript.reading for page in pages for transcript in page]
     return [reading.text for reading in found if reading is not None]
 
@@ -79,13 +82,9 @@ def test_kinds_of_images(predictor: RecognitionPredictor, folder: Path) -> None:
         (np.full((40, 90), 7.0), "image.range"),
         (np.zeros((40, 90, 2), np.complex64), "image.array"),
         (np.zeros((40, 90), np.uint8), "line.blank"),
-        (np.zeros((500, 600), np.uint8), "kraken.missing"),
     ],
 )
-def test_images_that_cannot_be_read(
-    predictor: RecognitionPredictor, image: Any, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(predict, "has_kraken", lambda: False)
+def test_images_that_cannot_be_read(predictor: RecognitionPredictor, image: Any, key: str) -> None:
     with raises(key):
         predictor.predict(image)
 

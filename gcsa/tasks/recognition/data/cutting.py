@@ -45,6 +45,17 @@ FOOT_POINT_STEPS = 8
 Points = tuple[tuple[float, float], ...]
 
 
+class FoundLine(NamedTuple):
+    """Polygon and base line (pixels x, y) of a line on the image of a page."""
+
+    polygon: Points
+    baseline: Points
+
+    def rotated(self, degrees: int, shape: tuple[int, ...]) -> FoundLine:
+        """After a rotation of the page of `shape` (H, W) by a multiple of 90 degrees counter-clockwise."""
+        return FoundLine(*(rotate_points(points, degrees, shape) for points in self))
+
+
 def cut(
     page: Array, polygon: Sequence[tuple[float, float]], baseline: Sequence[tuple[float, float]] | None = None
 ) -> tuple[Array, Array]:

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
+from kraken.containers import BaselineOCRRecord
 from kraken.models.base import RecognitionBaseModel
 from PIL import Image
 from torch import nn
 
 from gcsa.images.reader import grey_pixels
+from gcsa.tasks.recognition.data.cutting import FoundLine
 from gcsa.tasks.recognition.data.line_image import polygon_ink
 from gcsa.tasks.recognition.kraken.file import KRAKEN_VERSION
-from gcsa.tasks.recognition.pages.layout import printed, records
+from gcsa.tasks.recognition.pages.layout import printed
 from gcsa.tasks.recognition.predict import RecognitionPredictor, empty_recognizer
-from gcsa.tasks.recognition.reading import Reading
+from gcsa.tasks.recognition.reading import Reading, cuts_of
 from gcsa.weights import check_weights
 
 LEAST_BATCH = 16
@@ -57,9 +61,26 @@ class GCSARecognizer(nn.Module, RecognitionBaseModel):
         Lines that shine through from the back of the page are left out; one that cannot be read is empty.
         """
         page = grey_pixels(im)
-        found = printed(segmentation.to_baselines(), page)
-        inks = [partial(polygon_ink, page, line.boundary, str(line.id), baseline=line.baseline) for line in found.lines]
+        lines = segmentation.to_baselines().lines
+        kept = printed([FoundLine(line.boundary, line.baseline) for line in lines], page)
+        lines = [line for line, keep in zip(lines, kept, strict=True) if keep]
+        inks = [partial(polygon_ink, page, line.boundary, str(line.id), baseline=line.baseline) for line in lines]
         read = RecognitionPredictor(self.model).read_lines(inks, [0] * len(inks), batch_size=self.batch_size)
         readings = [reading if isinstance(reading, Reading) else None for reading in read]
-        for record in records(found, readings):
-            yield record.logical_order()
+        for line, reading in zip(lines, readings, strict=True):
+            yield _record(line, reading).logical_order()
+
+
+def _record(line: Any, reading: Reading | None) -> BaselineOCRRecord:
+    """The text of a line, and the position and confidence of each character; empty where it could not be read.
+
+    The boxes of neighbouring characters meet half way between them.
+    """
+    characters = reading.characters if reading is not None else ()
+    length = sum(float(np.hypot(x1 - x0, y1 - y0)) for (x0, y0), (x1, y1) in pairwise(line.baseline))
+    cuts = [
+        (round(start * length), max(round(start * length) + 1, round(end * length)))
+        for start, end in cuts_of(characters)
+    ]
+    text = "".join(character.character for character in characters)
+    return BaselineOCRRecord(text, cuts, [character.confidence for character in characters], line)

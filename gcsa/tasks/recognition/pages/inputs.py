@@ -59,6 +59,7 @@ class Source(NamedTuple):
 class LineInput:
     """A line to read: `line` of `source`, with its `number` from 1 on where that is a page; or the `error` that prevents it.
 
+    block: that the line is in, from 1 on, where it was found on the image of a page; see `in_reading_order`.
     grey: grey values of the image of a line, where it was opened already.
     """
 
@@ -66,6 +67,7 @@ class LineInput:
     line: Line | None = None
     number: int | None = None
     error: str = ""
+    block: int = 0
     grey: Array | None = field(default=None, compare=False, repr=False)
 
     def ink(self, height: int) -> Tensor:
@@ -162,12 +164,10 @@ def images_left_out(inputs: Iterable[str | Path]) -> list[Path]:
     return left_out
 
 
-def find_lines(
-    source: Source, any_image: bool = False, find_on: Callable[[Source], list[Line]] | None = None
-) -> list[LineInput]:
+def find_lines(source: Source, find_on: Callable[[Source], list[Line]], any_image: bool = False) -> list[LineInput]:
     """The lines of a page, none where it is blank; or the image of a line.
 
-    any_image: of `read_page`; find_on: finds the lines on the image of a page, which is refused without it.
+    find_on: finds the lines on the image of a page, in any order; any_image: of `read_page`.
 
     A page that cannot be read is one `LineInput` with an error.
     """
@@ -176,11 +176,6 @@ def find_lines(
             lines = read_page(source.file, any_image)
         elif (line := _as_line(source)) is not None:
             return [line]
-        elif find_on is None:
-            raise UserError(
-                f"{source.name} is a page, not a line: finding its lines needs kraken: pip install 'gcsa-vit[kraken]'",
-                "kraken.missing",
-            )
         else:
             lines = find_on(source)
         return [LineInput(source, line, number) for number, line in enumerate(lines, 1)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import MissingExtraError, UserError
@@ -14,12 +13,13 @@ from gcsa.tasks.recognition.choices import ENDINGS, is_folder
 from gcsa.tasks.recognition.data.line_image import page_size
 from gcsa.tasks.recognition.pages.hocr import hocr
 from gcsa.tasks.recognition.pages.inputs import UNREADABLE, Source, Transcript, is_page, is_readable, is_xml
-from gcsa.tasks.recognition.pages.layout import FORMATS, has_kraken, write
+from gcsa.tasks.recognition.pages.new_xml import new_xml
 from gcsa.tasks.recognition.pages.page_xml import format_of
 from gcsa.tasks.recognition.pages.pdf import has_ocrmypdf, searchable_pdf
 from gcsa.tasks.recognition.pages.placed import placed_page
 from gcsa.tasks.recognition.pages.text import write_text
 
+XML_FORMATS = ("page", "alto")
 BEAMS = "a beam search does not tell where the characters are: drop --beams, or take --format text or json"
 
 
@@ -29,7 +29,7 @@ def check_pages(sources: Sequence[Source], kind: str, output: str, beams: int) -
     if kind == "pdf":
         _check_pdf(sources, output)
     for source in sources:
-        if is_xml(source.file) and kind not in FORMATS:
+        if is_xml(source.file) and kind not in XML_FORMATS:
             if beams > 1:
                 raise UserError(BEAMS, "format.beams")
         elif is_xml(source.file):
@@ -43,11 +43,6 @@ def check_pages(sources: Sequence[Source], kind: str, output: str, beams: int) -
                     f"--format {kind} is for pages, and {source.name} is none: take --format text or json",
                     "format.pages",
                 )
-        elif not has_kraken():
-            raise MissingExtraError(
-                f"--format {kind} of images needs kraken, which is not installed: pip install 'gcsa-vit[kraken]'",
-                "kraken.missing",
-            )
         elif beams > 1:
             raise UserError(BEAMS, "format.beams")
     if len(sources) > 1 and not is_folder(output):
@@ -87,7 +82,7 @@ def _format(file: Path) -> str | None:
 def check_output(inputs: Sequence[str], sources: Sequence[Source], kind: str, output: str) -> None:
     """Raises ValueError where `output` takes no files, two `sources` would be written to one file, one of them would be overwritten
     by anything but itself with its text in it, or the next run would take what this one writes for its `inputs`."""
-    as_xml, folder = kind in FORMATS, Path(output)
+    as_xml, folder = kind in XML_FORMATS, Path(output)
     as_input = as_xml or kind == "pdf"
     if is_folder(output):
         if folder.exists() and not folder.is_dir():
@@ -154,17 +149,16 @@ def _page_size(transcripts: Sequence[Transcript]) -> tuple[int, int] | None:
 
 
 def page_content(
-    source: Source, transcripts: Sequence[Transcript], segmentation: Any, kind: str, weights: str, any_image: bool
+    source: Source, transcripts: Sequence[Transcript], kind: str, weights: str, any_image: bool
 ) -> str | bytes:
-    """The file of `kind`, one of `PAGE_FORMATS`, of a page that was read with `weights`; segmentation: of `PageFinder`, for the image
-    of a page; any_image: of `read_page`.
+    """The file of `kind`, one of `PAGE_FORMATS`, of a page that was read with `weights`; any_image: of `read_page`.
 
     Raises ValueError where the page cannot be written.
     """
     if kind in ("hocr", "pdf"):
-        page = placed_page(source, transcripts, segmentation, any_image)
+        page = placed_page(source, transcripts, any_image)
         return hocr(page, weights) if kind == "hocr" else searchable_pdf(page, weights)
-    readings = [transcript.reading for transcript in transcripts]
     if is_xml(source.file):
+        readings = [transcript.reading for transcript in transcripts]
         return write_text(source.file, readings, weights) + "\n"
-    return write(segmentation, readings, source, kind, weights) + "\n"
+    return new_xml(source, transcripts, kind, weights) + "\n"

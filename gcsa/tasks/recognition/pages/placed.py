@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -44,17 +43,15 @@ class PlacedPage:
     lines: list[PlacedLine]
 
 
-def placed_page(
-    source: Source, transcripts: Sequence[Transcript], segmentation: Any, any_image: bool = False
-) -> PlacedPage:
-    """The lines of a page that were read; segmentation: of `PageFinder`, for the image of a page.
+def placed_page(source: Source, transcripts: Sequence[Transcript], any_image: bool = False) -> PlacedPage:
+    """The lines of a page that were read, in the order of `transcripts`.
 
     Raises ValueError where the image of an XML file is not there, or its lines are others than `transcripts`.
     """
     if is_xml(source.file):
         image, regions = read_regions(source.file, any_image)
     else:
-        image, regions = source.file, [next(iter(line.regions or ()), "") for line in segmentation.lines]
+        image, regions = source.file, [f"block_{transcript.input.block}" for transcript in transcripts]
     size = page_size(image, source.page)
     lines = [
         _placed(clipped(line.polygon, size), line.baseline, transcript.reading, region)

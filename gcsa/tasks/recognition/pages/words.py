@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,15 +19,28 @@ ANYWHERE = (0, 0)
 """The shape of a page that points are rotated on, and back: any will do."""
 
 
+class Glyph(NamedTuple):
+    """A character, its confidence, and its outline on the page as it was scanned."""
+
+    text: str
+    confidence: float
+    outline: Points
+
+
 class Word(NamedTuple):
-    """A word in logical order, its mean confidence, and its box on the page as it was scanned."""
+    """A word in logical order, its mean confidence, and its box and outline on the page as it was scanned; its characters from the left
+    end of the line to the right one, where `words_of` was asked for them and their positions are known."""
 
     text: str
     confidence: float
     box: Box
+    outline: Points = ()
+    glyphs: tuple[Glyph, ...] = ()
 
 
-def words_of(polygon: Points, reading: Reading, baseline: Points | None = None) -> list[Word]:
+def words_of(
+    polygon: Points, reading: Reading, baseline: Points | None = None, with_glyphs: bool = False
+) -> list[Word]:
     """The words of a line within `polygon`, in the order of its text; where it was straightened, along the same curve.
 
     All of it is one word where the positions of its characters are not known, and where the order of its words on the page and in the
@@ -36,23 +49,34 @@ def words_of(polygon: Points, reading: Reading, baseline: Points | None = None) 
     upright = upright_points(polygon, reading.orientation)
     groups = _groups(reading)
     if groups is None:
-        box = _scanned(upright, reading.orientation)
-        return [Word(reading.text, reading.confidence, box)] if reading.text else []
-    words = []
+        return [_word(reading.text, reading.confidence, polygon)] if reading.text else []
     part = _parts(upright, None if baseline is None else upright_points(baseline, reading.orientation))
-    for text, start, end, confidence in groups:
-        words.append(Word(text, confidence, _scanned(part(start, end) or upright, reading.orientation)))
-    return words
+
+    def outline(start: float, end: float) -> Points:
+        return rotate_points(part(start, end) or upright, reading.orientation, ANYWHERE)
+
+    return [
+        _word(
+            group.text,
+            group.confidence,
+            outline(group.cuts[0][0], group.cuts[-1][1]),
+            tuple(
+                Glyph(character.character, character.confidence, outline(*cut))
+                for character, cut in zip(group.characters, group.cuts, strict=True)
+                if with_glyphs
+            ),
+        )
+        for group in groups
+    ]
+
+
+def _word(text: str, confidence: float, outline: Points, glyphs: tuple[Glyph, ...] = ()) -> Word:
+    return Word(text, confidence, box_of(outline), outline, glyphs)
 
 
 def upright_points(points: Points, orientation: int) -> Points:
     """`points` of a line that is rotated by `orientation` degrees, once it is upright; about the origin."""
     return rotate_points(points, -orientation, ANYWHERE)
-
-
-def _scanned(points: Iterable[tuple[float, float]], orientation: int) -> Box:
-    """The box of what `upright_points` rotated, back on the page."""
-    return box_of(rotate_points(points, orientation, ANYWHERE))
 
 
 def clipped(polygon: Points, size: tuple[int, int]) -> Points:
@@ -80,47 +104,52 @@ def _parts(polygon: Points, baseline: Points | None) -> Callable[[float, float],
     return part
 
 
-def _between(polygon: Points, left: float, right: float) -> list[tuple[float, float]]:
-    """The corners of what lies of `polygon` from `left` to `right`."""
-    corners = [(x, y) for x, y in polygon if left <= x <= right]
-    for (x0, y0), (x1, y1) in pairwise((*polygon, polygon[0])):
-        for side in (left, right):
-            if min(x0, x1) <= side <= max(x0, x1) and x0 != x1:
-                corners.append((side, y0 + (y1 - y0) * (side - x0) / (x1 - x0)))
-    return corners
+def _between(polygon: Sequence[tuple[float, float]], left: float, right: float) -> list[tuple[float, float]]:
+    """What lies of `polygon` from `left` to `right`."""
+    for side, inwards in ((left, 1), (right, -1)):
+        kept: list[tuple[float, float]] = []
+        for (x0, y0), (x1, y1) in pairwise((*polygon, *polygon[:1])):
+            if inwards * (x0 - side) >= 0:
+                kept.append((x0, y0))
+            if (x0 - side) * (x1 - side) < 0:
+                kept.append((side, y0 + (y1 - y0) * (side - x0) / (x1 - x0)))
+        polygon = kept
+    return list(polygon)
 
 
-def _groups(reading: Reading) -> list[tuple[str, float, float, float]] | None:
-    """The words of a reading in the order of its text: text, shares of the line's length where it starts and ends, confidence."""
+class _Group(NamedTuple):
+    """A word in logical order, its characters from left to right, and the shares of the line's length where each starts and ends."""
+
+    text: str
+    characters: list[Character]
+    cuts: list[tuple[float, float]]
+
+    @property
+    def confidence(self) -> float:
+        return sum(character.confidence for character in self.characters) / len(self.characters)
+
+
+def _groups(reading: Reading) -> list[_Group] | None:
+    """The words of a reading in the order of its text."""
     cuts = cuts_of(reading.characters)
-    found: list[list[tuple[Character, tuple[float, float]]]] = [[]]
+    shown: list[_Group] = []
+    is_space = True
     for character, cut in zip(reading.characters, cuts, strict=True):
-        if character.character.isspace():
-            found.append([])
-        else:
-            found[-1].append((character, cut))
+        if not character.character.isspace():
+            if is_space:
+                shown.append(_Group("", [], []))
+            shown[-1].characters.append(character)
+            shown[-1].cuts.append(cut)
+        is_space = character.character.isspace()
     shown = [
-        (
-            display_order("".join(character.character for character, _ in word)),
-            word[0][1][0],
-            word[-1][1][1],
-            sum(character.confidence for character, _ in word) / len(word),
-        )
-        for word in found
-        if word
+        group._replace(text=display_order("".join(character.character for character in group.characters)))
+        for group in shown
     ]
     texts = reading.text.split()
     for ordered in (shown, shown[::-1]):
-        if [word[0] for word in ordered] == texts:
+        if [group.text for group in ordered] == texts:
             return ordered
-    return _by_text(shown, texts)
-
-
-def _by_text(
-    shown: Sequence[tuple[str, float, float, float]], texts: Sequence[str]
-) -> list[tuple[str, float, float, float]] | None:
-    """`shown` in the order of `texts`, where each is there once."""
-    by_text = {word[0]: word for word in shown}
+    by_text = {group.text: group for group in shown}
     if len(by_text) != len(shown) or sorted(by_text) != sorted(texts):
         return None
     return [by_text[text] for text in texts]
