@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path, PureWindowsPath
 
 from gcsa._utils.errors import UserError
@@ -21,6 +22,12 @@ def expanded(path: object) -> Path:
         raise UserError(
             f"{path} starts with ~, and no home folder is known: write the whole path", "path.home"
         ) from error
+
+
+def existing(file: Path) -> Path | None:
+    """The file, or the one whose name has the same letters in another normal form of Unicode, as macOS writes é; None for neither."""
+    forms = (file, *(Path(unicodedata.normalize(form, str(file))) for form in ("NFC", "NFD")))
+    return next((form for form in forms if form.is_file()), None)
 
 
 def confined(folder: Path, name: str) -> Path | None:

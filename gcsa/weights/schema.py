@@ -173,7 +173,12 @@ def check_weights(source: str, config: Mapping[str, Any], tensors: dict[str, Any
 
 def are_label_names(names: Any) -> TypeGuard[Sequence[str]]:
     """Whether these are names of classes, in a list or a tuple."""
-    return isinstance(names, list | tuple) and len(names) <= MOST_NAMES and all(isinstance(name, str) for name in names)
+    return (
+        isinstance(names, list | tuple)
+        and len(names) <= MOST_NAMES
+        and all(isinstance(name, str) for name in names)
+        and len(set(names)) == len(names)  # by their names, scores are told apart
+    )
 
 
 def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:

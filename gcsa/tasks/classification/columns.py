@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from rich.table import Table
@@ -11,6 +14,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.classification import MultilabelAUROC, MultilabelAveragePrecision
 from torchmetrics.regression import MeanAbsoluteError, R2Score
+from torchmetrics.wrappers.abstract import WrapperMetric
 
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.audit import invariance_errors
@@ -32,13 +36,54 @@ class ColumnReport:
     cost: Cost
 
 
+class OverColumns(WrapperMetric):
+    """A metric of torchmetrics that ranks the images by each of `num_columns` labels, (K,). It is NaN, where torchmetrics says 0, for a
+    label that all or none of the images have; with `mean`, the mean without these, ()."""
+
+    seen: Tensor
+
+    def __init__(self, metric: Metric, num_columns: int, mean: bool = False) -> None:
+        super().__init__()
+        self.metric, self.mean = metric, mean
+        self.add_state("seen", torch.zeros(2, num_columns, dtype=torch.long), dist_reduce_fx="sum")
+
+    def update(self, answers: Tensor, labels: Tensor) -> None:
+        self.metric.update(answers, labels)
+        self.seen += torch.stack([(labels == value).sum(0) for value in (0, 1)])
+
+    def compute(self) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "No (positive|negative) samples")
+            values = torch.where((self.seen > 0).all(0), self.metric.compute(), torch.nan)
+        return values.nanmean() if self.mean else values
+
+    def reset(self) -> None:
+        super().reset()
+        self.metric.reset()
+
+
+RANKINGS: dict[str, Callable[[int], Metric]] = {
+    "average_precision": partial(MultilabelAveragePrecision, average=None),
+    "auroc": partial(MultilabelAUROC, average=None),
+}
+"""Metrics of torchmetrics for `OverColumns`, from a number of columns."""
+
+
+def mean_of_columns(make: Callable[[int], Metric], num_columns: int) -> Metric:
+    """The mean of one of `RANKINGS` over the columns of which it can be told."""
+    return OverColumns(make(num_columns), num_columns, mean=True)
+
+
+def ranked(labels: Tensor) -> Tensor:
+    """Of labels (M, K), or classes (M,) of two, whether both 0 and 1 occur: (K,), or ()."""
+    return (labels == 0).any(0) & (labels == 1).any(0)
+
+
 def metrics_of(target: Target, num_columns: int) -> dict[str, Metric]:
     """Metrics that compute one value for each column (K,) from answers and labels (B, K)."""
     if isinstance(target, Labels):
-        return {
-            "average precision": MultilabelAveragePrecision(num_columns, average=None),
-            "AUROC": MultilabelAUROC(num_columns, average=None),
-        }
+        names = {"average_precision": "average precision", "auroc": "AUROC"}
+        return {names[key]: OverColumns(make(num_columns), num_columns) for key, make in RANKINGS.items()}
     return {
         "mean absolute error": MeanAbsoluteError(num_outputs=num_columns),
         "R\N{SUPERSCRIPT TWO}": R2Score(multioutput="raw_values"),
@@ -58,8 +103,10 @@ def measure_columns(
             f"the model gives NaN or infinite scores for {bad} of {len(scores)} images", "scores.not_finite", bad=bad
         )
     answers, expected = target.answers(scores), target.expected(labels)
-    found = {name: metric(answers, expected) for name, metric in metrics_of(target, len(names)).items()}
-    values = {name: torch.as_tensor(value).reshape(-1).tolist() for name, value in found.items()}
+    values = {}
+    for name, metric in metrics_of(target, len(names)).items():
+        metric.update(answers, expected)
+        values[name] = metric.compute().reshape(-1).tolist()
     columns = {name: {key: row[place] for key, row in values.items()} for place, name in enumerate(names)}
     return ColumnReport(
         len(labels), columns, invariance_errors(model, images[:AUDIT_IMAGES]), measure_cost(model, images)
@@ -76,7 +123,7 @@ def table(report: ColumnReport, title: str, trained: bool) -> Table:
     for name, values in report.columns.items():
         screen.add_row(f"{name}, {report.images} images")
         for key, value in values.items():
-            screen.add_row(f"  {key}", f"{value:.4g}")
+            screen.add_row(f"  {key}", "no image with or none without it" if math.isnan(value) else f"{value:.4g}")
     screen.add_section()
     screen.add_row("invariance error", f"{max(report.invariance.values()):.1e}")
     screen.add_row("parameters", f"{report.cost.parameters:,}")

@@ -100,6 +100,12 @@ def check_class_weights(weights: object, num_classes: int, target: Target) -> No
     """Raises UserError for anything but null, "auto" of classes, and a positive number for each class or column."""
     if weights is None or (weights == "auto" and isinstance(target, Classes)):
         return
+    if weights == "auto":
+        raise UserError(
+            f"class_weights=auto counts the images of each class, and data.target={target.kind} has none: leave it out, or list "
+            "the weights",
+            "class_weights.classes",
+        )
     if not isinstance(weights, list | tuple) or not all(is_number(weight) and weight > 0 for weight in weights):
         raise UserError(
             f"class_weights={shown(weights)} must be null, auto, or a list of positive numbers such as [1,4]",

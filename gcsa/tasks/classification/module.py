@@ -11,8 +11,6 @@ from torchmetrics.classification import (
     MulticlassAccuracy,
     MulticlassAUROC,
     MultilabelAccuracy,
-    MultilabelAUROC,
-    MultilabelAveragePrecision,
 )
 from torchmetrics.regression import MeanAbsoluteError, R2Score
 from torchvision.transforms import v2
@@ -22,6 +20,7 @@ from gcsa._utils.validation import check_choice
 from gcsa.evaluation.metrics import BINS, bin_sums, calibration_error
 from gcsa.models.create import create_model
 from gcsa.symmetry import Canonical
+from gcsa.tasks.classification.columns import RANKINGS, mean_of_columns, ranked
 from gcsa.tasks.classification.losses import (
     LOSSES,
     check_class_weights,
@@ -62,8 +61,7 @@ METRICS: dict[str, dict[str, tuple[Callable[[int], Metric], str]]] = {
     },
     Labels.kind: {
         "accuracy": (lambda num_labels: MultilabelAccuracy(num_labels, average="micro"), "max"),
-        "average_precision": (MultilabelAveragePrecision, "max"),
-        "auroc": (MultilabelAUROC, "max"),
+        **{name: (partial(mean_of_columns, make), "max") for name, make in RANKINGS.items()},
     },
     Numbers.kind: {
         "mae": (lambda num_columns: MeanAbsoluteError(), "min"),
@@ -182,8 +180,22 @@ class Classifier(TaskModule):
                     )
                 labels = images("train").labels
             self.weights = class_weights(given, labels, self.hparams["num_classes"])
+        if stage == "fit":
+            self._check_monitor()
         if self.options.compile and self.model._compiled_call_impl is None:
             self.model.compile()
+
+    def _check_monitor(self) -> None:
+        """Raises UserError where the epoch is to be chosen by how well images are ranked, and the validation images cannot be."""
+        images = getattr(self.trainer.datamodule, "images", None)  # type: ignore[attr-defined]
+        monitors = {getattr(callback, "monitor", None) for callback in self.trainer.checkpoint_callbacks}
+        for name in monitors & {"val/auroc", "val/average_precision"}:
+            if images is not None and not bool(ranked(images("val").labels).any()):
+                raise UserError(
+                    f"monitor.metric={name} ranks images with and without a label, and the validation images are all alike: add "
+                    "others, or choose val/accuracy",
+                    "monitor.one_class",
+                )
 
     def training_loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         if self.options.teacher.sources:

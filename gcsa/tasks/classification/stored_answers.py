@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.tables import TextTable
 from gcsa._utils.validation import shown
 
 STORED = (".csv", ".h5")
@@ -56,9 +56,7 @@ def stored_width(file: Path) -> int:
 def stored_classes(file: Path) -> tuple[str, ...]:
     """The classes of a .csv file, in the order of its columns. Raises as `read_answers`."""
     _check_there(file)
-    with file.open(encoding="utf-8-sig", newline="") as table:
-        columns = csv.DictReader(table).fieldnames or ()
-    return tuple(name for name in columns if name not in BESIDE)
+    return tuple(name for name in TextTable(file, file.read_bytes()).columns if name not in BESIDE)
 
 
 def _check_there(file: Path) -> None:
@@ -79,31 +77,24 @@ def _row_of(path: Path, by_name: dict[tuple[str, ...], int], file: Path) -> int:
 
 
 def _read_csv(file: Path, class_names: Sequence[str]) -> tuple[list[str], Tensor]:
-    with file.open(encoding="utf-8-sig", newline="") as table:
-        reader = csv.DictReader(table)
-        columns = reader.fieldnames or []
-        if missing := [name for name in ("file", *class_names) if name not in columns]:
+    table = TextTable(file, file.read_bytes())
+    names, *columns = table.places(["file", *class_names])
+    rows = []
+    for number, cells in table.rows:
+        try:
+            values = [float(cells[column]) for column in columns]
+        except ValueError as error:
             raise UserError(
-                f"{file} has no column {missing[0]!r}: it needs file, and a probability for each class",
-                "answers.column",
+                f"{file} line {number}: {shown(cells)} has no number for each class", "answers.row", number=number
+            ) from error
+        if not all(0 <= value <= 1 for value in values) or abs(sum(values) - 1) > 0.02:
+            raise UserError(
+                f"{file} line {number}: its values are no probabilities, which sum to 1", "answers.no_probabilities"
             )
-        names, rows = [], []
-        for number, row in enumerate(reader, 2):
-            try:
-                values = [float(row[name]) for name in class_names]
-            except (TypeError, ValueError) as error:
-                raise UserError(
-                    f"{file} line {number}: {shown(row)} has no number for each class", "answers.row", number=number
-                ) from error
-            if not all(0 <= value <= 1 for value in values) or abs(sum(values) - 1) > 0.02:
-                raise UserError(
-                    f"{file} line {number}: its values are no probabilities, which sum to 1", "answers.no_probabilities"
-                )
-            names.append(row["file"])
-            rows.append(values)
+        rows.append(values)
     if not rows:
         raise UserError(f"{file} holds no answers", "answers.empty")
-    return names, torch.tensor(rows).clamp_min(LEAST).log()
+    return [cells[names] for _, cells in table.rows], torch.tensor(rows).clamp_min(LEAST).log()
 
 
 def _read_h5(file: Path) -> tuple[list[str], Tensor]:

@@ -80,7 +80,8 @@ class Labels(Target):
 
 @dataclass(frozen=True)
 class Numbers(Target):
-    """Labels float32 (B, K) of numbers in the units of their column. The network learns them with mean 0 and deviation 1.
+    """Labels float64 (B, K) of numbers in the units of their column, as answers are: float32 rounds a number such as 20240101. The
+    network learns them with mean 0 and deviation 1.
 
     mean, std: (K,) of the training images.
     """
@@ -91,10 +92,12 @@ class Numbers(Target):
     std: tuple[float, ...]
 
     def answers(self, scores: Tensor) -> Tensor:
-        return scores * scores.new_tensor(self.std) + scores.new_tensor(self.mean)
+        wide = scores.double()
+        return wide * wide.new_tensor(self.std) + wide.new_tensor(self.mean)
 
     def wanted(self, labels: Tensor, num_classes: int, smoothing: float = 0.0) -> Tensor:
-        return (labels - labels.new_tensor(self.mean)) / labels.new_tensor(self.std)
+        labels = labels.double()
+        return ((labels - labels.new_tensor(self.mean)) / labels.new_tensor(self.std)).float()
 
     def entry(self) -> dict[str, Any]:
         return {"kind": self.kind, "mean": list(self.mean), "std": list(self.std)}

@@ -14,8 +14,9 @@ from sklearn.datasets import load_digits
 import gcsa
 from gcsa.cli.export import open_model
 from gcsa.images.prepare import Prepare
+from gcsa.tasks.classification.columns import metrics_of
 from gcsa.tasks.classification.data import create_datamodule
-from gcsa.tasks.classification.module import Classifier
+from gcsa.tasks.classification.module import Classifier, build_metrics
 from gcsa.tasks.classification.predict import ClassificationPredictor, Multilabel, Regression
 from gcsa.tasks.classification.targets import Labels, Numbers, target_of
 from tests.cli.conftest import Run, run  # noqa: F401
@@ -149,7 +150,7 @@ def test_what_a_table_refuses(table: Path, options: dict[str, Any], key: str) ->
     [
         (("task.loss=focal",), "loss"),
         (("monitor.metric=val/accuracy", "monitor.mode=max"), "monitor.target"),
-        (("task.class_weights=auto",), "class_weights"),
+        (("task.class_weights=auto",), "class_weights.classes"),
         (("adapter=lora", "adapter.base=gcsa_tiny.rotmnist"), "adapter.target"),
     ],
 )
@@ -191,3 +192,33 @@ def test_a_network_whose_units_cannot_be_exported() -> None:
     predictor = ClassificationPredictor(network, Prepare(8, (0.0,), (1.0,)), ["ink"], Numbers((0.0,), (2.0,)))
     with raises("network.get_classifier"):
         predictor.exported()
+
+
+def test_labels_that_cannot_be_ranked_are_left_out() -> None:
+    """A perfect answer counts as perfect where no image has the last label; torchmetrics counts that label as 0."""
+    labels = torch.tensor([[1, 0, 0], [0, 1, 0]])
+    for name in ("auroc", "average_precision"):
+        metric = build_metrics(3, "multilabel")[name]
+        metric.update(labels * 0.8 + 0.1, labels)
+        assert metric.compute() == 1
+        metric.reset()
+        metric.update(0.9 - labels * 0.8, labels)
+        assert metric.compute() < 0.6
+    by_column = metrics_of(Labels(), 3)["AUROC"]
+    by_column.update(labels * 0.8 + 0.1, labels)
+    columns = by_column.compute()
+    assert columns[:2].tolist() == [1, 1]
+    assert columns[2].isnan()
+
+
+def test_an_epoch_is_not_chosen_by_images_of_one_class(tmp_path: Path) -> None:
+    for split, names in {"train": "ab", "val": "a", "test": "ab"}.items():
+        for name in names:
+            for i in range(4):
+                image = Image.new("RGB", (16, 16), (i, 100 * (name == "a"), len(split)))
+                image.save(tmp_path / f"{split}_{name}_{i}.png")
+    rows = [f"{file.name},{file.stem.split('_')[1]},{file.stem.split('_')[0]}" for file in tmp_path.glob("*.png")]
+    (tmp_path / "table.csv").write_text("\n".join(["image,label,split", *rows]))
+    options = ("data=table", f"data.path={tmp_path}/table.csv", "data.image_size=16", "monitor.metric=val/auroc")
+    with raises("monitor.one_class"):
+        train(composed(tmp_path / "run", "model=gcsa_tiny", *options, "trainer.max_epochs=1"), tmp_path / "run")

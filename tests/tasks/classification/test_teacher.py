@@ -205,7 +205,7 @@ def test_stored_answers(tmp_path: Path) -> None:
     (tmp_path / "answers.csv").write_text("file,no,yes\nx/a.png,0.1,0.9\nx/b.png,1,0\n")
     rows = teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "no")).answers(files, "train").exp()
     torch.testing.assert_close(rows, torch.tensor([[0.0, 1.0], [0.9, 0.1]]), atol=1e-6, rtol=0)
-    with raises("answers.column"):
+    with raises("table.column"):
         teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "maybe")).answers(files, "train")
     with raises("teacher.no_files"):
         teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "no")).answers(pictures(2), "train")

@@ -227,6 +227,7 @@ class GCSADataModule(SplitDataModule):
         train, val = self.read_fit()
         self._check(train)
         self._check(val)
+        self._check_classes(train)
         if self.train_on_val:
             train = train.followed_by(val)
         if self.limit_train is not None:
@@ -317,6 +318,17 @@ class GCSADataModule(SplitDataModule):
         check_split(split.images, strata(split.labels), self.num_classes, split.source, split.label_source)
         if not len(split.rows):
             raise UserError(f"{split.source} holds too few images ({len(split.labels)}) to be split", "split.too_few")
+
+    def _check_classes(self, train: Split) -> None:
+        """Raises UserError for a class that no training image shows, unless a teacher says what they show."""
+        if self.teacher is not None or train.labels.ndim > 1:
+            return
+        counts = torch.bincount(train.labels[train.labels >= 0], minlength=self.num_classes)
+        for name, count in zip(self.class_names, counts.tolist(), strict=True):
+            if not count:
+                raise UserError(
+                    f"{train.source} shows no {name}: add images of this class, or leave it out", "split.absent_class"
+                )
 
     def _image_set(self, split: str, augment: Augmentation | None, views: int = 1) -> ImageSet:
         part = self.split(split)

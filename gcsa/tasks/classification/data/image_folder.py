@@ -1,7 +1,11 @@
 """A user's own images: one folder a class."""
 
+import hashlib
+import logging
 import os
-from collections.abc import Sequence
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from gcsa.images.prepare import PADS, Prepare
 from gcsa.images.reader import image_size
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 
+log = logging.getLogger(__name__)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GREY_MEAN, GREY_STD = (0.449,), (0.226,)
 
@@ -92,6 +97,7 @@ class ImageFolder(GCSADataModule):
             image_size(file)
 
     def read_fit(self) -> tuple[Split, Split]:
+        warn_of_leaks({part: files for part, (files, _) in self._files.items()})
         return self._read("train"), self._read("val")
 
     def read_test(self) -> Split:
@@ -124,7 +130,7 @@ def list_splits(path: Path) -> tuple[tuple[str, ...], dict[str, Files]]:
             "data.splits",
         )
     train = folders.get("train", folders.get("test", path))
-    classes = class_folders(train)
+    classes = tuple(class_folders(train))
     if not classes:
         raise UserError(f"{train} holds no folders: it needs one folder of images a class", "data.classes", train=train)
     if len(classes) < 2:
@@ -152,15 +158,26 @@ def divided(parts: dict[str, Files], path: Path) -> dict[str, Files]:
     return parts
 
 
-def class_folders(folder: Path) -> tuple[str, ...]:
-    """The names of the folders in `folder`, sorted. Raises ValueError for a name that is not UTF-8."""
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and is_visible(entry.name))
-    for name in names:
-        if ascii(name) != ascii(name.encode(errors="replace").decode()):
+def class_folders(folder: Path) -> dict[str, Path]:
+    """The folders in `folder` by their names in NFC, sorted: macOS writes an é as two letters. Raises ValueError for a name that is not
+    UTF-8, and for two folders of one name."""
+    folders: dict[str, Path] = {}
+    for entry in folder.iterdir():
+        if not entry.is_dir() or not is_visible(entry.name):
+            continue
+        if ascii(entry.name) != ascii(entry.name.encode(errors="replace").decode()):
             raise UserError(
-                f"{folder} holds the class folder {name!a}, whose name is not UTF-8: rename it", "class_folder.name"
+                f"{folder} holds the class folder {entry.name!a}, whose name is not UTF-8: rename it",
+                "class_folder.name",
             )
-    return tuple(names)
+        name = unicodedata.normalize("NFC", entry.name)
+        if name in folders:
+            raise UserError(
+                f"{folder} holds two folders {name!r}, written in two forms of Unicode: put their images into one",
+                "class_folder.twice",
+            )
+        folders[name] = entry
+    return dict(sorted(folders.items()))
 
 
 def class_files(folder: Path, classes: Sequence[str]) -> Files:
@@ -169,7 +186,8 @@ def class_files(folder: Path, classes: Sequence[str]) -> Files:
     Raises:
         ValueError: other class folders than `classes`, or a class without images.
     """
-    if different := sorted(set(class_folders(folder)) ^ set(classes)):
+    folders = class_folders(folder)
+    if different := sorted(set(folders) ^ set(classes)):
         raise UserError(
             f"{folder} must hold the class folders {', '.join(classes)}; they differ in {different[0]!r}",
             "class_folder.differ",
@@ -177,14 +195,37 @@ def class_files(folder: Path, classes: Sequence[str]) -> Files:
     files: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
-        images = list_images(folder / name, recursive=True)
+        images = list_images(folders[name], recursive=True)
         if not images:
             raise UserError(
-                f"{folder / name} is a class folder without images ({', '.join(SUFFIXES)})", "class_folder.empty"
+                f"{folders[name]} is a class folder without images ({', '.join(SUFFIXES)})", "class_folder.empty"
             )
         files += images
         labels += [label] * len(images)
     return files, torch.tensor(labels)
+
+
+def warn_of_leaks(files: Mapping[str, Sequence[Path]]) -> None:
+    """Logs how many images two splits share, and the first of them: files of the same bytes, under any name."""
+    sizes = Counter(file.stat().st_size for part in files.values() for file in part)
+    seen: dict[bytes, tuple[str, Path]] = {}
+    shared: dict[tuple[str, str], list[tuple[Path, Path]]] = defaultdict(list)
+    for part, paths in files.items():
+        for path in paths:
+            if sizes[path.stat().st_size] < 2:
+                continue
+            first, other = seen.setdefault(hashlib.sha256(path.read_bytes()).digest(), (part, path))
+            if first != part:
+                shared[first, part].append((other, path))
+    for (first, part), pairs in shared.items():
+        log.warning(
+            "%d images of %s are in %s, too (the first: %s is %s): results on them say little, so leave one of each out",
+            len(pairs),
+            part,
+            first,
+            pairs[0][1],
+            pairs[0][0],
+        )
 
 
 def _divide(part: Files, fraction: float) -> tuple[Files, Files]:

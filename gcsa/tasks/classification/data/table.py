@@ -1,8 +1,8 @@
 """A user's own images, named in a table with what is to be told of each: its class, several labels, or numbers."""
 
-import csv
 import math
 import os
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.paths import existing
+from gcsa._utils.tables import TextTable
 from gcsa._utils.validation import check_choice, listed, shown
 from gcsa.data.splits import SPLIT_FOLDERS
 from gcsa.tasks.classification.data.base import Split
@@ -109,7 +111,8 @@ class Table(ImageFolder):
     def _numbers(self, rows: Sequence[Row]) -> tuple[tuple[str, ...], Tensor]:
         names = self.columns[1]
         values = [[self._number(text, name, row) for name, text in zip(names, row.labels, strict=True)] for row in rows]
-        return tuple(names), torch.tensor(values)
+        # float32 would round a number such as 20240101.
+        return tuple(names), torch.tensor(values, dtype=torch.float64 if self.kind == Numbers.kind else torch.float32)
 
     def _number(self, text: str, column: str, row: Row) -> float:
         try:
@@ -134,39 +137,29 @@ class Table(ImageFolder):
         if not self.path.is_file():
             raise FileNotFoundError(f"{self.path} is not a file: data.path must name a CSV file")
         image, labels, split = self.columns
+        table = TextTable(self.path, self.path.read_bytes())
+        split = "split" if split is None and "split" in table.columns else split
+        places = table.places([name for name in (image, *labels, split) if name is not None])
         rows: list[Row] = []
         seen: set[Path] = set()
-        try:
-            with self.path.open(encoding="utf-8-sig", newline="") as stream:
-                table = csv.DictReader(stream, skipinitialspace=True)
-                header = list(table.fieldnames or ())
-                split = "split" if split is None and "split" in header else split
-                for column in filter(None, (image, *labels, split)):
-                    if column not in header:
-                        raise UserError(
-                            f"{self.path} has no column {shown(column)}: it has {listed(header) or 'no header'}",
-                            "table.column",
-                        )
-                for content in table:
-                    where = f"{self.path}, line {table.line_num}"
-                    texts = {column: str(content[column] or "").strip() for column in (image, *labels)}
-                    if empty := [column for column, text in texts.items() if not text]:
-                        raise UserError(f"{where}: its {empty[0]} is empty", "table.empty_cell")
-                    file = self.path.parent / texts[image]
-                    if not file.is_file():
-                        raise FileNotFoundError(f"{where}: there is no {file}")
-                    if file in seen:
-                        raise UserError(f"{where}: {file} is in an earlier line, too", "table.twice")
-                    seen.add(file)
-                    part = "all" if split is None else SPLIT_FOLDERS.get(str(content[split]).strip().lower())
-                    if part is None:
-                        raise UserError(
-                            f"{where}: its {split} is {shown(content[split])}, not one of {listed(SPLIT_FOLDERS)}",
-                            "table.split",
-                        )
-                    rows.append(Row(file, tuple(texts[label] for label in labels), part, where))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"{self.path} is no CSV file in UTF-8 ({error})", "table.unreadable") from error
+        for line, cells in table.rows:
+            where = f"{self.path}, line {line}"
+            texts = [unicodedata.normalize("NFC", cells[place].strip()) for place in places]
+            for name, text in zip((image, *labels), texts, strict=False):
+                if not text:
+                    raise UserError(f"{where}: its {name} is empty", "table.empty_cell")
+            file = existing(self.path.parent / cells[places[0]].strip())
+            if file is None:
+                raise FileNotFoundError(f"{where}: there is no {self.path.parent / texts[0]}")
+            if file.resolve() in seen:
+                raise UserError(f"{where}: {file} is in an earlier line, too", "table.twice")
+            seen.add(file.resolve())
+            part = "all" if split is None else SPLIT_FOLDERS.get(texts[-1].lower())
+            if part is None:
+                raise UserError(
+                    f"{where}: its {split} is {shown(texts[-1])}, not one of {listed(SPLIT_FOLDERS)}", "table.split"
+                )
+            rows.append(Row(file, tuple(texts[1 : 1 + len(labels)]), part, where))
         if not rows:
             raise UserError(f"{self.path} names no images", "table.empty")
         return rows

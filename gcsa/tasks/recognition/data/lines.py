@@ -1,20 +1,19 @@
 """Where lines and their transcriptions are: folders of line images, and folders of PAGE-XML or ALTO.
 
-A folder of lines holds `NNNNN.png` with `NNNNN.gt.txt` (one line, UTF-8) and, if splits are given, `manifest.tsv`: tab
+A folder of lines holds `NNNNN.png` (or, of OCRopus, `NNNNN.nrm.png`) with `NNNNN.gt.txt` (one line, UTF-8) and, if splits are given, `manifest.tsv`: tab
 separated, not quoted, with at least the columns split (train, val or test), file and document. Without a manifest, a
 tenth of the documents each validates and tests, the same in every run; a document is a subfolder or an XML page. With
 fewer than three documents, lines are held out instead.
 """
 
-import csv
 import hashlib
 import logging
-from collections.abc import Collection, Iterable
-from io import StringIO
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import confined, expanded, read_bounded
+from gcsa._utils.tables import TextTable
 from gcsa.images.folders import SUFFIXES, list_images
 from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line
@@ -24,6 +23,8 @@ __all__ = ["SPLITS", "Line", "divide", "list_lines", "read_text"]
 
 SPLITS = ("train", "val", "test")
 COLUMNS = ("split", "file", "document")
+OF_OCROPUS = (".nrm", ".bin")
+"""In front of the suffix of an image; of two images of a line, the first is taken."""
 MAX_TEXT_BYTES = 1 << 16
 """Of the transcription of a line."""
 MAX_MANIFEST_BYTES = 1 << 28
@@ -53,7 +54,7 @@ def list_lines(folder: str | Path, splits: Collection[str] = SPLITS, any_image: 
 
 def read_text(image: Path) -> str:
     """The normalised transcription beside `image`. Raises ValueError where it is missing, empty or not UTF-8."""
-    path = image.with_suffix(".gt.txt")
+    path = text_file(image)
     try:
         text = normalize(read_bounded(path, MAX_TEXT_BYTES).decode("utf-8"))
     except FileNotFoundError:
@@ -67,6 +68,14 @@ def read_text(image: Path) -> str:
             f"{path} is empty: write the text of the line into it, or remove it and {image.name}", "lines.empty_text"
         )
     return text
+
+
+def text_file(image: Path) -> Path:
+    """Where the transcription of an image is: NAME.gt.txt, also of NAME.nrm.png and NAME.bin.png, the grey and the black and white image
+    of OCRopus."""
+    path = image.with_suffix(".gt.txt")
+    of_ocropus = Path(image.stem).suffix in OF_OCROPUS and not path.is_file()
+    return image.with_suffix("").with_suffix(".gt.txt") if of_ocropus else path
 
 
 def divide(names: Iterable[str], source: object) -> dict[str, str]:
@@ -86,19 +95,11 @@ def divide(names: Iterable[str], source: object) -> dict[str, str]:
 
 def _manifest(folder: Path, any_image: bool) -> list[Line]:
     path = folder / "manifest.tsv"
-    try:
-        table = StringIO(read_bounded(path, MAX_MANIFEST_BYTES).decode("utf-8-sig"), newline="")
-        reader = csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)
-        rows = list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is not a table in UTF-8 ({error})", "manifest.unreadable") from error
-    if absent := [column for column in COLUMNS if column not in (reader.fieldnames or ())]:
-        raise UserError(
-            f"{path} has no column {absent[0]!r}: it needs {', '.join(COLUMNS)}, separated by tabs", "manifest.column"
-        )
+    table = TextTable(path, read_bounded(path, MAX_MANIFEST_BYTES), "\t")
+    places = table.places(COLUMNS)
     lines: dict[Path, Line] = {}
-    for number, row in enumerate(rows, 2):
-        split, name, document = (row[column] or "" for column in COLUMNS)
+    for number, cells in table.rows:
+        split, name, document = (cells[place] for place in places)
         if split not in SPLITS:
             raise UserError(
                 f"{path} line {number}: unknown split {split!r:.80}, choose one of {', '.join(SPLITS)}",
@@ -126,11 +127,24 @@ def _files(folder: Path) -> list[Line]:
         raise UserError(
             f"{folder} holds no line images ({', '.join(SUFFIXES)}) and no PAGE-XML or ALTO files", "lines.none"
         )
+    images = _one_a_line(images)
     names = {path: path.relative_to(folder).as_posix() for path in images}
     by_document = len({path.parent for path in images}) >= 3
     unit = {path: path.parent.name if by_document else names[path] for path in images}
     split = divide(unit.values(), folder)
     return [Line(path, split=split[unit[path]], document=path.parent.name) for path in images]
+
+
+def _one_a_line(images: Sequence[Path]) -> list[Path]:
+    """Without those of OCRopus' images of a line that stand beside another one."""
+    ranks = {
+        path: (("", *OF_OCROPUS).index(suffix) if (suffix := Path(path.stem).suffix) in OF_OCROPUS else 0)
+        for path in images
+    }
+    best: dict[Path, int] = {}
+    for path, rank in ranks.items():
+        best[text_file(path)] = min(rank, best.get(text_file(path), rank))
+    return [path for path, rank in ranks.items() if rank == best[text_file(path)]]
 
 
 def _page_lines(folder: Path, pages: list[Path], splits: Collection[str], any_image: bool) -> list[Line]:

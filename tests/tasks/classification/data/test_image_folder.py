@@ -1,5 +1,6 @@
 import os
 import shutil
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -221,3 +222,29 @@ def test_too_few_to_split(tmp_path: Path) -> None:
     write(tmp_path, count=2)
     with raises("split.too_few"):
         create_datamodule("image_folder", path=tmp_path)
+
+
+def test_an_image_in_two_splits_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A copy under another name, and a link; other images of the same size are not."""
+    for split, first in (("train", 0), ("val", 10), ("test", 20)):
+        for label, name in enumerate(("cat", "dog")):
+            (tmp_path / split / name).mkdir(parents=True)
+            for i in range(first, first + 5):
+                Image.new("RGB", (8, 8), (i, 100 * label, 0)).save(tmp_path / split / name / f"{i}.bmp")
+    create_datamodule("image_folder", path=tmp_path, image_size=8).setup("fit")
+    assert caplog.messages == []
+    shutil.copy(tmp_path / "train/cat/0.bmp", tmp_path / "test/cat/copy.bmp")
+    (tmp_path / "test/dog/link.bmp").symlink_to(tmp_path / "train/dog/0.bmp")
+    create_datamodule("image_folder", path=tmp_path, image_size=8).setup("fit")
+    (message,) = caplog.messages
+    assert message.startswith("2 images of test are in train, too")
+
+
+def test_class_folders_in_two_forms_of_unicode(tmp_path: Path) -> None:
+    forms = [unicodedata.normalize(form, "café") for form in ("NFC", "NFD")]
+    for split, name in zip(("train", "test"), forms, strict=True):
+        write(tmp_path / split, (name, "dog"))
+    assert list_splits(tmp_path)[0] == ("café", "dog")
+    write(tmp_path / "train", (forms[1],))
+    with raises("class_folder.twice"):
+        list_splits(tmp_path)

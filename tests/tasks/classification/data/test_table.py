@@ -1,5 +1,6 @@
 """Images named in a CSV file: the same as in folders, and one sentence for each fault of the file."""
 
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -83,11 +84,15 @@ def test_spaces_around_a_value_do_not_count(folder: Path) -> None:
         ("image,label,split\na/00.png,a,train\na/01.png,b,tset", "line 3: its split is tset, not one of train"),
         ("image,label,split\na/00.png,a,train\na/01.png,b,val", "holds the splits train, val only"),
         ("image,label\na/00.png,a\na/01.png,b", "holds too few images to be split"),
-        (b"image,label\n\xff", "is no CSV file in UTF-8"),
+        (b"image,label\n\xff", "is no table in UTF-8"),
+        ("image,label\na/00.png,a\na/01.png,3,5", "line 3 has 3 cells under 2 columns"),
+        ("image,label,label\na/00.png,a,b", "has the column label twice"),
+        ("image,label\na/00.png,a\n./../{folder}/a/00.png,b", "line 3: .*00.png is in an earlier line, too"),
     ],
 )
 def test_what_is_wrong_with_the_file(folder: Path, content: str | bytes, words: str) -> None:
-    (folder / "table.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+    text = content if isinstance(content, bytes) else content.replace("{folder}", folder.name).encode()
+    (folder / "table.csv").write_bytes(text)
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         create_datamodule("table", path=folder / "table.csv")
 
@@ -97,3 +102,39 @@ def test_the_file_is_named(folder: Path) -> None:
         create_datamodule("table")
     with pytest.raises(FileNotFoundError, match=r"is not a file: data.path must name a CSV file"):
         create_datamodule("table", path=folder)
+
+
+def test_letters_in_two_forms_of_unicode_are_one(folder: Path) -> None:
+    """An e with an accent, as macOS and as others write it, in classes and in names of files."""
+    composed, taken_apart = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
+    (folder / f"{taken_apart}.png").write_bytes((folder / "a/00.png").read_bytes())
+    names = [f"{composed}.png", *(str(file.relative_to(folder)) for file in folder.glob("[ab]/*.png"))]
+    rows = [f"{name},{(composed, taken_apart, 'b')[i % 3]}" for i, name in enumerate(names)]
+    (folder / "table.csv").write_text("\n".join(["image,label", *rows]), encoding="utf-8")
+    assert create_datamodule("table", path=folder / "table.csv").class_names == ("b", composed)
+
+
+def test_large_numbers_keep_their_digits(folder: Path) -> None:
+    """A date is learned with mean 0 and deviation 1, and answered to the day."""
+    days = range(20240101, 20240113)
+    files = zip(folder.glob("[ab]/*.png"), days, strict=True)
+    rows = [f"{file.relative_to(folder)},{day},{('train', 'val', 'test')[day % 3]}" for file, day in files]
+    (folder / "table.csv").write_text("\n".join(["image,day,split", *rows]))
+    data = create_datamodule("table", path=folder / "table.csv", target="regression", label=["day"], image_size=8)
+    data.setup("fit")
+    labels = data.images("train").labels
+    scores = data.target.wanted(labels, 1)
+    assert scores.dtype == torch.float32
+    assert scores.mean().abs() < 1e-5
+    assert torch.allclose(data.target.answers(scores), labels, rtol=0, atol=1e-3)
+    assert set(labels.flatten().long().tolist()) <= set(days)
+
+
+def test_a_class_without_training_images(folder: Path) -> None:
+    rows = [f"a/0{i}.png,{label},{split}" for i, (label, split) in enumerate(SPLITS_WITHOUT_C)]
+    (folder / "table.csv").write_text("\n".join(["image,label,split", *rows]))
+    with raises("split.absent_class"):
+        create_datamodule("table", path=folder / "table.csv", image_size=8).setup("fit")
+
+
+SPLITS_WITHOUT_C = [("a", "train"), ("b", "train"), ("c", "val"), ("a", "val"), ("b", "test"), ("c", "test")]

@@ -86,10 +86,10 @@ def test_manifests_that_cannot_be(tmp_path: Path, rows: list[str], key: str) -> 
 def test_manifest_columns(tmp_path: Path) -> None:
     write(tmp_path, "1")
     manifest(tmp_path, "train,1.png,book", header="split,file,document")
-    with raises("manifest.column"):
+    with raises("table.column"):
         list_lines(tmp_path)
     (tmp_path / "manifest.tsv").write_bytes(b"\xff\xfe\x00")
-    with raises("manifest.unreadable"):
+    with raises("table.unreadable"):
         list_lines(tmp_path)
 
 
@@ -141,3 +141,14 @@ def test_texts_and_manifests_are_bounded(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("gcsa.tasks.recognition.data.lines.MAX_MANIFEST_BYTES", 20)
     with raises("file.too_large"):
         list_lines(tmp_path)
+
+
+def test_images_of_ocropus(tmp_path: Path) -> None:
+    """NAME.nrm.png and NAME.bin.png have their text in NAME.gt.txt; of two images of a line, one is taken."""
+    for number in range(4):
+        (tmp_path / f"{number}.gt.txt").write_text(f"line {number}")
+        for kind in ("nrm", "bin") if number else ("bin",):
+            (tmp_path / f"{number}.{kind}.png").touch()
+    lines = list_lines(tmp_path)
+    assert sorted(line.image.name for line in lines) == ["0.bin.png", "1.nrm.png", "2.nrm.png", "3.nrm.png"]
+    assert sorted(line.text for line in lines) == [f"line {number}" for number in range(4)]
