@@ -5,6 +5,7 @@ zarr-python (extra `zarr`) reads the chunks of a window, a few at a time. https:
 
 from __future__ import annotations
 
+import logging
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -19,11 +20,13 @@ from gcsa.images.pixels import Pixels, Refused
 from gcsa.images.planes import MICROMETRES, Plane, numbers
 from gcsa.images.source import MAX_SEGMENT, ImageSource
 
+log = logging.getLogger(__name__)
 METADATA = ("zarr.json", ".zgroup")
 """One of these lies in every group of Zarr."""
+PACKED = ("blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma")
 CODECS = {
-    *("blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta"),
-    *("bytes", "transpose", "crc32c", "sharding_indexed"),
+    *PACKED,
+    *("shuffle", "delta", "bytes", "transpose", "crc32c", "sharding_indexed"),
 }
 """Those that decode numbers; numcodecs has others, of which `pickle` runs what it reads."""
 
@@ -34,9 +37,10 @@ def is_zarr(path: Path) -> bool:
 
 
 class _Image(NamedTuple):
-    """axes: their names, those of the picture last; levels: the finest first; mpp: height and width of a pixel of the first, in
+    """store: its files; axes: their names, those of the picture last; levels: the finest first; mpp: height and width of a pixel of the first, in
     micrometres; names: of channels, where the file has some."""
 
+    store: Any
     axes: str
     levels: list[Any]
     pixel_size: tuple[float, float] | None
@@ -104,7 +108,15 @@ class OmeZarr(ImageSource):
     def _plane(self, channel: int, z: int, top: int, left: int, bottom: int, right: int) -> Array:
         index = {"c": channel, "z": z, "t": self.time}
         window = slice(top, bottom), slice(left, right)
+        told = self.image.store.missing
         values = self.array[tuple(index[axis] for axis in self.image.axes[:-2]) + window]
+        if told is None and (missing := self.image.store.missing) is not None:
+            log.warning(
+                "%s has no chunk %s: it counts as %s there, and wherever others are missing",
+                self.name,
+                missing,
+                self.array.fill_value,
+            )
         return np.asarray(values).astype(self.dtype.newbyteorder("="), copy=False)
 
 
@@ -112,12 +124,15 @@ def _open(path: Path) -> _Image:
     """The levels and metadata of the only image in a folder. Raises as `OmeZarr`."""
     try:
         import zarr
+
+        from gcsa.images.zarr_store import ArrayFiles, CheckedStore
     except ImportError as error:
         raise MissingExtraError(
             f"{path} needs zarr, of Python 3.11 or newer: pip install gcsa-vit[zarr]", "zarr.missing"
         ) from error
+    store = CheckedStore(path)
     try:
-        group = zarr.open_group(str(path), mode="r")
+        group = zarr.open_group(store, mode="r")
     except FileNotFoundError as error:
         raise Refused("holds no group of Zarr: name the folder of an OME-Zarr image", "zarr.no_group") from error
     content: dict[str, Any] = dict(group.attrs)
@@ -143,21 +158,24 @@ def _open(path: Path) -> _Image:
             "zarr.axes",
         )
     named = [group[part["path"]] for part in image["datasets"]]
-    levels = [level for level in named if hasattr(level, "shape")]
+    levels: list[Any] = [level for level in named if hasattr(level, "shape")]
     if len(levels) < len(named):
         raise Refused("names a folder as a level of its image: save it anew", "zarr.level_folder")
     for level in levels:
-        _check_codecs(level)
+        in_file, in_chunk = (
+            math.prod(sides) * level.dtype.itemsize for sides in (level.shards or level.chunks, level.chunks)
+        )
+        store.arrays[level.path] = ArrayFiles(in_file, in_chunk, _check_codecs(level))
     sides = [np.array(level.shape[-2:]) for level in levels]
     if any((smaller > larger).any() for larger, smaller in pairwise(sides)):
         raise Refused("does not list its levels from the finest on: save it anew", "zarr.level_order")
     channels = (content.get("omero") or {}).get("channels", [])
     names = [str(channel.get("label", "")) for channel in channels]
-    return _Image("".join(axes), levels, _pixel_size(image), names if all(names) else [])
+    return _Image(store, "".join(axes), levels, _pixel_size(image), names if all(names) else [])
 
 
-def _check_codecs(array: Any) -> None:
-    """Raises Refused for an array whose chunks are not decoded by `CODECS` alone."""
+def _check_codecs(array: Any) -> str | None:
+    """The codec that packs the chunks of an array. Raises Refused for others than `CODECS`, and for two."""
     metadata = array.metadata
     if metadata.zarr_format == 2:
         names = [codec.codec_id for codec in (metadata.compressor, *(metadata.filters or ())) if codec is not None]
@@ -168,6 +186,10 @@ def _check_codecs(array: Any) -> None:
             f"is compressed by {', '.join(unknown)}, which is not read here: save it by Blosc, Zstandard or gzip",
             "image.compression",
         )
+    packed = [name for name in names if name in PACKED]
+    if len(packed) > 1:
+        raise Refused(f"is compressed twice, by {' and '.join(packed)}: save it by one of them", "image.compression")
+    return packed[0] if packed else None
 
 
 def _names(codecs: list[Any]) -> list[str]:

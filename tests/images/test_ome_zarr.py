@@ -1,6 +1,8 @@
 """OME-Zarr of both versions, against the arrays that were written, whole and by windows."""
 
 import json
+import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +167,8 @@ def test_what_is_damaged_or_too_large(version: str, tmp_path: Path, monkeypatch:
     path = tmp_path / "x.zarr"
     write_zarr(path, [STACK[0, 0, 0]], "yx", version)
     chunk = path / ("0/0.0" if (path / "0/0.0").is_file() else "0/c/0/0" if (path / "0/c/0/0").is_file() else "0/0/0")
-    chunk.write_bytes(b"no chunk")
-    with raises("image.unreadable"):
+    chunk.write_bytes(b"no chunk")  # of which its first bytes may say how large it is
+    with raises("zarr.size" if version == "0.4" else "image.unreadable"):
         read_picture(path, 1)
     monkeypatch.setattr("gcsa.images.ome_zarr.MAX_SEGMENT", 255)
     with raises("image.chunks"):
@@ -177,3 +179,60 @@ def test_what_is_damaged_or_too_large(version: str, tmp_path: Path, monkeypatch:
     monkeypatch.setitem(__import__("sys").modules, "zarr", None)
     with raises("zarr.missing"):
         read_picture(path, 1)
+
+
+def first_chunk(path: Path) -> Path:
+    """The file of the first chunk of the first level."""
+    return path / "0" / ("c/0/0" if (path / "zarr.json").is_file() else "0.0")
+
+
+@pytest.mark.parametrize("codec", ["blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma"])
+def test_a_chunk_that_unpacks_to_more_is_not_unpacked(version: str, codec: str, tmp_path: Path) -> None:
+    """A chunk of 512 bytes, replaced by one of 64 MB in a few; the memory of the process stays where it was."""
+    numcodecs = pytest.importorskip("numcodecs")
+    if version == "0.5" and codec not in ("blosc", "gzip", "zstd"):
+        pytest.skip("of Zarr 2, or of numcodecs in Zarr 3")
+    pack = numcodecs.get_codec({"id": codec})
+    options = {"compressors": pack} if version == "0.4" else {}
+    if version == "0.5":
+        options["compressors"] = {
+            "blosc": zarr.codecs.BloscCodec(),
+            "gzip": zarr.codecs.GzipCodec(),
+            "zstd": zarr.codecs.ZstdCodec(),
+        }[codec]
+    write_zarr(tmp_path / "x.zarr", [STACK[0, 0, 0]], "yx", version, **options)
+    assert np.array_equal(read_picture(tmp_path / "x.zarr", 1)[..., 0], STACK[0, 0, 0])
+    first_chunk(tmp_path / "x.zarr").write_bytes(pack.encode(np.zeros(1 << 26, np.uint8)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with raises("zarr.size"):
+        read_picture(tmp_path / "x.zarr", 1)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 << 10  # of kilobytes
+
+
+@pytest.mark.parametrize(
+    ("replace", "key"),
+    [
+        (lambda file, outside: file.symlink_to(outside), "zarr.outside"),
+        (lambda file, outside: os.mkfifo(file), "zarr.no_file"),
+        (lambda file, outside: file.symlink_to("/dev/zero"), "zarr.no_file"),
+        (lambda file, outside: file.write_bytes(bytes(1 << 20)), "zarr.size"),
+    ],
+    ids=["link", "pipe", "device", "large"],
+)
+def test_only_regular_files_in_the_folder_are_read(version: str, replace: Any, key: str, tmp_path: Path) -> None:
+    write_zarr(tmp_path / "x.zarr", [STACK[0, 0, 0]], "yx", version)
+    file = first_chunk(tmp_path / "x.zarr")
+    file.rename(tmp_path / "outside")
+    replace(file, tmp_path / "outside")
+    with raises(key):
+        read_picture(tmp_path / "x.zarr", 1)
+
+
+def test_a_missing_chunk_is_told(version: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_zarr(tmp_path / "x.zarr", [STACK[0, 0, 0]], "yx", version)
+    assert read_picture(tmp_path / "x.zarr", 1).min() >= 0
+    assert caplog.messages == []
+    first_chunk(tmp_path / "x.zarr").unlink()
+    assert not read_picture(tmp_path / "x.zarr", 1)[:16, :16].any()
+    (message,) = caplog.messages
+    assert "x.zarr has no chunk 0/" in message
