@@ -28,6 +28,10 @@ ROWS = 256
 """Rows that are converted at a time, in 32-bit floats."""
 
 
+NO_DATA = 1e30
+"""Floats from here on are no brightness."""
+
+
 class Refused(UserError):
     """A file that can be decoded and is not used: what it holds and what would work, to be put behind its name."""
 
@@ -146,6 +150,7 @@ def brightness(pixels: Pixels, dtype: type[np.generic]) -> Array:
                 f"holds values in {values.min():g}..{top:g}: they must lie between 0 and a finite number", "image.range"
             )
         whites = (1.0, 255.0, 65535.0, top) if values.dtype.kind == "f" else (65535.0, top)
+        _check_outliers(values)
         white = next(white for white in whites if top <= white)
     out = np.empty(values.shape, dtype)
     for start in range(0, len(values), ROWS):
@@ -188,6 +193,7 @@ def _typed(values: Array) -> Array:
     if values.dtype == np.bool_:
         return values.astype(np.uint8)
     if values.dtype.kind == "f" and np.isfinite(values).all():
+        _check_outliers(values)
         return values.astype(np.float32, copy=False)
     if values.dtype.kind == "f":
         raise Refused("holds values that are not finite: replace them, or leave the image out", "image.not_finite")
@@ -196,6 +202,15 @@ def _typed(values: Array) -> Array:
     raise Refused(
         f"holds {values.dtype} values beyond 0..65535: save it in 16 bits or as 32-bit floats", "image.beyond_16_bits"
     )
+
+
+def _check_outliers(values: Array) -> None:
+    """Raises Refused for a number that marks where there are no data, and would be the white of the picture."""
+    if values.dtype.kind == "f" and values.size and (largest := float(np.abs(values).max())) >= NO_DATA:
+        raise Refused(
+            f"holds the value {largest:g}, as files do where they have no data: say so by GDAL's tag of no data, or replace it",
+            "image.no_data",
+        )
 
 
 def check_pixels(height: int, width: int, deep: bool) -> None:

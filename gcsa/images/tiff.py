@@ -26,6 +26,7 @@ from gcsa.images.raster import ORIENTATION
 from gcsa.images.source import MAX_SEGMENT, ImageSource
 
 STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+GDAL_NODATA = 42113
 JPEG, FAX = 7, (2, 3, 4)
 OF_BYTES = (1, 5, 8, 32773, 32946, 34925, 50000)
 """Compressions of bytes: none, LZW, Deflate, PackBits, Deflate, LZMA, Zstandard."""
@@ -214,6 +215,27 @@ class Tiff(ImageSource):
         return self._pixels(values if self.sample is None else values[..., [self.sample]])
 
     def _pixels(self, values: Array) -> Pixels:
+        pixels = self._in_colour(values)
+        missing = self._missing(pixels.values)
+        if missing is None or pixels.alpha is not None or self.labels:
+            return pixels
+        there = np.where(missing, 0, pixels.opaque).astype(pixels.values.dtype)
+        hidden = missing if pixels.values.ndim == 2 else missing[..., None]
+        return pixels._replace(values=np.where(hidden, 0, pixels.values).astype(pixels.values.dtype), alpha=there)
+
+    def _missing(self, values: Array) -> Array | None:
+        """Where (H, W) all channels hold the value that GDAL's tag states for no data; None without such a tag."""
+        stated = self.page.tags.valueof(GDAL_NODATA, default=None)
+        try:
+            number = self.dtype.type(float(str(stated).strip("\0 "))) if stated is not None else None
+        except (ValueError, OverflowError):
+            return None
+        if number is None or self.kind not in ("MINISBLACK", "RGB"):
+            return None
+        missing: Array = np.isnan(values) if np.isnan(number) else values == number
+        return missing if values.ndim == 2 else missing.all(-1)
+
+    def _in_colour(self, values: Array) -> Pixels:
         if self.kind == "MINISWHITE":
             values[..., 0] = ~values[..., 0] if self.dtype == np.bool_ else self.white - values[..., 0]
         if self.alpha:

@@ -3,7 +3,9 @@
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 from skimage.data import coffee
@@ -112,3 +114,17 @@ def test_an_image_that_it_was_not_trained_for(run: Run, images: Path) -> None:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["file", "label", "confidence", "ood_score", "normal", "tumour"]
     assert float(rows[0]["ood_score"]) < 1 < float(rows[1]["ood_score"])
+
+
+def test_another_scale_is_told(run: Run, tmp_path: Path) -> None:
+    """Patches that say how large their pixels are, and that it is not what the weights see."""
+    for name, mpp in (("same", 0.972), ("finer", 0.227)):
+        pixels = np.random.default_rng(0).integers(0, 255, (96, 96, 3), np.uint8)
+        options = {"PhysicalSizeX": mpp, "PhysicalSizeXUnit": "µm", "PhysicalSizeY": mpp, "PhysicalSizeYUnit": "µm"}
+        tifffile.imwrite(tmp_path / f"{name}.ome.tif", pixels, ome=True, metadata={"axes": "YXS", **options})
+    status, _, err = run("classify", "gcsa_pooled_small.pcam", tmp_path / "same.ome.tif")
+    assert (status, "another scale" in err) == (0, False)
+    status, _, err = run("classify", "gcsa_pooled_small.pcam", tmp_path)
+    assert status == 0
+    assert "warning: 1 of 2 images state another scale than the weights see, 0.972 micrometres a pixel" in err
+    assert "finer.ome.tif, 0.227" in err

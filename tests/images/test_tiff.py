@@ -453,3 +453,37 @@ def test_a_page_that_was_cut_off_is_not_left_out(tmp_path: Path) -> None:
         path.write_bytes(whole[:end])
         with pytest.raises(UserError, match=r"cut\.tif"):
             read_all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "nodata"),
+    [(np.float32, "3.4028234663852886e+38"), (np.float32, "nan"), (np.uint16, "65535"), (np.int32, "-9999")],
+)
+@pytest.mark.parametrize("samples", [1, 3])
+def test_no_data_of_gdal(dtype: Any, nodata: str, samples: int, tmp_path: Path) -> None:
+    """Such pixels are transparent: white in 8 bits, and 0 where values are not scaled; the others are as without the tag."""
+    values = np.random.default_rng(0).integers(1, 200, (6, 7, samples)).astype(dtype)
+    kind = "rgb" if samples == 3 else "minisblack"
+    tifffile.imwrite(tmp_path / "whole.tif", values.squeeze(), photometric=kind)
+    holed = values.copy()
+    holed[2, 3:5] = np.dtype(dtype).type(float(nodata))
+    extra = [(42113, "s", 0, nodata, True)]
+    tifffile.imwrite(tmp_path / "holed.tif", holed.squeeze(), photometric=kind, extratags=extra)
+    whole, there = picture(tmp_path / "whole.tif"), np.ones((6, 7), bool)
+    there[2, 3:5] = False
+    found = picture(tmp_path / "holed.tif")
+    assert np.array_equal(found[there], whole[there])
+    assert not found[~there].any()
+    if dtype == np.float32:  # of others, white is stated or the largest value
+        seen = np.asarray(brightness(tmp_path / "holed.tif"))
+        assert np.array_equal(seen[there], np.asarray(brightness(tmp_path / "whole.tif"))[there])
+        assert (seen[~there] == 255).all()
+
+
+def test_no_data_that_no_tag_states(tmp_path: Path) -> None:
+    values = np.ones((4, 4), np.float32)
+    values[0, 0] = 3.4e38
+    tifffile.imwrite(tmp_path / "x.tif", values)
+    for read in (picture, brightness):
+        with raises("image.no_data"):
+            read(tmp_path / "x.tif")

@@ -28,6 +28,8 @@ from gcsa.tasks.classification.targets import Classes, Labels, Numbers
 
 MOST_PIXELS = 16**2
 """How many times the pixels of the network's input an image may have: of more, the network would see a thumbnail."""
+ALIKE = 1.25
+"""By which factor the micrometres a pixel of images may differ from those that weights see, as `data.augment.scale` has it."""
 CUT = "cut it into patches of that size"
 
 
@@ -68,17 +70,19 @@ class ImageWork(batch.Work[Path]):
                 continue
             row, confidence = next(answers)
             text = base64.b64encode(row.astype("<f4").tobytes()).decode()
-            yield batch.Result({"row": text, "resized": one[1], "confidence": confidence})
+            yield batch.Result({"row": text, **one[1], "confidence": confidence})
 
-    def _read(self, path: Path) -> tuple[torch.Tensor, bool]:
-        """An image as the network sees it, and whether it had another size."""
+    def _read(self, path: Path) -> tuple[torch.Tensor, dict[str, Any]]:
+        """An image as the network sees it, and what `collect` tells: whether it had another size, and its micrometres a pixel where they are
+        not those of the weights."""
         try:
             str(path).encode()
         except UnicodeEncodeError:
             raise UserError(f"{str(path)!a} has a name that is not UTF-8: rename it", "image.name") from None
         with open_image(path, scanner=True) as image:
             resized = _checked_size(image, self.prepare.size, self.instead) != (self.prepare.size, self.prepare.size)
-            return self.prepare(image), resized
+            same = self.prepare.mpp is None or image.mpp is None or 1 / ALIKE < image.mpp / self.prepare.mpp < ALIKE
+            return self.prepare(image), {"resized": resized, "mpp": None if same else image.mpp}
 
 
 def _is_read(found: Any) -> bool:
@@ -91,16 +95,30 @@ def collect(run: batch.Run[Path], prepare: Prepare) -> tuple[list[str], Array]:
     names: list[str] = []
     rows: list[Array] = []
     resized = 0
+    scales: list[tuple[Path, float]] = []
     for path, result in run.results():
         if not result.finished:
             continue
         names.append(str(path))
         rows.append(np.frombuffer(base64.b64decode(result.values["row"]), "<f4"))
         resized += result.values["resized"]
+        if result.values["mpp"] is not None:
+            scales.append((path, result.values["mpp"]))
     if resized:
         what = "they are padded to a square and resized" if prepare.pad else "their centre square is resized"
-        side = prepare.size
-        print(f"{resized} of {len(run.items)} images are not {side} x {side} pixels: {what}", file=sys.stderr)
+        side, at_scale = prepare.size, ""
+        if prepare.mpp is not None:  # the network knows one scale, so that a larger image is not only seen less sharply
+            at_scale = (
+                f"; the weights see {prepare.mpp:g} micrometres a pixel, and what is cut or resized shows another scale"
+            )
+        print(f"{resized} of {len(run.items)} images are not {side} x {side} pixels: {what}{at_scale}", file=sys.stderr)
+    if scales:
+        path, mpp = scales[0]
+        print(
+            f"warning: {len(scales)} of {len(run.items)} images state another scale than the weights see, "
+            f"{prepare.mpp:g} micrometres a pixel (the first is {path}, {mpp:g}): scale them first, or cut them from the slide",
+            file=sys.stderr,
+        )
     return names, np.stack(rows) if rows else np.empty((0, 0), np.float32)
 
 
@@ -133,7 +151,7 @@ def write_answers(
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["file", *beside, *([] if predictor.ood_scorer is None else ["ood_score"]), *classes])
     for name, row, ood_score in zip(names, answers, ood_scores, strict=True):
-        shown = [f"{value:.6g}" if kind == Numbers.kind else f"{value:.6f}" for value in row]
+        shown = [f"{value:.6g}" for value in row]  # more digits would differ between the poses of an image
         shown_score = [] if ood_score is None else [f"{ood_score:.3f}"]
         if kind == Classes.kind:
             best = int(row.argmax())
