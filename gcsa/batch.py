@@ -32,7 +32,7 @@ from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, ProgressColumn, Task
 from rich.text import Text
 
-from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.atomic import check_writable, remove_leftovers, replacing
 from gcsa._utils.errors import Terminated, UserError, one_line, visible
 
 Item = TypeVar("Item")
@@ -530,6 +530,8 @@ class Run(Generic[Item]):
         if self.done:
             words = f"{len(self.done)} of {len(self.items)} are done already, by the same weights and options"
             print(words, file=sys.stderr)
+        if self.in_folder and self.ledger.path is not None and self.ledger.path.exists():
+            remove_leftovers(self.ledger.path.parent)
         outcome, todo = Outcome(), [number for number in range(len(self.items)) if number not in self.done]
         with ExitStack() as stack:
             report = None

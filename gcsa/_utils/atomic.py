@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from typing import Any
 
 from gcsa._utils.errors import UserError
 
+PREFIX = ".gcsa-"
+"""Of folders in which files are until they are whole."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a disk that is full, a quota that is used up and a file above the size that is allowed."""
 
@@ -113,9 +116,15 @@ def _target(path: str | Path, folder: bool = False) -> Path:
     return target
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Removes what processes that were killed left half written in `folder`, to which nobody else writes now."""
+    for path in folder.glob(f"{PREFIX}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _beside(target: Path) -> tempfile.TemporaryDirectory[str]:
     try:
-        return tempfile.TemporaryDirectory(prefix=".gcsa-", dir=target.parent)
+        return tempfile.TemporaryDirectory(prefix=PREFIX, dir=target.parent)
     except OSError as error:
         raise UserError(
             f"the folder {target.parent} takes no files ({error.strerror}): write elsewhere", "folder.not_writable"

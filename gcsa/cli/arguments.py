@@ -94,6 +94,8 @@ def slice_of(*names: str) -> Callable[[str], int | str]:
     return read
 
 
+QUEUES = ("slurm", "pbs", "lsf", "sge")
+"""Of dask-jobqueue."""
 NETWORKS = "weights of gcsa, timm:NAME, a file .onnx, .pt (TorchScript) or .pt2, or MODULE:FUNCTION"
 """What `gcsa.load` opens."""
 
@@ -183,7 +185,7 @@ def add_hardware(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """Adds --report and --overwrite, of commands that do many files."""
+    """Adds what commands have that do many files: --report, --overwrite, and those of `gcsa.cluster`."""
     parser.add_argument(
         "--report",
         metavar="FILE.csv",
@@ -194,6 +196,17 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="do anew what other weights or other options did; what the same did is left, and the same command goes on after a stop",
     )
+    parser.add_argument(
+        "--workers",
+        type=count(10_000),
+        metavar="N",
+        help="processes of one thread each that do the files (default: this one)",
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers do them, such as tcp://node:8786"
+    )
+    parser.add_argument("--cluster", choices=QUEUES, help="queueing system that starts the --workers, each as a job")
+    parser.add_argument("--partition", metavar="NAME", help="queue or partition of the jobs")
 
 
 def device(name: str | None) -> torch.device:

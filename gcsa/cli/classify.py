@@ -28,7 +28,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, part_of, warn_out_of_distribution, written
-from gcsa.cli.running import compute_on, how, mark, running, settings
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     with running():
+        check_workers(args)
         images = find_images(args.inputs, recursive=True)
         if args.output != SCREEN:
             if not args.output.lower().endswith(".csv"):
@@ -64,8 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gcsa.batch import Run
         from gcsa.tasks.classification.folder import collect, write_answers
 
-        work, predictor = _work(args)
-        with Run(images, work, part_of(args.output), how(args)) as run:
+        work = _work(args)
+        predictor = work.predictor
+        with Run(images, work, part_of(args.output), how(args, _work)) as run:
             outcome = run.do()
             names, rows = collect(run, predictor.preprocess)
             if names:
@@ -79,8 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return outcome.tell("classified")
 
 
-def _work(args: argparse.Namespace) -> tuple[Any, Any]:
-    """What is done with images, in this process or another, and the classifier."""
+def _work(args: argparse.Namespace) -> Any:
+    """What is done with images, in this process or another."""
     import torch
 
     from gcsa.tasks import load
@@ -97,4 +99,4 @@ def _work(args: argparse.Namespace) -> tuple[Any, Any]:
 
     network = predictor.with_ood_scores(symmetrized(predictor.network, args, predictor.group))
     known = confidence if predictor.target.kind == Classes.kind else None
-    return ImageWork(network, predictor.preprocess, args.batch_size, settings(args), confidence=known), predictor
+    return ImageWork(predictor, network, args.batch_size, settings(args), confidence=known)

@@ -42,7 +42,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import part_of
-from gcsa.cli.running import compute_on, how, mark, running, settings
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 
@@ -169,6 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     with running():
+        check_workers(args)
         _check_options(args)
         images = find_images(args.inputs, recursive=True, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         if args.patches:
@@ -178,17 +179,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gcsa.batch import Run
         from gcsa.tasks.classification.folder import collect, write_features
 
-        work, about = _work(args)
+        work = _work(args)
+        if not work.exact:
+            print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
         ledger = Path(args.output) / LEDGER if args.patches else part_of(args.output)
-        with Run(images, work, ledger, how(args), in_folder=args.patches) as run:
+        with Run(images, work, ledger, how(args, _work), in_folder=args.patches) as run:
             outcome = run.do(_tell if args.patches else None)
             if not args.patches:
                 names, rows = collect(run, work.prepare)
                 if names:
                     with replacing(args.output) as part:
-                        write_features(part, rows, names, about)
+                        write_features(part, rows, names, work.about)
                     print(f"{args.output}: {len(names)} images, {rows.shape[1]} features each")
         return outcome.tell("embedded")
 
@@ -198,8 +201,8 @@ def _tell(slide: Path, result: Result) -> None:
         say(result.values["said"])
 
 
-def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """What is done with images or slides, in this process or another, and what the files say of the network."""
+def _work(args: argparse.Namespace) -> Any:
+    """What is done with images or slides, in this process or another."""
     from gcsa.images.slides import Roi
     from gcsa.models.foreign import is_foreign
     from gcsa.tasks import load
@@ -213,8 +216,7 @@ def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     mark(args, predictor)
     predictor.fold()
     network = symmetrized(predictor.embedding, args, predictor.group).to(device(args.device))
-    if len(predictor.group.exact_elements) == 1 and args.symmetry is None:
-        print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
+    exact = len(predictor.group.exact_elements) > 1 or args.symmetry is not None
     prepare = predictor.preprocess
     about = {"weights": args.model, "size": prepare.size, "mean": prepare.mean, "std": prepare.std}
     about |= {} if args.adapter is None else {"adapter": args.adapter}
@@ -223,9 +225,12 @@ def _work(args: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     if args.patches:
         options = {name: getattr(args, name) for name in CUT}
         cut = Cut(**options | {"roi": None if args.roi is None else Roi(*args.roi)})
-        return SlideWork(network, prepare, Path(args.output), about, cut, args.batch_size, settings(args), heat), about
-    instead = "--patches embeds its patches"
-    return ImageWork(network, prepare, args.batch_size, settings(args), instead), about
+        work: Any = SlideWork(network, prepare, Path(args.output), about, cut, args.batch_size, settings(args), heat)
+    else:
+        work = ImageWork(predictor, network, args.batch_size, settings(args), "--patches embeds its patches")
+        work.about = about
+    work.exact = exact
+    return work
 
 
 def _heat(args: argparse.Namespace) -> Any:

@@ -19,7 +19,7 @@ from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import add_run, check_stems, count, find_images
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, part_of, written
-from gcsa.cli.running import compute_on, how, running, settings
+from gcsa.cli.running import check_workers, compute_on, how, running, settings
 
 LEDGER = "gcsa_orient.ledger"
 TABLES = (".csv", ".json")
@@ -77,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     with running():
+        check_workers(args)
         images = find_images(args.inputs, recursive=True)
         _check(args, images)
         from gcsa.batch import Run
@@ -86,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.fix is not None:
             Path(args.fix).mkdir(parents=True, exist_ok=True)
         ledger = part_of(args.output) if args.fix is None else Path(args.fix) / LEDGER
-        with Run(images, work, ledger, how(args), in_folder=args.fix is not None) as run:
+        with Run(images, work, ledger, how(args, _work), in_folder=args.fix is not None) as run:
             outcome = run.do()
             if rows := rows_of(run):
                 with written(args.output) as stream:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gcsa.batch import How
+from gcsa._utils.errors import UserError
+from gcsa.batch import Engine, How
 from gcsa.cli.errors import user_errors
 from gcsa.cli.memory import KEPT, keep_freed_memory
 from gcsa.cli.output import SCREEN
@@ -32,7 +34,7 @@ def compute_on(threads: int | None) -> None:
 
 WITHOUT = {
     *("model", "weights", "adapter", "inputs", "output", "report", "overwrite", "any_image", "only", "heatmap", "fix"),
-    *("threads", "device", "batch_size"),
+    *("threads", "device", "batch_size", "workers", "scheduler", "cluster", "partition"),
 }
 """Arguments that change no result, or that `mark` says otherwise."""
 
@@ -49,7 +51,46 @@ def mark(args: argparse.Namespace, predictor: Any) -> None:
     args.fingerprint = digest(predictor.network, predictor.describe(), args.model)
 
 
-def how(args: argparse.Namespace, shown: bool = True) -> How:
-    """How --report and --overwrite say that a run goes."""
+def how(
+    args: argparse.Namespace, make: Callable[[argparse.Namespace], Any], shown: bool = True, kept: int = KEPT
+) -> How:
+    """How --report, --overwrite and --workers say that a run goes; make: what makes the work from `args`, in any process."""
     output = None if args.output == SCREEN else Path(args.output)
-    return How(output=output, overwrite=args.overwrite, report=args.report, shown=shown)
+    return How(output, args.overwrite, args.report, _engine(args, make, kept), shown)
+
+
+def check_workers(args: argparse.Namespace) -> None:
+    """Raises UserError for options of workers that do not go together, and without Dask."""
+    if args.cluster is None and args.partition is not None:
+        raise UserError(f"--partition {args.partition} is of --cluster: add --cluster slurm", "workers.partition")
+    if args.scheduler is not None and (args.workers or args.cluster):
+        raise UserError(
+            f"--scheduler {args.scheduler} has workers of its own: leave out --workers and --cluster",
+            "workers.scheduler",
+        )
+    if args.cluster is not None and args.workers is None:
+        raise UserError(
+            f"--cluster {args.cluster} starts a job for each of --workers: add --workers 8", "workers.missing"
+        )
+    if not (args.workers or args.scheduler):
+        return
+    if args.threads is not None:
+        raise UserError(
+            f"--threads {args.threads} is of one process, and a worker has one thread: leave it out", "workers.threads"
+        )
+    from gcsa.cluster import check_installed
+
+    check_installed("distributed" if args.cluster is None else "dask_jobqueue")
+
+
+def _engine(args: argparse.Namespace, make: Callable[[argparse.Namespace], Any], kept: int) -> Engine | None:
+    if not (args.workers or args.scheduler):
+        return None
+    from gcsa.cluster import Dask
+
+    return Dask(partial(_in_worker, make, args, kept), args.workers, args.scheduler, args.cluster, args.partition)
+
+
+def _in_worker(make: Callable[[argparse.Namespace], Any], args: argparse.Namespace, kept: int) -> Any:
+    keep_freed_memory(kept)
+    return make(args)

@@ -36,7 +36,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import warn_out_of_distribution
-from gcsa.cli.running import compute_on, how, mark, running, settings
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE, STAINS
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 from gcsa.tasks.segmentation.choices import ALL, AUTO, ENDINGS, KINDS, OUTPUTS, PROPERTIES, TILE
@@ -258,6 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     with running(KEPT):
+        check_workers(args)
         images = find_images(args.inputs, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         if args.properties and "csv" not in args.only:
             raise UserError("--properties are columns of the table: add csv to --only", "properties.needs_csv")
@@ -273,7 +274,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = _check_folder(args.output, [job.stem for job in jobs], images, args.only)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
-        with Run(jobs, work, folder / LEDGER, how(args), in_folder=True) as run:
+        with Run(jobs, work, folder / LEDGER, how(args, _work, kept=KEPT), in_folder=True) as run:
             outcome = run.do(tell)
             found = [(job, result.values) for job, result in run.results() if result.finished]
         warn_out_of_distribution((str(job), values["ood_score"]) for job, values in found)

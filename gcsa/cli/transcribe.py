@@ -28,7 +28,7 @@ from gcsa.cli.arguments import add_hardware, add_run, count, device
 from gcsa.cli.errors import Parser
 from gcsa.cli.memory import keep_compiled_kernels
 from gcsa.cli.output import SCREEN, part_of, written
-from gcsa.cli.running import compute_on, how, mark, running, settings
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 from gcsa.tasks.recognition.choices import FINDERS, FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS, is_folder
 
 LEDGER = "gcsa_transcribe.ledger"
@@ -136,6 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _arguments(argv)
     as_pages = args.format in PAGE_FORMATS
     with running():
+        check_workers(args)
         _check_inputs(args.inputs)
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError(
@@ -164,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ledger = Path(args.output) / LEDGER if in_folder else part_of(args.output)
         shown = args.output != SCREEN or not sys.stdout.isatty()  # the bar would mix with text on the same terminal
         with (
-            Run(sources, work, ledger, how(args, shown), in_folder=in_folder) as run,
+            Run(sources, work, ledger, how(args, _work, shown), in_folder=in_folder) as run,
             written(SCREEN) if args.output == SCREEN else nullcontext(None) as stream,
         ):
             told = Told(work.wanted, stream)
@@ -197,4 +198,4 @@ def _work(args: argparse.Namespace) -> Any:
         args.precision == "bf16",
         args.lines,
     )
-    return ReadWork(predictor.fold(), wanted, settings(args))
+    return ReadWork(predictor.fold(), wanted, settings(args), apart=bool(args.workers or args.scheduler))

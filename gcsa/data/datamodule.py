@@ -52,6 +52,21 @@ class SplitDataModule(pl.LightningDataModule, ABC):
         if stage in ("test", None) and "test" not in self._splits:
             self._splits["test"] = self.make_test()
 
+    def identity(self) -> dict[str, Any]:
+        """What tells these data from others, after `setup`: "names" of classes or characters, and of "train" and "val" how many examples
+        they have and a checksum."""
+        splits = {name: [len(self.split(name)), self.checksum(self.split(name))] for name in ("train", "val")}
+        return {"names": self.label_names, **splits}
+
+    @property
+    def label_names(self) -> list[str]:
+        """Of classes, or the characters."""
+        return []
+
+    @abstractmethod
+    def checksum(self, split: Any) -> str:
+        """As `gcsa.data.identity.checksum`, of a split that `setup` read."""
+
     def train_dataloader(self) -> BatchLoader[Any]:
         return self.make_loader("train", shuffle=True)
 

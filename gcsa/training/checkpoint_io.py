@@ -15,11 +15,14 @@ from pytorch_lightning.callbacks import Checkpoint
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError
 from gcsa._utils.nested import flatten
+from gcsa.data.identity import difference
 from gcsa.training.interruption import Signals, first_process
 from gcsa.weights import read_checkpoint
 
 CONFIG = "gcsa_config"
 """Where a checkpoint keeps conf/train.yaml as plain values."""
+DATA = "gcsa_data"
+"""Where it keeps `SplitDataModule.identity`."""
 MAY_CHANGE = (
     *("ckpt_path", "output_dir", "checkpoint_every_n_steps", "test", "threads", "logger*"),
     *("task.compile", "checkpoint_activations", "matmul_precision"),
@@ -147,18 +150,43 @@ class LastCheckpoint(Checkpoint):
 
 
 class RunConfig(pl.Callback):
-    """Keeps the configuration of a run, plain values, in each of its checkpoints."""
+    """Keeps the configuration of a run, plain values, in each of its checkpoints, and what tells its data from others.
+
+    Raises UserError where a run is resumed with other data.
+    """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
+        self.data: dict[str, Any] | None = None
+
+    def _identity(self, trainer: pl.Trainer) -> dict[str, Any] | None:
+        data: Any = getattr(trainer, "datamodule", None)
+        if self.data is None and hasattr(data, "identity"):
+            self.data = data.identity()
+        return self.data
 
     def on_save_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Any) -> None:
         checkpoint[CONFIG] = self.config
+        checkpoint[DATA] = self._identity(trainer)
+
+    def on_load_checkpoint(self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Any) -> None:
+        before, now = checkpoint.get(DATA), self._identity(trainer)
+        if before is None or now is None:
+            return
+        if words := difference(before, now):
+            raise UserError(
+                f"the run that is to be resumed had other data, which have now {words}: bring them back, or start another run in another "
+                "output_dir",
+                "checkpoint.other_data",
+            )
 
 
-def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
+def check_same_run(path: Path, config: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
     """Raises ValueError, naming the keys, where the checkpoint `path` belongs to a run with another configuration than
-    `config` in more than `MAY_CHANGE`, or does not say."""
+    `config` in more than `MAY_CHANGE`, or does not say.
+
+    defaults: of options that the version which wrote it may not have had; one that is false, empty or 0 changes nothing either.
+    """
     stored = read_checkpoint(path).get(CONFIG)
     if not isinstance(stored, dict):
         raise UserError(
@@ -169,7 +197,9 @@ def check_same_run(path: Path, config: Mapping[str, Any]) -> None:
     changed = [
         f"{key}={show(now, key)} (it was {show(before, key)})"
         for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key) and not any(fnmatchcase(key, pattern) for pattern in MAY_CHANGE)
+        if before.get(key) != now.get(key)
+        and not any(fnmatchcase(key, pattern) for pattern in MAY_CHANGE)
+        and not (key not in before and (not now[key] or now[key] == defaults.get(key)))
     ]
     if changed:
         more = f" and {len(changed) - 5} others" if len(changed) > 5 else ""

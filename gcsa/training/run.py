@@ -1,12 +1,15 @@
 """One training run, from a configuration to checkpoints, exported weights and results.json."""
 
 import logging
+import re
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytorch_lightning as pl
 import torch
 from hydra.utils import instantiate
@@ -15,7 +18,7 @@ from pytorch_lightning.callbacks import LearningRateMonitor, ModelCheckpoint, Pr
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
-from gcsa._utils.atomic import write_json
+from gcsa._utils.atomic import remove_leftovers, write_json
 from gcsa._utils.errors import UserError, one_line, reworded
 from gcsa._utils.threads import choose_threads
 from gcsa.training.adapt import adapt, average_with_base, averageable, count_parameters, save_and_merge
@@ -136,10 +139,32 @@ def train(task: Task, cfg: DictConfig, output_dir: Path) -> float:
         cfg.monitor = {"metric": "step", "mode": "max"}
     config = plain(cfg, cfg.output_dir)
     with interruptible(output_dir) as signals, only_run_in(output_dir):
+        for folder in (output_dir, output_dir / "checkpoints") if first_process() else ():
+            remove_leftovers(folder)
         try:
             return fit_and_report(task, cfg, config, output_dir, signals)
         except MisconfigurationException as error:  # Lightning's, of options that do not go together
             raise UserError(one_line(error, limit=None), "training.failed") from error
+        except (MemoryError, RuntimeError) as error:
+            if not (words := out_of_memory(error)):
+                raise
+            raise UserError(
+                f"{words}: lower data.batch_size={cfg.data.batch_size}, with trainer.accumulate_grad_batches as much higher, set "
+                "checkpoint_activations=true, or take a trainer of more devices",
+                "training.memory",
+            ) from error
+
+
+def out_of_memory(error: BaseException) -> str:
+    """That memory is lacking, and how much, in words; nothing for another error."""
+    message = str(error)
+    if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "DefaultCPUAllocator" not in message:
+        return ""
+    if found := re.search(r"allocate ([\d.]+) ?(bytes|KiB|MiB|GiB)", message):
+        size = float(found[1]) * {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[found[2]]
+        used = torch.cuda.max_memory_allocated() if "CUDA" in message else psutil.Process().memory_info().rss
+        return f"not enough memory: training needs about {(used + size) / 1e9:.1f} GB and more"
+    return "not enough memory"
 
 
 def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_dir: Path, signals: Signals) -> float:
@@ -162,7 +187,7 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
     asked = requeued_checkpoint(output_dir) or config["ckpt_path"]
     ckpt_path = resolve_checkpoint(asked, output_dir / "checkpoints", module)
     if ckpt_path is not None:
-        check_same_run(ckpt_path, recorded(cfg))
+        check_same_run(ckpt_path, recorded(cfg), {f"task.{f.name}": f.default for f in fields(task.options)})
     if first_process():
         data.prepare_data()
         if config["test"]:

@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -86,7 +87,9 @@ def test_the_numbers_of_a_batch_are_bounded(images: Path, monkeypatch: pytest.Mo
     prepare, paths = Prepare(8, (0.5,) * 3, (0.5,) * 3), sorted(images.iterdir())
     for most, expected in ((10 * 3 * 8 * 8, [9]), (4 * 3 * 8 * 8, [4, 4, 1]), (1, [1] * 9)):
         monkeypatch.setattr(folder, "MOST_NUMBERS", most)
-        with Batch(paths, folder.ImageWork(Counting(), prepare, 16, {}), None) as all_of_them:
+        with Batch(
+            paths, folder.ImageWork(SimpleNamespace(preprocess=prepare), Counting(), 16, {}), None
+        ) as all_of_them:
             outcome = all_of_them.do()
             names, rows = folder.collect(all_of_them, prepare)
         assert (sizes, len(names), len(rows), outcome.failed) == (expected, 9, 9, 0)

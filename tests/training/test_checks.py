@@ -1,5 +1,6 @@
 """Checkpoints to resume: damaged ones, those of other models or other options, and what may change."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import torch
 
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.task import Task as Classification
-from gcsa.training.checkpoint_io import CONFIG
+from gcsa.training.checkpoint_io import CONFIG, DATA, check_same_run
 from gcsa.training.checks import resolve_checkpoint
+from gcsa.training.run import out_of_memory
 from tests.errors import raises
 from tests.runs import TINY, composed, train
 
@@ -78,6 +80,27 @@ def test_other_options_are_not_mixed(finished: Path, tmp_path: Path, overrides: 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_other_data_are_not_mixed(finished: Path, tmp_path: Path) -> None:
+    stored: dict[str, Any] = torch.load(finished / "checkpoints/last.ckpt", weights_only=True)
+    assert [*stored[DATA]] == ["names", "train", "val"]
+    stored[DATA]["train"][1] = "0 0"
+    torch.save(stored, tmp_path / "other.ckpt")
+    with raises("checkpoint.other_data"):
+        train(composed(tmp_path / "run", *TINY, *SHORT, f"ckpt_path={tmp_path / 'other.ckpt'}"), tmp_path / "run")
+
+
+def test_options_of_a_later_version_that_change_nothing(finished: Path, tmp_path: Path) -> None:
+    stored: dict[str, Any] = torch.load(finished / "checkpoints/last.ckpt", weights_only=True)
+    config = copy.deepcopy(stored[CONFIG])
+    now = {**config, "task": {**config["task"], "new": 0.0, "newer": None, "newest": "mean"}}
+    check_same_run(finished / "checkpoints/last.ckpt", now, {"task.newest": "mean"})
+    now["task"]["new"] = 0.1
+    with raises("checkpoint.other_run"):
+        check_same_run(finished / "checkpoints/last.ckpt", now, {"task.newest": "mean"})
+    with raises("checkpoint.other_run"):
+        check_same_run(finished / "checkpoints/last.ckpt", {**config, "newest": "mean"}, {})
+
+
 @pytest.mark.filterwarnings("ignore:The dirpath has changed")  # Lightning, of the best checkpoint's folder
 def test_what_may_change(finished: Path, tmp_path: Path) -> None:
     allowed = ("trainer.max_epochs=2", "trainer.log_every_n_steps=3", "logger=csv", "threads=2", "data.root=elsewhere")
@@ -99,3 +122,29 @@ def test_the_configuration_is_kept_without_its_folder(finished: Path) -> None:
     assert stored["output_dir"] == "."
     assert stored["callbacks"]["best"]["dirpath"] == "./checkpoints"
     assert str(finished) not in json.dumps(stored)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            RuntimeError(
+                "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8000000000 bytes."
+            ),
+            "GB",
+        ),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has"), "needs about 2.1 GB"),
+        (MemoryError(), "not enough memory"),
+        (RuntimeError("shapes do not fit"), ""),
+    ],
+)
+def test_memory_that_lacks_is_said(error: Exception, words: str) -> None:
+    assert words in out_of_memory(error)
+    assert bool(out_of_memory(error)) == bool(words)
+
+
+def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints/.gcsa-1").mkdir(parents=True)
+    (tmp_path / "checkpoints/.gcsa-1/last.ckpt").touch()
+    train(composed(tmp_path, *TINY, *SHORT), tmp_path)
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]

@@ -41,15 +41,17 @@ class ImageWork(batch.Work[Path]):
 
     def __init__(
         self,
+        predictor: Any,
         network: nn.Module,
-        prepare: Prepare,
         batch_size: int,
         settings: Mapping[str, Any],
         instead: str = CUT,
         confidence: Callable[[Array], Sequence[float]] | None = None,
     ) -> None:
-        """confidence: of answers (N, D), for the report."""
-        self.network, self.prepare, self.instead, self.confidence = network, prepare, instead, confidence
+        """network: of `predictor`, or a part of it. confidence: of answers (N, D), for the report."""
+        self.predictor, self.network, self.instead, self.confidence = predictor, network, instead, confidence
+        self.prepare = prepare = predictor.preprocess
+        self.about: dict[str, Any] = {}
         self.settings = settings
         self.together = max(1, min(batch_size, MOST_NUMBERS // (len(prepare.mean) * prepare.size**2)))
 

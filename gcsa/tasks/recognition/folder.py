@@ -74,10 +74,10 @@ class ReadWork(batch.Work[Source]):
     columns = ("page", "orientation", "lines", "low_confidence", "low_confidence_lines")
 
     def __init__(
-        self, predictor: RecognitionPredictor, wanted: Wanted, settings: Mapping[str, Any], together: bool = True
+        self, predictor: RecognitionPredictor, wanted: Wanted, settings: Mapping[str, Any], apart: bool = False
     ) -> None:
-        """together: pages go to one process; False: each may go to another."""
-        self.predictor, self.wanted, self.settings, self.whole = predictor, wanted, settings, together
+        """apart: pages may go to several processes."""
+        self.predictor, self.wanted, self.settings, self.apart = predictor, wanted, settings, apart
         self.finder = PageFinder(wanted.orientation == "upright", finder_of(wanted.lines))
 
     def name(self, item: Source) -> str:
@@ -93,16 +93,22 @@ class ReadWork(batch.Work[Source]):
 
     def chunks(self, items: Sequence[Source], done: Collection[int]) -> Iterator[Sequence[int]]:
         """Pages by themselves, and lines, which are read in batches, many together."""
-        chunk: list[int] = []
-        for number in range(len(items)):
-            if number in done:
-                continue
-            chunk.append(number)
-            if not self.whole and (len(chunk) == LINES or is_xml(items[number].file) or is_page(items[number])):
-                yield chunk
-                chunk = []
-        if chunk:
-            yield chunk
+        left = [number for number in range(len(items)) if number not in done]
+        if not self.apart:
+            yield from [left] if left else []
+            return
+        lines: list[int] = []
+        for number in left:
+            alone = is_xml(items[number].file) or is_page(items[number])
+            if lines and (alone or len(lines) == LINES):
+                yield lines
+                lines = []
+            if alone:
+                yield [number]
+            else:
+                lines.append(number)
+        if lines:
+            yield lines
 
     def do(self, items: Sequence[Source], pace: batch.Pace) -> Iterator[batch.Result]:
         start, ahead = pace.number, 0

@@ -3,6 +3,7 @@
 import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from gcsa._utils.paths import expanded
 from gcsa._utils.validation import check_bool, check_int
 from gcsa.data.augment import Augmentation
 from gcsa.data.datamodule import SplitDataModule
+from gcsa.data.identity import checksum, spaced
 from gcsa.data.image_files import ImageFiles
 from gcsa.data.loaders import BatchLoader, ConcatSource, ImageSet, ImageSource, seeded_generator
 from gcsa.data.splits import balancing_weights, check_split, limited, strata
@@ -69,6 +71,8 @@ class Split(NamedTuple):
         return found
 
 
+CHUNK = 256
+"""Images that are read at a time for their checksum."""
 NO_LABEL = -1
 """Of an image whose class nobody has said."""
 DATAMODULES: dict[str, type["GCSADataModule"]] = {}
@@ -278,6 +282,23 @@ class GCSADataModule(SplitDataModule):
     def source(self, split: str) -> str:
         """Which file or folder the split "train", "val" or "test" was read from, after `setup`."""
         return self.split(split).source
+
+    @property
+    def label_names(self) -> list[str]:
+        return list(self.class_names)
+
+    def identity(self) -> dict[str, Any]:
+        content = super().identity()
+        for name in ("train", "val"):
+            content[name][0] = len(self.split(name).rows)
+        return content
+
+    def checksum(self, split: Split) -> str:
+        rows = split.rows[:: spaced(len(split.rows), self.in_chans * self.image_size**2).step]
+        files = [split.files[row] for row in split.rows.tolist()] if split.files is not None else []
+        names = ("" if file is None else f"{file.parent.name}/{file.name}" for file in files)
+        pictures = (split.images[part] for part in rows.split(CHUNK))
+        return checksum(names, chain([split.rows, split.labels[split.rows]], pictures))
 
     def images(self, split: str) -> ImageSet:
         """The whole split as a set of normalised, not augmented images, after `setup`."""

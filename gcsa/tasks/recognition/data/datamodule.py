@@ -15,6 +15,7 @@ from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import check_bool, check_int
 from gcsa.data.datamodule import SplitDataModule
+from gcsa.data.identity import checksum, spaced
 from gcsa.data.loaders import BatchLoader
 from gcsa.data.splits import limited
 from gcsa.data.storage import data_root
@@ -133,6 +134,15 @@ class LinesDataModule(SplitDataModule):
         if not lines:
             raise UserError(f"{self.folder} holds no lines with text in its {', '.join(splits)} split", "lines.none")
         return lines
+
+    @property
+    def label_names(self) -> list[str]:
+        return list(self.charset.characters)
+
+    def checksum(self, split: LineSet) -> str:
+        read = spaced(len(split), max((image.nbytes for image in split.images), default=1))
+        names = (f"{line.image.name} {line.text}" for line in split.lines)
+        return checksum(names, (split.images[number] for number in read))
 
     def lines(self, split: str) -> LineSet:
         """The split "train", "val" or "test", after `setup`."""

@@ -14,6 +14,7 @@ from gcsa._utils.errors import UserError, reworded
 from gcsa._utils.paths import expanded
 from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int
 from gcsa.data.datamodule import SplitDataModule
+from gcsa.data.identity import checksum, spaced
 from gcsa.data.loaders import BatchLoader
 from gcsa.data.splits import limited
 from gcsa.data.storage import data_root
@@ -168,6 +169,12 @@ class MasksDataModule(SplitDataModule):
 
     def make_test(self) -> list[Example]:
         return self._read("test")
+
+    def checksum(self, split: list[Example]) -> str:
+        largest = max((example.picture.nbytes + example.labels.nbytes for example in split), default=1)
+        read = [split[number] for number in spaced(len(split), largest)]
+        parts = (part for example in read for part in (example.picture, example.labels))
+        return checksum((example.path.name for example in split), parts)
 
     def images(self, split: str) -> list[Example]:
         """Pictures, labels, paths and scales of the split "train", "val" or "test", as they are stored, after `setup`."""
