@@ -250,9 +250,9 @@ def ood_scores() -> dict[str, dict[str, Any]]:
     }
 
 
-def told(found: dict[str, Any]) -> str:
-    """How many of the other images have an OOD score above 1, such as "54 of 58"."""
-    others = found["others"].values()
+def told(found: dict[str, Any], which: str) -> str:
+    """How many of the "others" or the "unseen" images have an OOD score above 1, such as "54 of 58"."""
+    others = found[which].values()
     return f"{sum(value > 1 for value in others)} of {len(others)}"
 
 
@@ -263,12 +263,14 @@ def ood_score() -> str:
             f"`{name}`",
             f"{found['test_images']}",
             percent(found["false_alarms"], 1),
-            told(found),
+            told(found, "others"),
             f"{found['auroc']:.3f}",
+            told(found, "unseen"),
         ]
         for name, found in ood_scores().items()
     ]
-    return table(["weights", "test images", "of these above 1", "other images above 1", "AUROC"], rows)
+    heading = ["weights", "test images", "of these above 1", "other images above 1", "AUROC", "unseen images above 1"]
+    return table(heading, rows)
 
 
 def card(name: str) -> str:
@@ -305,8 +307,8 @@ def card(name: str) -> str:
         ""
         if found is None
         else (
-            f" Of photographs, pages and other images that it is not for, {told(found)} have an OOD score above 1, and "
-            f"{percent(found['false_alarms'], 1)} of the test images."
+            f" Of photographs, diagrams and other images that it is not for, and that were not looked at before, {told(found, 'unseen')} have an OOD "
+            f"score above 1, and {percent(found['false_alarms'], 1)} of the test images."
         )
     )
     measured = table(["", "value (95 % interval)"], [[what, value] for what, value in figures(name).items()])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gcsa.tasks.ood import FEWEST_TRAINING, FEWEST_VALIDATION, OODScorer
+from gcsa.tasks.ood import FEWEST_TRAINING, FEWEST_VALIDATION, OODScorer, image_statistics
 from gcsa.weights import Weights
 from tests.errors import raises
 
@@ -39,7 +39,7 @@ def test_it_is_the_mahalanobis_distance() -> None:
 def test_far_images_are_told(features: int) -> None:
     """Along the axes, and beyond them where there are fewer axes than features."""
     scorer = fitted(features)
-    assert len(scorer.axes) == min(features, 16)
+    assert len(scorer.axes) == min(features, 32)
     assert (scorer(drawn(500, features, 2)) > 1).double().mean() < 0.05
     assert (scorer(drawn(100, features, 3) + 5) > 1).all()
     assert scorer(scorer.mean[None]).item() == 0
@@ -65,3 +65,17 @@ def test_it_is_not_told_from_too_little() -> None:
 def test_features_of_another_network_are_refused() -> None:
     with raises("weights.features"):
         fitted(5)(drawn(3, 4, 0))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 32, 32), (2, 1, 27, 41), (2, 3, 3, 5)])
+def test_statistics_are_the_same_in_every_pose(shape: tuple[int, ...]) -> None:
+    images = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found = image_statistics(images)
+    for pose in (images.rot90(1, (2, 3)), images.rot90(2, (2, 3)), images.flip(2), images.mT):
+        assert torch.allclose(image_statistics(pose), found, rtol=0, atol=1e-4)
+    assert not torch.allclose(image_statistics(images * 1.2), found, rtol=0, atol=1e-2)
+
+
+def test_statistics_of_what_does_not_vary() -> None:
+    for value in (0.0, 1.0, -3.0):
+        assert image_statistics(torch.full((1, 3, 9, 9), value)).isfinite().all()

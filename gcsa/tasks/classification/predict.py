@@ -22,7 +22,7 @@ from gcsa.models.create import classifier_names, create_model
 from gcsa.symmetry import RotationAveraged, Symmetrized
 from gcsa.tasks.base import Predictor, merge_adapter
 from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target, target_of
-from gcsa.tasks.ood import OODScorer, reduced_outputs
+from gcsa.tasks.ood import OODScorer, image_statistics, reduced_outputs
 from gcsa.weights import Weights, fill, read_adapter
 from gcsa.weights.fingerprint import is_within
 from gcsa.weights.writer import BORDER
@@ -76,8 +76,8 @@ class PreLogits(nn.Module):
 
 
 class ScoresAndFeatures(nn.Module):
-    """A classifier of gcsa in one pass: normalised images (B, C, H, W) to scores and, behind them, features (B, K + D): the means of the
-    outputs (B, h, w, N, C) of the stem and of every stage over positions and group."""
+    """A classifier of gcsa in one pass: normalised images (B, C, H, W) to scores and, behind them, what the OOD score looks at (B, K + D):
+    `image_statistics`, and the means of the outputs (B, h, w, N, C) of the stem and of every stage over positions and group."""
 
     def __init__(self, network: Backbone) -> None:
         super().__init__()
@@ -85,9 +85,9 @@ class ScoresAndFeatures(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         stages: Any = self.network.stages
-        with reduced_outputs((self.network.stem, *stages), lambda output: output.mean((1, 2, 3))) as means:
+        with reduced_outputs((self.network.stem, *stages), lambda _, output: output.mean((1, 2, 3))) as means:
             scores = self.network(images)
-        return torch.cat([scores, *(mean.to(scores) for mean in means)], 1)
+        return torch.cat([scores, image_statistics(images).to(scores), *(mean.to(scores) for mean in means)], 1)
 
 
 class WithOODScore(nn.Module):

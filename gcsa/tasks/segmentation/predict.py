@@ -32,7 +32,7 @@ from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage
 from gcsa.models.unet import UNet
 from gcsa.symmetry import SymmetryOptions, canonical_pose
 from gcsa.tasks.base import Exporter, Predictor
-from gcsa.tasks.ood import OODScorer, reduced_outputs
+from gcsa.tasks.ood import OODScorer, image_statistics, reduced_outputs
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, TransformedWindows, transform_objects
 from gcsa.tasks.segmentation.stars import (
@@ -430,10 +430,11 @@ def unet_of(network: Any) -> UNet | None:
     return unet if isinstance(unet, UNet) else None
 
 
-def pooled(maps: list[Tensor]) -> Tensor:
-    """The features (D,) of the first image of a batch from the maps (B, h, w, N, C) of a U-Net's encoder: the mean of each map over
-    positions and group."""
-    return torch.cat([part[0].mean((0, 1, 2), dtype=torch.float32) for part in maps]).cpu().double()
+def pooled(images: Tensor, maps: list[Tensor]) -> Tensor:
+    """What the OOD score looks at (D,), of the first of the normalised images (B, C, H, W): its `image_statistics`, and of the maps (B, h, w,
+    N, C) of a U-Net's encoder the mean of each over positions and group."""
+    means = [part[0].mean((0, 1, 2), dtype=torch.float32) for part in maps]
+    return torch.cat([image_statistics(images[:1])[0], *means]).cpu().double()
 
 
 class EncoderOnly(nn.Module):
@@ -445,7 +446,7 @@ class EncoderOnly(nn.Module):
         self.size_divisor, self.min_size, self.margin = unet.size_divisor, unet.min_size, unet.margin
 
     def forward(self, images: Tensor) -> Tensor:
-        self.found.append(pooled(self.encoder(images)))
+        self.found.append(pooled(images, self.encoder(images)))
         return images  # of the size of the maps
 
 
@@ -487,5 +488,6 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Segme
     predictor = SegmentationPredictor(fill(lambda: Segmenter(weights.architecture, **options), weights), **settings)
     predictor.ood_scorer, unet = OODScorer.of(weights), unet_of(predictor.network)
     if predictor.ood_scorer is not None and unet is not None:  # before a slide is read
-        predictor.ood_scorer.check(sum(level.fields for level in unet.encoder.levels))
+        statistics = image_statistics(torch.zeros(1, predictor.network.in_chans, 2, 2)).shape[1]
+        predictor.ood_scorer.check(statistics + sum(level.fields for level in unet.encoder.levels))
     return predictor

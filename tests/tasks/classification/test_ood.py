@@ -13,6 +13,7 @@ from gcsa.tasks.classification import predict
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.tasks.classification.task import fit_ood_scorer
+from gcsa.tasks.ood import image_statistics
 from gcsa.weights import read
 from tests.integrations.pictures import patches, poses
 
@@ -66,5 +67,6 @@ def test_a_run_measures_it() -> None:
     model: Any = create_model("gcsa_tiny", num_classes=10, in_chans=1, depth=1, fields=4)
     scorer = fit_ood_scorer(model, data)
     assert scorer is not None
-    assert len(scorer.mean) == 4 * (1 + len(model.stages))
+    statistics = image_statistics(torch.zeros(1, 1, 2, 2)).shape[1]
+    assert len(scorer.mean) == statistics + 4 * (1 + len(model.stages))
     assert fit_ood_scorer(torch.nn.Flatten(), data) is None
