@@ -299,36 +299,53 @@ def rivals() -> str:
     )
 
 
-def page_rivals() -> str:
-    """Tesseract and published recognisers on whole pages."""
-    content = json.loads((ROOT / "benchmarks/results/pages/rivals.json").read_text())
+def page_rivals(pages: str) -> str:
+    """Tesseract and published recognisers on whole pages: "books", or those with "notes" or columns."""
+    content = json.loads((ROOT / "benchmarks/results/pages/rivals.json").read_text())[pages]
     rows = []
     for name, found in content.items():
-        upright, rotated = found["upright"], found["rotated"]
-        low, high = upright["cer_interval"]
+        low, high = found["cer_interval"]
         rows.append(
             [
                 "Tesseract 5.3" if name == "tesseract" else f"`{name}`",
-                f"{100 * upright['cer']:.1f} ({100 * low:.1f} to {100 * high:.1f})",
-                f"{100 * median(upright['cer_pages']):.1f}",
-                f"{upright['words_found']:.0%}",
-                f"{100 * rotated['cer']:.1f}",
-                f"{100 * median(rotated['cer_pages']):.1f}",
-                f"{upright['cpu_seconds']:.0f}",
+                f"{100 * found['cer']:.1f} ({100 * low:.1f} to {100 * high:.1f})",
+                f"{100 * median(found['cer_pages']):.1f}",
+                f"{found['words_found']:.0%}" if "words_found" in found else "",
+                f"{found['cpu_seconds']:.1f}",
+                f"{found['peak_mb'] / 1000:.1f}" if "peak_mb" in found else "",
             ]
         )
-    header = [
-        "system",
-        "CER % (95 %), upright",
-        "median page",
-        "words found",
-        "CER %, rotated by 90 degrees",
-        "median page",
-    ]
+    header = ["system", "CER % (95 %)", "median page", "words found", "CPU seconds a page", "peak GB"]
     commits = ", ".join(dict.fromkeys(found["commit"][:8] for found in content.values()))
     found = next(iter(content.values()))
-    about = f"{found['pages']} pages of {found['books']} books. {machine_title(found['machine'])}; commits {commits}."
-    return f"{table([*header, 'CPU seconds a page'], rows)}\n\n{about}"
+    about = f"{len(found['pages'])} pages. {machine_title(found['machine'])}; commits {commits}."
+    return f"{table(header, rows)}\n\n{about}"
+
+
+def order() -> str:
+    """How often the line after a line is the right one."""
+    content = json.loads((ROOT / "benchmarks/results/pages/order.json").read_text())
+    rows = [
+        [
+            name,
+            *(
+                cell
+                for kind in found.values()
+                for cell in (kind["pages"], f"{kind['downwards']:.1%}", f"{kind['right']:.1%}")
+            ),
+        ]
+        for name, found in content["collections"].items()
+    ]
+    header = [
+        "collection",
+        "pages with columns or notes",
+        "downwards",
+        "our order",
+        "other pages",
+        "downwards",
+        "our order",
+    ]
+    return f"{table(header, rows)}\n\nCommit {content['commit'][:8]}."
 
 
 def skew() -> str:

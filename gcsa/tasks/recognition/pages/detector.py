@@ -24,8 +24,9 @@ from gcsa._utils.errors import MissingExtraError
 from gcsa.tasks.recognition.data.cutting import FoundLine, Points
 
 FILE = "models/PP-OCRv6_det_small.onnx"
-SIDE = 1600
-"""Pixels of the longer side of a page as the network sees it; a smaller page is not enlarged."""
+SIDE = 1152
+"""Pixels of the longer side of a page as the network sees it; a smaller page is not enlarged. On 12 validation pages, error rates were
+4.05 % with 1152 and 4.15 % with 1600, which takes 1.9 times as long."""
 STEP = 32
 """Pixels: sides of the network's input are multiples of it."""
 CORE = 0.3

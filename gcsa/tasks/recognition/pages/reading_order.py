@@ -28,7 +28,7 @@ from gcsa.tasks.recognition.reading import Reading, mean_confidence, text_orient
 
 TOUCHING = 0.5
 """Of its height: a line that reaches less far over a gap does not cross it."""
-LEAST_ASPECT = 2.5
+LEAST_ASPECT = 2.0
 """A side of shorter lines is no column: numbers of verses, of pages in a table of contents."""
 LEAST_BESIDE = 2
 """Lines that stand beside those of the other side: fewer are no column, but a number or a catchword."""
@@ -60,8 +60,10 @@ class _Box(NamedTuple):
         return (self.top + self.bottom) / 2
 
     def beside(self, other: _Box) -> bool:
-        shared = min(self.bottom, other.bottom) - max(self.top, other.top)
-        return shared > SAME_ROW * min(self.height, other.height)
+        """Whether two lines stand in one row, the one left of the other."""
+        low = min(self.height, other.height)
+        apart = max(self.left, other.left) + TOUCHING * low > min(self.right, other.right)
+        return apart and min(self.bottom, other.bottom) - max(self.top, other.top) > SAME_ROW * low
 
 
 def arranged(transcripts: Sequence[Transcript]) -> list[Transcript]:
@@ -154,7 +156,9 @@ def _blocks(boxes: list[_Box]) -> list[list[_Box]]:
     if gap is None:
         return [_rows(boxes)] if boxes else []
     over = [box for box in boxes if _side(box, gap) == 0]
-    crossing = sorted((box for box in boxes if any(box.beside(other) for other in over)), key=lambda box: box.middle)
+    crossing = sorted(
+        (box for box in boxes if box in over or any(box.beside(other) for other in over)), key=lambda box: box.middle
+    )
     if len(crossing) == len(boxes):
         return [_rows(boxes)]
     heights = [box.middle for box in crossing]
