@@ -39,6 +39,8 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.test_lines,
         text.rivals,
         text.page_rivals,
+        text.page_notes,
+        text.order,
         text.pages,
         text.skewed,
         text.orientation,

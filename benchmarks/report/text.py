@@ -299,8 +299,17 @@ def rivals() -> str:
     )
 
 
-def page_rivals(pages: str) -> str:
-    """Tesseract and published recognisers on whole pages: "books", or those with "notes" or columns."""
+def page_rivals() -> str:
+    """Tesseract and published recognisers on whole pages."""
+    return _whole_pages("books")
+
+
+def page_notes() -> str:
+    """The same on pages with columns, or with notes in the margin."""
+    return _whole_pages("notes")
+
+
+def _whole_pages(pages: str) -> str:
     content = json.loads((ROOT / "benchmarks/results/pages/rivals.json").read_text())[pages]
     rows = []
     for name, found in content.items():
