@@ -340,7 +340,7 @@ def order() -> str:
             *(
                 cell
                 for kind in found.values()
-                for cell in (kind["pages"], f"{kind['downwards']:.1%}", f"{kind['right']:.1%}")
+                for cell in (str(kind["pages"]), f"{kind['downwards']:.1%}", f"{kind['right']:.1%}")
             ),
         ]
         for name, found in content["collections"].items()

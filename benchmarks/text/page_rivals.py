@@ -66,14 +66,9 @@ NOTES: Pages = {
                 "8_237dd",
             )
         ),
-        "fra/bnf-bpt6k3103841": ("2_b4a43_default", "7_a4485_default"),
-        "lat/archiveorg-zoologiadanicase01mlle": (
-            "zoologiadanicase01mlle.pdf_page_87",
-            "zoologiadanicase01mlle.pdf_page_91",
-        ),
     },
 }
-"""Latin and French pages of the 16th to the 18th century with columns, or with notes in the margin."""
+"""All pages of a Latin book of the 16th century with five or more lines of notes in the margin."""
 SETS = {"books": BOOKS, "notes": NOTES}
 
 TESSERACT = "tesseract"

@@ -47,7 +47,6 @@ from gcsa.tasks.recognition.pages.inputs import (
 from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout
 from gcsa.tasks.recognition.pages.reading_order import arranged, order_on_page
 from gcsa.tasks.recognition.reading import (
-    PageVote,
     Reading,
     mean_confidence,
     most_confident,
@@ -283,7 +282,7 @@ class RecognitionPredictor(Predictor):
         again: dict[int, _Line] = {}
         for lines in _by_page(pages, found):
             known = {i: readings for i in lines if isinstance(readings := found[i], dict)}
-            degrees = _page_orientation([*known.values()]).degrees
+            degrees = _page_orientation([*known.values()])
             for i, readings in known.items():
                 if degrees in readings:
                     result[i] = readings[degrees]
@@ -396,7 +395,7 @@ def _picture(image: Any) -> Image.Image:
         ) from error
 
 
-def _page_orientation(lines: Sequence[Readings]) -> PageVote:
+def _page_orientation(lines: Sequence[Readings]) -> int:
     return page_orientation(lines, [max(len(reading.text) for reading in readings.values()) for readings in lines])
 
 

@@ -35,13 +35,6 @@ class Character(NamedTuple):
     confidence: float
 
 
-class PageVote(NamedTuple):
-    """The degrees by which a page is rotated, as its lines say, and their mean confidence in this orientation."""
-
-    degrees: int
-    confidence: float
-
-
 @dataclass(frozen=True)
 class Reading:
     """What a line says.
@@ -110,8 +103,8 @@ def text_orientation(readings: Sequence[Reading]) -> int:
     return max(votes, key=lambda degrees: votes[degrees])
 
 
-def page_orientation(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[float]) -> PageVote:
-    """The orientation of a page: each line votes for its orientations with confidence times length.
+def page_orientation(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[float]) -> int:
+    """The degrees by which a page is rotated: each line votes for its orientations with confidence times length.
 
     A line that is too long to have been read in an orientation has no vote for it. Ties go to the first of 0, 180, 90, 270.
     """
@@ -123,11 +116,7 @@ def page_orientation(lines: Sequence[Mapping[int, Reading]], lengths: Sequence[f
         )
         for degrees in (0, 180, 90, 270)
     }
-    best = max(votes, key=lambda degrees: votes[degrees])
-    confidences = [
-        (length, readings[best].confidence) for readings, length in zip(lines, lengths, strict=True) if best in readings
-    ]
-    return PageVote(best, mean_confidence(confidences))
+    return max(votes, key=lambda degrees: votes[degrees])
 
 
 def check_orientation(orientation: str, group: Group) -> None:

@@ -47,7 +47,7 @@ PAGES = {
     "a table of contents": {
         2 * i + j: line(*sides)
         for i in range(9)
-        for j, sides in enumerate([(100, 100 + 30 * i, 400), (480, 100 + 30 * i, 510)])
+        for j, sides in enumerate([(100, 100 + 30 * i, 400), (480, 100 + 30 * i, 505)])
     },
     "a line in two pieces": {0: line(100, 100, 500)}
     | {1: line(100, 130, 290), 2: line(305, 133, 500)}

@@ -28,7 +28,7 @@ from gcsa.tasks.recognition.reading import Reading, mean_confidence, text_orient
 
 TOUCHING = 0.5
 """Of its height: a line that reaches less far over a gap does not cross it."""
-LEAST_ASPECT = 2.0
+LEAST_ASPECT = 1.5
 """A side of shorter lines is no column: numbers of verses, of pages in a table of contents."""
 LEAST_BESIDE = 2
 """Lines that stand beside those of the other side: fewer are no column, but a number or a catchword."""
@@ -59,11 +59,14 @@ class _Box(NamedTuple):
     def middle(self) -> float:
         return (self.top + self.bottom) / 2
 
+    def apart(self, other: _Box) -> bool:
+        """Whether the one stands left of the other."""
+        return max(self.left, other.left) + TOUCHING * min(self.height, other.height) > min(self.right, other.right)
+
     def beside(self, other: _Box) -> bool:
-        """Whether two lines stand in one row, the one left of the other."""
-        low = min(self.height, other.height)
-        apart = max(self.left, other.left) + TOUCHING * low > min(self.right, other.right)
-        return apart and min(self.bottom, other.bottom) - max(self.top, other.top) > SAME_ROW * low
+        """Whether they stand in one row."""
+        shared = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return self.apart(other) and shared > SAME_ROW * min(self.height, other.height)
 
 
 def arranged(transcripts: Sequence[Transcript]) -> list[Transcript]:
@@ -212,7 +215,7 @@ def _rows(boxes: list[_Box]) -> list[_Box]:
     """From top to bottom; those that stand in one row from left to right."""
     rows: list[list[_Box]] = []
     for box in sorted(boxes, key=lambda box: box.middle):
-        if rows and box.beside(max(rows[-1], key=lambda other: other.height)):  # not with a speck between two rows
+        if rows and any(map(box.beside, rows[-1])) and all(map(box.apart, rows[-1])):
             rows[-1].append(box)
         else:
             rows.append([box])
