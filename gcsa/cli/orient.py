@@ -1,10 +1,13 @@
-"""Tell how pages lie, and make them upright: `gcsa orient scans/ --output orientations.csv --fix upright/`.
+"""Tell how pages lie, and make them upright: `gcsa orient scans/ --output orientations.csv --fix upright/ --deskew`.
 
-The table has one row for each image: `file`, `orientation`, `probability` and `blank`. The orientation is the angle in degrees,
-counter-clockwise, by which the page is rotated; of a blank page there is none. A name in .json gives a list of objects instead.
+The table has one row for each image: `file`, `orientation`, `probability`, `blank`, `doubtful` and `skew`. The orientation is the angle in
+degrees, counter-clockwise, by which the page is rotated, and the skew the angle by which it is still rotated once it is upright; of a
+blank page there is neither. A page is doubtful where the probability is below 0.9: somebody has to look at it, and --fix leaves it as it
+is. A name in .json gives a list of objects instead.
 
 Exit codes: 0, all images; 1, some images could not be read or written, which are listed on stderr, and the others are in the table;
-2, wrong arguments, before anything is read; 130, interrupted: the same command goes on.
+2, wrong arguments, before anything is read; 3, all images, but some pages are doubtful, which are listed on stderr; 130, interrupted: the
+same command goes on.
 """
 
 from __future__ import annotations
@@ -23,13 +26,16 @@ from gcsa.cli.running import check_workers, compute_on, how, running, settings
 
 LEDGER = "gcsa_orient.ledger"
 TABLES = (".csv", ".json")
+DOUBTFUL = 3
+"""The exit code."""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="gcsa orient",
         description="Measures by how many degrees pages are rotated, and writes a table with a row for each.",
-        epilog="Exit code 1 if an image could not be read or written: it is listed on stderr, and the others are in the table.",
+        epilog="Exit code 1 if an image could not be read or written: it is listed on stderr, and the others are in the table. "
+        "Exit code 3 if a page is doubtful, for its probability is below 0.9: look at those that stderr lists.",
     )
     parser.add_argument(
         "inputs",
@@ -46,8 +52,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--fix",
         metavar="FOLDER",
-        help="folder to write upright copies of all images to; a JPEG that was rotated is encoded anew, other formats lose nothing",
+        help="folder to write upright copies of all images to; a JPEG that was rotated is encoded anew, other formats lose nothing; doubtful pages are left as they are",
     )
+    parser.add_argument(
+        "--deskew",
+        action="store_true",
+        help="with --fix: rotate the copies by their skew too, which interpolates their pixels",
+    )
+    parser.add_argument("--fix-doubtful", action="store_true", help="with --fix: make doubtful pages upright as well")
     add_run(parser)
     parser.add_argument(
         "--threads", type=count(1000), help="threads of the CPU that are used (default: one for each core)"
@@ -60,6 +72,10 @@ def _check(args: argparse.Namespace, images: Sequence[Path]) -> None:
         if not args.output.lower().endswith(TABLES):
             raise UserError(f"--output {args.output} must end in {' or '.join(TABLES)}", "output.suffix")
         check_writable(args.output)
+    for name in ("deskew", "fix_doubtful"):
+        if getattr(args, name) and args.fix is None:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is about copies: add --fix FOLDER", f"{name}.without_fix")
     if args.fix is not None:
         folder = Path(args.fix)
         if folder.exists() and not folder.is_dir():
@@ -81,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = find_images(args.inputs, recursive=True)
         _check(args, images)
         from gcsa.batch import Run
-        from gcsa.tasks.recognition.pages.upright import rows_of, write_rows
+        from gcsa.tasks.recognition.pages.upright import rows_of, warn_doubtful, write_rows
 
         work = _work(args)
         if args.fix is not None:
@@ -89,12 +105,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         ledger = part_of(args.output) if args.fix is None else Path(args.fix) / LEDGER
         with Run(images, work, ledger, how(args, _work), in_folder=args.fix is not None) as run:
             outcome = run.do()
+            doubtful = False
             if rows := rows_of(run):
                 with written(args.output) as stream:
                     write_rows(stream, rows, args.output.lower().endswith(".json"))
                 if args.output != SCREEN:
                     print(f"{args.output}: {len(rows)} images")
-        return outcome.tell("made upright" if args.fix is not None else "read")
+                doubtful = warn_doubtful(rows, args.fix is not None and not args.fix_doubtful)
+        return outcome.tell("made upright" if args.fix is not None else "read") or (DOUBTFUL if doubtful else 0)
 
 
 def _work(args: argparse.Namespace) -> Any:
@@ -102,4 +120,4 @@ def _work(args: argparse.Namespace) -> Any:
     from gcsa.tasks.recognition.pages.upright import OrientWork
 
     compute_on(args.threads)
-    return OrientWork(args.fix, settings(args))
+    return OrientWork(args.fix, args.deskew, args.fix_doubtful, settings(args))

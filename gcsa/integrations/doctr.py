@@ -24,7 +24,7 @@ class PageOrientation:
     """Stands where docTR has its `OrientationPredictor`."""
 
     def __call__(self, pages: Sequence[Array]) -> list[list[int] | list[float]]:
-        """Of pages (H, W, 3) in uint8: the index, the angle and the probability of each; 0 degrees for a blank page."""
+        """Of pages (H, W, 3) in uint8: the index, the angle and the probability of each; 0 degrees for a blank or doubtful page."""
         found = [find_orientation(np.asarray(Image.fromarray(page).convert("L"))) for page in pages]
-        indices = [0 if one.blank else one.degrees // 90 for one in found]
+        indices = [0 if one.blank or one.doubtful else one.degrees // 90 for one in found]
         return [indices, [CLASSES[i] for i in indices], [max(one.probabilities) for one in found]]

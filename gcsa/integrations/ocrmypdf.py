@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from ocrmypdf import OcrEngine, OrientationConfidence, hookimpl
 from ocrmypdf.exceptions import BadArgsError, InputFileError
@@ -23,16 +22,16 @@ from PIL import Image
 
 from gcsa import __version__
 from gcsa._utils.errors import UserError, visible
-from gcsa.images.reader import read_grey, read_image
+from gcsa.images.reader import read_grey
 from gcsa.tasks import load
-from gcsa.tasks.recognition.pages.detector import check_detector, detect_lines
+from gcsa.tasks.recognition.pages.detector import check_detector
 from gcsa.tasks.recognition.pages.inputs import LineInput, Source, Transcript
 from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.pages.orientation import find_orientation
 from gcsa.tasks.recognition.pages.output import content_of
+from gcsa.tasks.recognition.pages.page_skew import page_skew
 from gcsa.tasks.recognition.pages.pdf import ocr_element, scan_dpi
 from gcsa.tasks.recognition.pages.placed import PlacedPage, placed_page
-from gcsa.tasks.recognition.pages.skew import skew
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 
 NAME = "gcsa"
@@ -114,16 +113,14 @@ class GCSAEngine(OcrEngine):
     def get_orientation(input_file: Path, options: Any) -> OrientationConfidence:
         """By how many degrees counter-clockwise a page is to be rotated until it is upright, and how sure that is, in decibels: see `confidence`."""
         found = find_orientation(read_grey(input_file))
-        if found.blank:
+        if found.blank or found.doubtful:
             return OrientationConfidence(0, 0.0)
         return OrientationConfidence(-found.degrees % 360, confidence(max(found.probabilities)))
 
     @staticmethod
     def get_deskew(input_file: Path, options: Any) -> float:
         """By how many degrees counter-clockwise a page is to be rotated until its lines are level."""
-        _share_cores(options)
-        page = np.asarray(read_image(input_file, 3, upright=False))
-        return -skew(detect_lines(page), page)
+        return -page_skew(read_grey(input_file))
 
     @staticmethod
     def supports_generate_ocr() -> bool:

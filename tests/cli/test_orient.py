@@ -47,6 +47,8 @@ def test_a_row_for_every_image(run: Run, scans: Path) -> None:
     assert [row["orientation"] for row in rows] == ["0", "90", "180", "270", ""]
     assert [row["probability"] for row in rows] == ["0.970000"] * 4 + [""]
     assert [row["blank"] for row in rows] == ["no"] * 4 + ["yes"]
+    assert [row["doubtful"] for row in rows] == ["no"] * 5
+    assert rows[4]["skew"] == ""
     assert run("orient", scans, "--output", "o.json") == (0, "o.json: 5 images\n", "")
     found = json.loads(Path("o.json").read_text())
     assert [row["orientation"] for row in found] == [0, 90, 180, 270, None]
@@ -117,3 +119,92 @@ def test_the_first_picture_of_a_phone(run: Run, scans: Path, upright: np.ndarray
     with Image.open(Path("fixed", "p.jpg")) as fixed:
         assert fixed.format == "JPEG"
         assert np.abs(np.asarray(fixed.convert("L")).astype(int) - upright).mean() < 5
+
+
+@pytest.fixture
+def unsure(scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network believes with a probability of 0.89 that every page lies upside down."""
+    monkeypatch.setattr(
+        upright_pages, "find_orientation", lambda grey: Orientation(180, (0.05, 0.03, 0.89, 0.03), False)
+    )
+
+
+@pytest.mark.usefixtures("unsure")
+def test_a_doubtful_page_is_told_and_left_as_it_is(run: Run, scans: Path) -> None:
+    code, out, err = run("orient", scans, "--fix", "fixed")
+    assert code == 3
+    assert f"{scans / 'b.png'}: look at it: 180 degrees with a probability of only 0.89, left as it is" in err
+    assert "5 of 5 are doubtful" in err
+    assert [row["doubtful"] for row in csv.DictReader(out.splitlines())] == ["yes"] * 5
+    for name in DEGREES:
+        assert Path("fixed", name).read_bytes() == (scans / name).read_bytes()
+
+
+@pytest.mark.usefixtures("unsure")
+def test_a_doubtful_page_is_rotated_on_demand(run: Run, scans: Path) -> None:
+    code, _, err = run("orient", scans, "--fix", "fixed", "--fix-doubtful")
+    assert code == 3
+    assert "left as it is" not in err
+    with Image.open("fixed/b.png") as fixed, Image.open(scans / "b.png") as scan:
+        assert np.array_equal(np.asarray(fixed), np.rot90(np.asarray(scan), 2))
+
+
+def test_a_bad_image_counts_more_than_a_doubtful_page(run: Run, scans: Path, unsure: None) -> None:
+    (scans / "h.png").write_bytes(b"no picture")
+    assert run("orient", scans)[0] == 1
+
+
+@pytest.mark.parametrize("option", ["--deskew", "--fix-doubtful"])
+def test_what_needs_copies(option: str, run: Run, scans: Path) -> None:
+    code, _, err = run("orient", scans, option)
+    assert code == 2
+    assert f"{option} is about copies: add --fix FOLDER" in err
+
+
+def ruled(degrees: float) -> Image.Image:
+    """A page with twenty lines of short strokes, rotated by `degrees` counter-clockwise, and then lying on its side."""
+    page = np.full((420, 320), 200, np.uint8)
+    for top in range(20, 400, 19):
+        for left in range(20, 290, 9):
+            page[top : top + 8, left : left + 5] = 20
+    return (
+        Image.fromarray(page)
+        .rotate(degrees, Image.Resampling.BICUBIC, fillcolor=200)
+        .transpose(Image.Transpose.ROTATE_90)
+    )
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "1", "P", "I;16"])
+def test_deskew_makes_lines_level(mode: str, run: Run, scans: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upright_pages, "find_orientation", lambda grey: Orientation(90, (0.0, 1.0, 0.0, 0.0), False))
+    for path in scans.iterdir():
+        path.unlink()
+    page = ruled(4.0)
+    page = (
+        Image.fromarray(np.asarray(page).astype(np.uint16) * 200)
+        if mode == "I;16"
+        else page.convert(mode, dither=Image.Dither.NONE)
+    )
+    page.save(scans / "a.png", dpi=(300, 300))
+    code, out, _ = run("orient", scans, "--fix", "fixed", "--deskew")
+    assert code == 0
+    (row,) = csv.DictReader(out.splitlines())
+    assert float(row["skew"]) == pytest.approx(4.0, abs=0.2)
+    with Image.open("fixed/a.png") as fixed:
+        assert fixed.mode == {"P": "RGB"}.get(mode, mode)
+        assert fixed.info["dpi"][0] == pytest.approx(300, abs=0.1)
+        assert fixed.width < fixed.height
+        level = np.asarray(fixed.convert("L") if mode != "I;16" else fixed).astype(float)
+        assert level[2, 2] == pytest.approx(level[2, -3], abs=2), "the corners have the colour of the paper"
+    monkeypatch.setattr(upright_pages, "find_orientation", lambda grey: Orientation(0, (1.0, 0.0, 0.0, 0.0), False))
+    _, out, _ = run("orient", "fixed/a.png")
+    assert abs(float(next(csv.DictReader(out.splitlines()))["skew"])) <= 0.2
+
+
+@pytest.mark.usefixtures("unsure")
+def test_a_doubtful_page_keeps_its_skew(run: Run, scans: Path) -> None:
+    for path in scans.iterdir():
+        path.unlink()
+    ruled(4.0).save(scans / "a.png")
+    assert run("orient", scans, "--fix", "fixed", "--deskew")[0] == 3
+    assert Path("fixed/a.png").read_bytes() == (scans / "a.png").read_bytes()

@@ -6,8 +6,10 @@ import matplotlib
 import numpy as np
 import pytest
 
+from gcsa.integrations import doctr
 from gcsa.integrations.doctr import PageOrientation
 from gcsa.tasks.recognition.data.typeset import set_lines
+from gcsa.tasks.recognition.pages.orientation import Orientation
 
 FONT = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
 TEXTS = [f"{word} ces faits paroissent incontestables" for word in ("cerveau", "Tous", "qui", "si", "nous", "peine")]
@@ -30,6 +32,12 @@ def test_what_doctr_is_told(page: np.ndarray) -> None:
     assert min(probabilities[:4]) > 0.9
     assert np.ptp(probabilities[:4]) < 1e-3
     assert probabilities[4] == pytest.approx(0.25)
+
+
+def test_a_doubtful_page_is_left(monkeypatch: pytest.MonkeyPatch, page: np.ndarray) -> None:
+    found = Orientation(180, (0.05, 0.03, 0.89, 0.03), False)
+    monkeypatch.setattr(doctr, "find_orientation", lambda grey: found)
+    assert PageOrientation()([page]) == [[0], [0], [0.89]]
 
 
 @pytest.mark.filterwarnings("default")

@@ -17,6 +17,7 @@ from PIL import Image
 
 from gcsa.integrations import ocrmypdf as plugin
 from gcsa.tasks.recognition.data.typeset import set_lines
+from gcsa.tasks.recognition.pages.orientation import Orientation
 from tests.tasks.recognition.small import recognizer
 
 FONT = Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSerif.ttf"
@@ -98,6 +99,13 @@ def test_orientation_is_what_brings_the_page_upright(degrees: int, page: Image.I
 def test_deskew_is_what_makes_lines_level(page: Image.Image, tmp_path: Path) -> None:
     page.rotate(5.7, Image.Resampling.BICUBIC, expand=True, fillcolor=230).save(tmp_path / "1.png")
     assert plugin.GCSAEngine.get_deskew(tmp_path / "1.png", options()) == pytest.approx(-5.7, abs=0.15)
+
+
+def test_a_doubtful_page_is_not_rotated(monkeypatch: pytest.MonkeyPatch, page: Image.Image, tmp_path: Path) -> None:
+    page.save(tmp_path / "1.png")
+    found = Orientation(180, (0.05, 0.03, 0.89, 0.03), False)
+    monkeypatch.setattr(plugin, "find_orientation", lambda grey: found)
+    assert tuple(plugin.GCSAEngine.get_orientation(tmp_path / "1.png", None)) == (0, 0.0)
 
 
 def test_confidence_is_in_decibels() -> None:

@@ -9,8 +9,9 @@ front of it: a rotated page gives the same probabilities, cyclically shifted, up
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,20 @@ LEAST_CONTRAST = 0.03
 """Of the range of a page's grey values: the standard deviation of a tile that is not blank."""
 LIMIT = 4.0
 """Standard deviations."""
-TEMPERATURE = 8.0
-"""Of the sum over tiles, which are not independent: 22 held-out pages had a mean negative log-likelihood of 0.17 with 4, 0.11 with 8,
-0.10 with 12 and 0.11 with 16."""
+TEMPERATURE = 12.0
+"""Of the sum over tiles, which are not independent (ADR 56)."""
 SURE = 0.6
 LEAST_TILES = 2
 """Tiles of which one orientation is as probable as `SURE`: with fewer, a page is blank."""
+LEAST_PROBABILITY = 0.9
+"""Of the most probable orientation: with less, somebody has to look at the page."""
 BATCH = 32
 WEIGHTS = Path(__file__).parent / "page_orientation"
-"""In the package, for no user names them."""
+"""Of a network that learnt Latin, Greek and Cyrillic letters only. In the package, for no user names them."""
+SCRIPTS_WEIGHTS = Path(__file__).parent / "page_orientation_scripts"
+"""Of a wider one that learnt more scripts, and what has no orientation."""
+NARROW = 0.3
+"""The share of the first in the probabilities of a tile: it knows typescript better, and is sure of scripts that it never saw."""
 
 
 class OrientationScorer(nn.Module):
@@ -54,12 +60,14 @@ class OrientationScorer(nn.Module):
     The scores are a regular field of c4: a tile rotated by 90 degrees has them shifted by one. H and W are multiples of 8.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, fields: int = 24) -> None:
         super().__init__()
-        sizes: dict[str, Any] = dict(fields=16, stem_fields=(4, 8), stem_strides=(2, 2, 2), stem_norm="batch")
+        sizes: dict[str, Any] = dict(
+            fields=fields, stem_fields=(fields // 4, fields // 2), stem_strides=(2, 2, 2), stem_norm="batch"
+        )
         sizes |= dict(conv_depth=2, depth=1, num_heads=2, mlp_ratio=2, separable=True, low_pass=False)
         self.network = GCSA(in_chans=1, group="c4", num_classes=0, global_pool="", **sizes)
-        self.scores = nn.Linear(16, 1, bias=False)
+        self.scores = nn.Linear(fields, 1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         pooled = self.network.forward_features(x).mean((2, 3))
@@ -80,17 +88,39 @@ class Orientation:
     probabilities: tuple[float, ...]
     blank: bool
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the page is not to be rotated before somebody has looked at it. A blank page is not doubtful: it has no orientation."""
+        return not self.blank and max(self.probabilities) < LEAST_PROBABILITY
+
+
+class MixedScorer(nn.Module):
+    """Scores of tiles by two networks: the logarithms of the means of their probabilities, as equivariant as they are."""
+
+    def __init__(self, narrow: OrientationScorer, wide: OrientationScorer) -> None:
+        super().__init__()
+        self.narrow, self.wide = narrow, wide
+
+    def forward(self, x: Tensor) -> Tensor:
+        narrow, wide = (scorer(x).log_softmax(1) for scorer in (self.narrow, self.wide))
+        return torch.logaddexp(narrow + math.log(NARROW), wide + math.log(1 - NARROW))
+
 
 @cache
-def stored_scorer() -> OrientationScorer:
-    """The network with the weights that come with gcsa."""
-    return fill(OrientationScorer, read(WEIGHTS))
+def stored_scorer() -> nn.Module:
+    """The two networks with the weights that come with gcsa."""
+    return MixedScorer(
+        fill(partial(OrientationScorer, 16), read(WEIGHTS)), fill(OrientationScorer, read(SCRIPTS_WEIGHTS))
+    )
 
 
-def find_orientation(grey: Array, scorer: OrientationScorer | None = None) -> Orientation:
+def find_orientation(grey: Array, scorer: nn.Module | None = None) -> Orientation:
     """The orientation of a page with the `grey` values (H, W), by `stored_scorer` or another one."""
-    scorer = stored_scorer() if scorer is None else scorer
-    tiles = tiles_of(grey)
+    return orientation_of(tiles_of(grey), stored_scorer() if scorer is None else scorer)
+
+
+def orientation_of(tiles: Tensor, scorer: nn.Module) -> Orientation:
+    """The orientation of the page that `tiles` (N, 1, 96, 96) were cut from."""
     device = next(scorer.parameters()).device
     with torch.inference_mode(), torch.autocast(device.type, enabled=False):
         parts = [scorer(part.to(device)).log_softmax(1).cpu() for part in tiles.split(BATCH)]
@@ -134,8 +164,10 @@ def _with_contrast(even: Tensor, difference: Tensor) -> Tensor:
 
 def _local_mean(page: Tensor) -> Tensor:
     """The mean over the part of a square of WINDOW pixels a side that lies on the page (1, 1, H, W)."""
-    sums, counts = (uniform_filter(x[0, 0].numpy(), WINDOW, mode="constant") for x in (page, torch.ones_like(page)))
-    return torch.from_numpy(sums / counts)[None, None]
+    high, wide = (uniform_filter(np.ones(length), WINDOW, mode="constant") for length in page.shape[2:])
+    return torch.from_numpy(uniform_filter(page[0, 0].numpy(), WINDOW, mode="constant") / np.outer(high, wide))[
+        None, None
+    ]
 
 
 def _cut(page: Tensor) -> Tensor:

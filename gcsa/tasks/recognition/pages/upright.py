@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import numpy as np
 from PIL import Image, ImageOps
 
 from gcsa import batch
 from gcsa._utils.atomic import replacing
-from gcsa._utils.errors import UserError, one_line
+from gcsa._utils.errors import UserError, one_line, visible
 from gcsa.images.reader import read_grey
-from gcsa.tasks.recognition.pages.orientation import Orientation, find_orientation
+from gcsa.tasks.recognition.pages.orientation import LEAST_PROBABILITY, Orientation, find_orientation
+from gcsa.tasks.recognition.pages.page_skew import page_skew
 
 CLOCKWISE = {90: Image.Transpose.ROTATE_270, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_90}
 """What brings a page that is rotated by so many degrees counter-clockwise back."""
@@ -30,13 +33,19 @@ SAVED: dict[str, dict[str, Any]] = {
 }
 """The formats that are written, and how. MPO is the JPEG of a camera with more pictures behind it: the first is written, as JPEG."""
 
+PAPER_STEP = 8
+"""Pixels: the colour of the paper is the median of those so far apart."""
 
-def write_upright(file: Path, target: Path, degrees: int) -> None:
+
+def write_upright(file: Path, target: Path, degrees: int, skew: float = 0.0) -> None:
     """Writes the image in `file`, a page that is rotated by `degrees` counter-clockwise, upright to `target`.
 
-    A page that is upright is copied byte for byte. Raises UserError for a format that cannot be written without loss.
+    skew: degrees counter-clockwise by which the upright page is still rotated. A page with a skew is interpolated, and becomes so much
+    larger that no corner is lost; what is new has the colour of the paper. A page that is as it should be is copied byte for byte.
+
+    Raises UserError for a format that cannot be written without loss.
     """
-    if degrees == 0:
+    if degrees == 0 and skew == 0:
         with replacing(target) as part:
             shutil.copyfile(file, part)
         return
@@ -52,38 +61,96 @@ def write_upright(file: Path, target: Path, degrees: int) -> None:
                 f"{file} has 16 bits a colour, of which --fix would keep 8: save it with 8 bits, or in grey", "fix.bits"
             )
         kept = {key: image.info[key] for key in ("dpi", "icc_profile") if key in image.info}
-        upright = ImageOps.exif_transpose(image).transpose(CLOCKWISE[degrees])
+        upright = ImageOps.exif_transpose(image)
+        if degrees:
+            upright = upright.transpose(CLOCKWISE[degrees])
+        if skew:
+            upright = _level(upright, skew)
         with replacing(target) as part:
             upright.save(part, format="JPEG" if image.format == "MPO" else image.format, **options, **kept)
 
 
+def _level(page: Image.Image, skew: float) -> Image.Image:
+    """A page without its skew, in the mode that it has; with colours of a palette, in those colours themselves."""
+    if page.mode.startswith("I"):  # 16 bits of grey, which Pillow interpolates as floats only
+        deep = _level(Image.fromarray(np.asarray(page, np.float32)), skew)
+        return Image.fromarray(np.asarray(deep).round().clip(0, 65535).astype(np.uint16))
+    mode = page.mode
+    if mode == "1":
+        page = page.convert("L")
+    elif mode == "P":
+        page = page.convert("RGBA" if "transparency" in page.info else "RGB")
+    pixels = np.asarray(page)[::PAPER_STEP, ::PAPER_STEP]
+    paper: Any = np.median(pixels, (0, 1))
+    paper = tuple(paper.astype(int).tolist()) if paper.ndim else float(paper) if page.mode == "F" else int(paper)
+    straight = page.rotate(-skew, Image.Resampling.BICUBIC, expand=True, fillcolor=paper)
+    return straight.point(lambda value: 255 * (value >= 128), "1") if mode == "1" else straight
+
+
 class OrientWork(batch.Work[Path]):
-    """How an image lies; with a folder `fix` an upright copy in it."""
+    """How an image lies; with a folder `fix` an upright copy in it.
+
+    deskew: the copies lose their skew too. even_doubtful: doubtful pages are made upright as well.
+    """
 
     smaller = "reduce the image"
-    columns = ("orientation", "blank")
+    columns = ("orientation", "blank", "doubtful", "skew")
 
-    def __init__(self, fix: str | None, settings: Mapping[str, Any]) -> None:
-        self.fix, self.settings = fix, settings
+    def __init__(self, fix: str | None, deskew: bool, even_doubtful: bool, settings: Mapping[str, Any]) -> None:
+        self.fix, self.deskew, self.even_doubtful, self.settings = fix, deskew, even_doubtful, settings
 
     def outputs(self, item: Path) -> list[Path]:
         return [] if self.fix is None else [Path(self.fix) / item.name]
 
     def one(self, item: Path, pace: batch.Pace) -> batch.Result:
-        found = _orient(item, self.fix)
+        grey = read_grey(item)
+        found = find_orientation(grey)
+        skew = None if found.blank else round(page_skew(np.rot90(grey, -found.degrees // 90)), 1) + 0.0
+        if self.fix is not None:
+            self._write(item, Path(self.fix) / item.name, found, skew)
         shown: dict[str, Any] = {"orientation": None, "confidence": None}
         if not found.blank:
             shown = {"orientation": found.degrees, "confidence": round(max(found.probabilities), 6)}
-        return batch.Result({**shown, "blank": found.blank})
+        return batch.Result({**shown, "blank": found.blank, "doubtful": found.doubtful, "skew": skew})
+
+    def _write(self, item: Path, target: Path, found: Orientation, skew: float | None) -> None:
+        left = found.blank or (found.doubtful and not self.even_doubtful)
+        try:
+            write_upright(item, target, 0 if left else found.degrees, 0 if left or not self.deskew else skew or 0)
+        except (OSError, ValueError) as error:
+            if isinstance(error, UserError):
+                raise
+            raise UserError(f"{item} was not written upright: {one_line(error)}", "fix.failed") from error
 
 
 def rows_of(run: batch.Run[Path]) -> list[dict[str, Any]]:
     """A row of the table for each image that could be read."""
     found = [(file, result.values) for file, result in run.results() if result.finished]
     return [
-        {"file": str(file), "orientation": v["orientation"], "probability": v["confidence"], "blank": v["blank"]}
+        {
+            "file": str(file),
+            "orientation": v["orientation"],
+            "probability": v["confidence"],
+            "blank": v["blank"],
+            "doubtful": v["doubtful"],
+            "skew": v["skew"],
+        }
         for file, v in found
     ]
+
+
+def warn_doubtful(rows: Sequence[dict[str, Any]], left: bool) -> bool:
+    """Names on stderr the pages that somebody has to look at, a line for each; left: they were not rotated. Returns whether there are any."""
+    doubtful = [row for row in rows if row["doubtful"]]
+    for row in doubtful:
+        print(
+            f"{visible(row['file'])}: look at it: {row['orientation']} degrees with a probability of only {row['probability']:.2f}"
+            + (", left as it is" if left else ""),
+            file=sys.stderr,
+        )
+    if doubtful:
+        print(f"{len(doubtful)} of {len(rows)} are doubtful: below {LEAST_PROBABILITY:g}", file=sys.stderr)
+    return bool(doubtful)
 
 
 def write_rows(stream: TextIO, rows: Sequence[dict[str, Any]], as_json: bool) -> None:
@@ -92,19 +159,8 @@ def write_rows(stream: TextIO, rows: Sequence[dict[str, Any]], as_json: bool) ->
         stream.write("\n")
         return
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["file", "orientation", "probability", "blank"])
+    writer.writerow(["file", "orientation", "probability", "blank", "doubtful", "skew"])
     for row in rows:
-        shown = ["", ""] if row["blank"] else [row["orientation"], f"{row['probability']:.6f}"]
-        writer.writerow([row["file"], *shown, "yes" if row["blank"] else "no"])
-
-
-def _orient(file: Path, fix: str | None) -> Orientation:
-    found = find_orientation(read_grey(file))
-    if fix is not None:
-        try:
-            write_upright(file, Path(fix) / file.name, 0 if found.blank else found.degrees)
-        except (OSError, ValueError) as error:
-            if isinstance(error, UserError):
-                raise
-            raise UserError(f"{file} was not written upright: {one_line(error)}", "fix.failed") from error
-    return found
+        blank, doubtful = ("yes" if row[name] else "no" for name in ("blank", "doubtful"))
+        shown = [row["orientation"], f"{row['probability']:.6f}"] if not row["blank"] else ["", ""]
+        writer.writerow([row["file"], *shown, blank, doubtful, "" if row["blank"] else f"{row['skew']:.1f}"])
