@@ -39,6 +39,9 @@ CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "
 """Of dask-jobqueue."""
 LOOK_SECONDS = 0.2
 """Between two looks at whether the run is to stop."""
+ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1, "MALLOC_ARENA_MAX": 1}
+"""Of a worker on this machine. Dask's own has memory given back at once, so that half of the time goes into asking for it anew; and the work
+runs in a thread, whose memory is kept like that of the main one only where both share it."""
 COUNT_SECONDS = 5.0
 """Between two counts of the workers, which come and go."""
 
@@ -130,6 +133,7 @@ class Dask:
         settings = {
             "distributed.scheduler.allowed-failures": TRIES - 1,
             "distributed.scheduler.worker-saturation": 1.0,  # what waits for a worker that dies did not kill it
+            "distributed.nanny.pre-spawn-environ": ENVIRONMENT,
             # A network does not spill.
             "distributed.worker.memory.target": False,
             "distributed.worker.memory.spill": False,

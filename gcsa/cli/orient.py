@@ -117,7 +117,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _work(args: argparse.Namespace) -> Any:
     """What is done with an image, in this process or another."""
+    from gcsa.tasks.recognition.pages.orientation import stored_scorer
     from gcsa.tasks.recognition.pages.upright import OrientWork
+    from gcsa.weights.fingerprint import digest
 
     compute_on(args.threads)
+    args.fingerprint = digest(stored_scorer(), {}, "gcsa orient")  # another version may bring other weights
     return OrientWork(args.fix, args.deskew, args.fix_doubtful, settings(args))

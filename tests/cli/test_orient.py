@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gcsa.tasks.recognition.pages import upright as upright_pages
+from gcsa.tasks.recognition.pages import orientation, upright as upright_pages
 from gcsa.tasks.recognition.pages.orientation import Orientation
 
 from .conftest import Run
@@ -208,3 +208,17 @@ def test_a_doubtful_page_keeps_its_skew(run: Run, scans: Path) -> None:
     ruled(4.0).save(scans / "a.png")
     assert run("orient", scans, "--fix", "fixed", "--deskew")[0] == 3
     assert Path("fixed/a.png").read_bytes() == (scans / "a.png").read_bytes()
+
+
+def test_copies_of_another_network_are_not_taken_for_done(
+    run: Run, scans: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another version of gcsa brings one."""
+    assert run("orient", scans, "--fix", "fixed", "--output", "o.csv")[0] == 0
+    code, _, err = run("orient", scans, "--fix", "fixed", "--output", "o.csv")
+    assert code == 0
+    assert "5 of 5 are done already" in err
+    monkeypatch.setattr(orientation, "stored_scorer", lambda: orientation.OrientationScorer(8))
+    code, _, err = run("orient", scans, "--fix", "fixed", "--output", "o.csv")
+    assert code == 2
+    assert "made with other weights" in err

@@ -37,6 +37,7 @@ from gcsa.symmetry import Averaged, Canonical
 from gcsa.tasks import load
 from gcsa.tasks.classification.stored_answers import STORED, read_answers, stored_classes, stored_width
 from gcsa.tasks.classification.targets import Classes
+from gcsa.weights.fingerprint import digest
 
 log = logging.getLogger(__name__)
 Picture = Path | Tensor
@@ -244,17 +245,8 @@ class Member:
 
     def fingerprint(self) -> str:
         """Of the network's numbers, of the file that holds it where it has none, and of its preprocessing."""
-        found = hashlib.sha256(repr((type(self.network).__name__, self.prepare, self.columns)).encode())
-        state = self.network.state_dict()
-        for name, tensor in sorted(state.items()):
-            if isinstance(tensor, Tensor):
-                found.update(
-                    name.encode() + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
-                )
-        if not state:
-            file = Path(self.source)
-            found.update(file.read_bytes() if file.is_file() else self.source.encode())
-        return found.hexdigest()
+        about = {"kind": type(self.network).__name__, "prepare": repr(self.prepare), "columns": self.columns}
+        return digest(self.network, about, self.source)
 
 
 def fingerprint(pictures: Sequence[Picture]) -> str:

@@ -21,7 +21,6 @@ from gcsa.tasks.recognition.pages.detector import detect_lines
 from gcsa.tasks.recognition.pages.inputs import Source, find_lines, is_page
 from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.pages.orientation import Orientation
-from gcsa.tasks.recognition.pages.skew import skew
 from gcsa.tasks.recognition.predict import RecognitionPredictor
 from tests.errors import raises
 from tests.tasks.recognition.test_predict import Reader
@@ -108,8 +107,8 @@ class Skewed:
 
     page: Image.Image
     degrees: float
-    finds_again: bool = True
-    searched: list[float] = field(default_factory=list)
+    made_level: bool
+    searched: list[tuple[int, int]] = field(default_factory=list)
 
     def lines(self, degrees: float, size: tuple[int, int]) -> list[FoundLine]:
         """The lines on the page rotated by `degrees`, which then has this size."""
@@ -125,21 +124,21 @@ class Skewed:
         return [FoundLine(box, moved((115, y + 40), (825, y + 40))) for box, y in zip(boxes, tops, strict=True)]
 
     def __call__(self, image: Image.Image) -> list[FoundLine]:
-        degrees = 0.0 if self.searched else self.degrees
-        self.searched.append(degrees)
-        return self.lines(degrees, image.size) if self.finds_again or len(self.searched) == 1 else []
+        self.searched.append(image.size)
+        return self.lines(0.0 if self.made_level else self.degrees, image.size)
 
 
-@pytest.mark.parametrize(("degrees", "searches"), [(0.5, 1), (4.0, 2), (-12.0, 2)])
-def test_kraken_searches_a_skewed_page_again_without_the_skew(
-    degrees: float, searches: int, page: Image.Image, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("degrees", "made_level"), [(0.5, False), (4.0, True), (-12.0, True)])
+def test_kraken_searches_a_skewed_page_without_the_skew(
+    degrees: float, made_level: bool, page: Image.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The places of its lines are those on the scan."""
     scan = page.convert("RGB").rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=(200,) * 3)
     monkeypatch.setattr(by_kraken, "check_kraken", lambda: None)
-    monkeypatch.setattr(by_kraken, "_segment", segment := Skewed(page, degrees))
+    monkeypatch.setattr(by_kraken, "_segment", segment := Skewed(page, degrees, made_level))
     lines = by_kraken.lines_by_kraken(np.asarray(scan))
-    assert len(segment.searched) == searches
+    assert (segment.searched == [scan.size]) == (not made_level)
+    assert len(segment.searched) == 1
     for line, truth in zip(lines, segment.lines(degrees, scan.size), strict=True):
         for points, true in zip(line, truth, strict=True):
             assert np.abs(np.subtract(points, true)).max() <= 1
@@ -158,7 +157,6 @@ def test_lines_of_a_skewed_page_are_straightened(degrees: float, page: Image.Ima
     grey = np.asarray(scan.convert("L"))
     heights = [cut(grey, line.polygon, line.baseline)[0].shape[0] for line in lines]
     assert max(heights) < 60
-    assert skew(lines, pixels) == pytest.approx(degrees, abs=0.15)
 
 
 def test_a_bent_line_is_straightened(page: Image.Image) -> None:
@@ -173,30 +171,6 @@ def test_a_bent_line_is_straightened(page: Image.Image) -> None:
     assert len(lines) == len(TEXTS)
     assert max(cut(bent, line.polygon, line.baseline)[0].shape[0] for line in lines) < 62
     assert all(len(line.polygon) > 4 for line in lines)
-
-
-@pytest.mark.parametrize("degrees", [-14.0, -3.0, 0.0, 7.0])
-def test_skew_is_that_of_the_ink_where_baselines_are_too_flat(degrees: float, page: Image.Image) -> None:
-    """The dark border, which is rotated otherwise, counts for nothing."""
-    scan = page.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=200)
-    lines = Skewed(page, degrees).lines(degrees, scan.size)
-    for i, line in enumerate(lines):
-        (x, y), (right, _) = line.baseline[0], line.baseline[-1]
-        flat = (right, round(y - (right - x) * np.tan(np.radians(0.85 * degrees))))
-        lines[i] = line._replace(baseline=((x, y), flat))
-    picture = np.array(scan.convert("RGB"))
-    picture[:, :20] = 0
-    assert skew(lines, picture) == pytest.approx(degrees, abs=0.15)
-    assert skew(lines, np.full_like(picture, 200)) == pytest.approx(0.85 * degrees, abs=0.2)
-    assert skew([], picture) == 0
-
-
-def test_lines_that_kraken_does_not_find_again_stay(page: Image.Image, monkeypatch: pytest.MonkeyPatch) -> None:
-    scan = page.convert("RGB").rotate(4, Image.Resampling.BICUBIC, expand=True, fillcolor=(200,) * 3)
-    monkeypatch.setattr(by_kraken, "check_kraken", lambda: None)
-    monkeypatch.setattr(by_kraken, "_segment", segment := Skewed(page, 4, finds_again=False))
-    assert len(by_kraken.lines_by_kraken(np.asarray(scan))) == len(TEXTS)
-    assert len(segment.searched) == 2
 
 
 @pytest.mark.parametrize("deviation", [2, 12])

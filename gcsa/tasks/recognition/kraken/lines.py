@@ -13,11 +13,11 @@ from PIL import Image
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError
 from gcsa.tasks.recognition.data.cutting import FoundLine, Points
-from gcsa.tasks.recognition.pages.skew import skew
+from gcsa.tasks.recognition.pages.page_skew import page_skew
+from gcsa.tasks.recognition.pages.upright import level
 
-MIN_SKEW, MAX_SKEW = 1.0, 20.0
-"""Degrees: a page that is skewed by more and by less is made straight, and its lines are searched again."""
-PAPER_STEP = 8
+MIN_SKEW = 1.0
+"""Degrees: a page that is skewed by more is made level first."""
 
 
 def check_kraken() -> None:
@@ -27,20 +27,18 @@ def check_kraken() -> None:
 
 
 def lines_by_kraken(page: Array) -> list[FoundLine]:
-    """The lines of an upright page (H, W, 3) of 8 bits, those of a skewed one searched again without its skew.
+    """The lines of an upright page (H, W, 3) of 8 bits; of a skewed one they are searched without its skew.
 
     Raises as `check_kraken`, and what kraken raises.
     """
     check_kraken()
-    found = _segment(Image.fromarray(page))
-    degrees = skew(found, page)
-    if not MIN_SKEW <= abs(degrees) <= MAX_SKEW:
-        return found
     picture = Image.fromarray(page)
-    paper = tuple(np.median(page[::PAPER_STEP, ::PAPER_STEP], (0, 1)).astype(int).tolist())
-    straight = picture.rotate(-degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=paper)
+    degrees = page_skew(page.mean(2))
+    if abs(degrees) < MIN_SKEW:
+        return _segment(picture)
+    straight = level(picture, degrees)
     moved = on_skewed(degrees, straight.size, picture.size)
-    return [FoundLine(moved(line.polygon), moved(line.baseline)) for line in _segment(straight)] or found
+    return [FoundLine(moved(line.polygon), moved(line.baseline)) for line in _segment(straight)]
 
 
 def on_skewed(degrees: float, straight: tuple[int, int], skewed: tuple[int, int]) -> Callable[[Points], Points]:

@@ -65,15 +65,16 @@ def write_upright(file: Path, target: Path, degrees: int, skew: float = 0.0) -> 
         if degrees:
             upright = upright.transpose(CLOCKWISE[degrees])
         if skew:
-            upright = _level(upright, skew)
+            upright = level(upright, skew)
         with replacing(target) as part:
             upright.save(part, format="JPEG" if image.format == "MPO" else image.format, **options, **kept)
 
 
-def _level(page: Image.Image, skew: float) -> Image.Image:
-    """A page without its skew, in the mode that it has; with colours of a palette, in those colours themselves."""
+def level(page: Image.Image, skew: float) -> Image.Image:
+    """A page without its skew, degrees counter-clockwise, so much larger that no corner is lost, on the colour of its paper. It keeps its
+    mode; a palette becomes its colours."""
     if page.mode.startswith("I"):  # 16 bits of grey, which Pillow interpolates as floats only
-        deep = _level(Image.fromarray(np.asarray(page, np.float32)), skew)
+        deep = level(Image.fromarray(np.asarray(page, np.float32)), skew)
         return Image.fromarray(np.asarray(deep).round().clip(0, 65535).astype(np.uint16))
     mode = page.mode
     if mode == "1":
