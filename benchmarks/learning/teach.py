@@ -62,6 +62,8 @@ LIMIT: int | None = None
 """Images of a split that are measured; of a smoke test few."""
 HARD = "task.teacher.temperature=0.02"
 """The teacher's first answer alone."""
+BESIDE = ("_rivals", "_steady")
+"""Chains of further students: the teacher is that of the chain without the word."""
 VIEWS = (
     "data.augment.translate=1",
     "data.augment.scale=[0.8,1.25]",
@@ -115,8 +117,12 @@ CHAINS = {
     "plankton_all": Chain(
         PLANKTON_DATA,
         (*PLANKTON_TEACHER, "trainer.max_epochs=16"),
+        {"student": (*HYBRID, "data.augment.degrees=45", "trainer.max_epochs=40", "task.teacher.label_share=0.3")},
+    ),
+    "plankton_all_steady": Chain(
+        PLANKTON_DATA,
+        (*PLANKTON_TEACHER, "trainer.max_epochs=16"),
         {
-            "student": (*HYBRID, "data.augment.degrees=45", "trainer.max_epochs=40", "task.teacher.label_share=0.3"),
             "steady student": (
                 *("experiment=plankton_steady", "callbacks.ema.decay=0.998", "data.augment.padding_mode=border"),
                 *("trainer.max_epochs=40", "task.teacher.label_share=0.3"),
@@ -131,10 +137,12 @@ CHAINS = {
     "pcam_all": Chain(
         PCAM_DATA,
         (*PCAM_TEACHER, "trainer.max_epochs=8"),
-        {
-            "student": (*POOLED, "trainer.max_epochs=30", "task.teacher.label_share=0.3"),
-            "steady student": ("experiment=pcam_steady", "task.teacher.label_share=0.3"),
-        },
+        {"student": (*POOLED, "trainer.max_epochs=30", "task.teacher.label_share=0.3")},
+    ),
+    "pcam_all_steady": Chain(
+        PCAM_DATA,
+        (*PCAM_TEACHER, "trainer.max_epochs=8"),
+        {"steady student": ("experiment=pcam_steady", "task.teacher.label_share=0.3")},
     ),
     "plankton_features": Chain(
         PLANKTON_DATA,
@@ -223,7 +231,8 @@ def run(name: str, seed: int, threads: int, limit: Sequence[str]) -> str:
     if chain.teacher is None:
         source = imagenet(chain, folder / "imagenet")
     else:
-        shared = ROOT / f"outputs/teach/{name.removesuffix('_rivals')}/seed{seed}/teacher"
+        of_teacher = next((name.removesuffix(word) for word in BESIDE if name.endswith(word)), name)
+        shared = ROOT / f"outputs/teach/{of_teacher}/seed{seed}/teacher"
         content["teacher_seconds"] = train((*chain.teacher, *limit), shared, seed, threads)["fit_seconds"]
         source = shared / "weights"
     teacher: Any = gcsa.load(source)
