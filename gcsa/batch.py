@@ -20,9 +20,11 @@ import tempfile
 import threading
 import time
 from abc import ABC
+from array import array
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Generic, Protocol, TypeVar
@@ -208,23 +210,19 @@ def sentence(error: BaseException, name: str, smaller: str) -> str:
     return message if visible(name) in message else f"{name}: {message}"
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
-    """What a ledger knows of an item.
+    """What the lines of a ledger say of an item.
 
     Attributes:
-        at: where the line of its result by the settings of this run is; -1 without one.
-        finished: whether it needs not be done again.
-        stamp: of the file that was read.
-        by: the settings that finished it last, whatever they are.
-        begun: those by which it was begun last.
-        files: those by which each of its files was written.
+        at: where the line of its last result begins.
+        stamp: of the file that was read for it.
+        begun: the settings of a run that may have written some of its files and did not finish it.
+        files: the settings by which each of its files was written, by name; of an item without files, the result itself, as "".
     """
 
     at: int = -1
-    finished: bool = False
     stamp: str = ""
-    by: dict[str, Any] | None = None
     begun: dict[str, Any] | None = None
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -233,96 +231,94 @@ class Ledger:
     """What came of each item, and by which settings: lines of JSON in a file that grows, for a run that goes on where it stopped.
 
     A line of "settings" stands before those of the items that were done by them, and one of "begun" before each file that is written: a
-    process that was killed left it whole or not at all, and it is written anew. A line that was cut off is left out.
+    process that was killed left it whole or not at all, and it is written anew. A line that was cut off is left out. Results stay in the
+    file, so that memory does not grow with them.
+
+    Attributes:
+        empty: whether no item is finished, of this run or another.
     """
 
     def __init__(self, file: Path | None, settings: Mapping[str, Any], overwrite: bool = False) -> None:
         """file: None keeps nothing. overwrite: what is there by other settings is done anew."""
         self.path, self.overwrite = file, overwrite
         self.settings: dict[str, Any] = json.loads(json.dumps(settings))
-        self.known: dict[str, Entry] = {}
-        self.stream: IO[bytes] | None = None
-        self.fresh, self.made = True, False
+        self.fresh = self.empty = True
+        self.made = False
         self.folder = Path.cwd() if file is None else file.parent.resolve()
-        if file is not None and file.is_file():
-            self.stream = _locked(file)
-            try:
-                self._read(file, self.stream)
-            except BaseException:
-                self.stream.close()
-                raise
+        self.stream = _locked(file) if file is not None and file.is_file() else None
 
-    def _read(self, file: Path, stream: IO[bytes]) -> None:
-        before: dict[str, Any] = {}
-        while (line := stream.readline()).endswith(b"\n"):
+    def find(self, work: Work[Item], items: Sequence[Item]) -> array[int]:
+        """Where the result of each item is that is finished by these settings, -1 for the others.
+
+        Raises UserError where other weights or options finished it, or nobody knows who, and for a file that is no ledger.
+        """
+        if self.path is None:
+            return array("q", [-1]) * len(items)
+        known = self._read()
+        return array("q", (self._find(known.get(self.key(work, item), Entry()), work, item) for item in items))
+
+    def _read(self) -> dict[str, Entry]:
+        known: dict[str, Entry] = {}
+        if self.stream is None:
+            return known
+        settings: dict[str, Any] = {}
+        while (line := self.stream.readline()).endswith(b"\n"):
             try:
-                entry = json.loads(line)
-                if "settings" in entry:
-                    before = entry["settings"]
-                for key in entry.get("begun", ()):
-                    self.known.setdefault(key, Entry()).begun = before
-                if "item" in entry:
-                    at, done = stream.tell() - len(line), entry["result"]["finished"]
-                    self._know(entry["item"], at, done, entry["stamp"], entry["files"], before)
+                row = json.loads(line)
+                if "settings" in row:
+                    settings = row["settings"]
+                for key in row.get("begun", ()):
+                    known.setdefault(key, Entry()).begun = settings
+                if "item" in row and row["result"]["finished"]:
+                    self.empty = False
+                    entry = known.setdefault(row["item"], Entry())
+                    entry.at, entry.stamp, entry.begun = self.stream.tell() - len(line), row["stamp"], None
+                    entry.files |= dict.fromkeys(row["files"] or [""], settings)
             except (ValueError, TypeError, KeyError, AttributeError):
                 raise UserError(
-                    f"{file} is there, and is not of an earlier run: name another --output", "ledger.foreign"
+                    f"{self.path} is there, and is not of an earlier run: name another --output", "ledger.foreign"
                 ) from None
-        stream.seek(-len(line), os.SEEK_CUR)
-        stream.truncate()
+        self.stream.seek(-len(line), os.SEEK_CUR)
+        self.stream.truncate()
+        return known
 
-    def _know(
-        self, key: str, at: int, finished: bool, stamp: str, files: Iterable[str], settings: dict[str, Any]
-    ) -> None:
-        entry = self.known.setdefault(key, Entry())
-        if settings == self.settings:
-            entry.at, entry.finished, entry.stamp = at, finished, stamp
-        if finished:
-            entry.by = settings
-            entry.files |= dict.fromkeys(files, settings)
+    def _find(self, entry: Entry, work: Work[Item], item: Item) -> int:
+        outputs = {path.name: path for path in work.outputs(item)}
+        there: dict[str, Path | None] = {name: path for name, path in outputs.items() if path.exists()}
+        if not outputs and entry.files:
+            there = {"": self.path}
+        for name, path in there.items():
+            owner = entry.files.get(name) if entry.begun is None else entry.begun
+            if self.overwrite or owner == self.settings:
+                continue
+            if owner is None:
+                raise UserError(
+                    f"{path} is there, and no run that is known here wrote it: --overwrite writes it anew, or name another --output",
+                    "output.unknown",
+                )
+            raise UserError(
+                f"{path} is there, made {_differences(owner, self.settings)}: --overwrite makes it anew, or name another --output",
+                "output.other_settings",
+            )
+        whole = entry.begun is None and len(there) == max(1, len(outputs)) and entry.stamp == stamp(work.file(item))
+        return entry.at if whole and all(entry.files.get(name) == self.settings for name in there) else -1
 
     def key(self, work: Work[Item], item: Item) -> str:
         """An item by its file, as seen from here: both may move to another folder together."""
         file, name = str(work.file(item)), work.name(item)
-        shown = os.path.relpath(os.path.abspath(file), self.folder)
-        return shown + name.replace(file, "")
+        return os.path.relpath(file, self.folder) + name.replace(file, "")
 
-    def is_done(self, key: str, item: Item, work: Work[Item]) -> bool:
-        """Whether an item is finished. Raises UserError where other weights or options finished it, or nobody knows who."""
-        if self.path is None:
-            return False
-        outputs, entry = work.outputs(item), self.known.get(key, Entry())
-        there = [path for path in outputs if path.exists()]
-        if not self.overwrite:
-            owners = [(path, entry.files.get(path.name, entry.begun)) for path in there]
-            if not outputs and entry.by is not None:
-                owners = [(self.path, entry.by)]
-            for path, owner in owners:
-                if owner is None:
-                    raise UserError(
-                        f"{path} is there, and no run that is known here wrote it: --overwrite writes it anew, or name another --output",
-                        "output.unknown",
-                    )
-                if owner != self.settings:
-                    raise UserError(
-                        f"{path} is there, made {_differences(owner, self.settings)}: --overwrite makes it anew, or name another --output",
-                        "output.other_settings",
-                    )
-        ours = len(there) == len(outputs) and all(entry.files.get(path.name) == self.settings for path in outputs)
-        return ours and entry.finished and entry.stamp == stamp(work.file(item))
-
-    def begin(self, keys: Sequence[str]) -> None:
+    def begin(self, work: Work[Item], items: Iterable[Item]) -> None:
         """Files of these are about to be written."""
-        self._append({"begun": keys})
+        self._append({"begun": [self.key(work, item) for item in items]})
 
-    def add(self, key: str, item: Item, work: Work[Item], seconds: float, result: Result) -> None:
-        """Writes down what came of an item."""
-        marked = stamp(work.file(item))
-        files = [path.name for path in work.outputs(item)]
-        row = {"item": key, "stamp": marked, "files": files, "seconds": seconds, "result": asdict(result)}
-        self._know(key, self._append(row), result.finished, marked, files, self.settings)
+    def add(self, work: Work[Item], item: Item, seconds: float, result: Result) -> int:
+        """Writes down what came of an item; returns where."""
+        self.empty = self.empty and not result.finished
+        about = {"stamp": stamp(work.file(item)), "files": [path.name for path in work.outputs(item)]}
+        return self._append({"item": self.key(work, item), **about, "seconds": seconds, "result": asdict(result)})
 
-    def _append(self, entry: Mapping[str, Any]) -> int:
+    def _append(self, row: Mapping[str, Any]) -> int:
         if self.stream is None and self.path is not None:
             self.made = not self.path.parent.exists()
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -334,16 +330,16 @@ class Ledger:
             self.stream.write(json.dumps({"settings": self.settings}).encode() + b"\n")
             self.fresh = False
         at = self.stream.tell()
-        self.stream.write(json.dumps(entry).encode() + b"\n")
+        self.stream.write(json.dumps(row).encode() + b"\n")
         self.stream.flush()
         return at
 
-    def __getitem__(self, key: str) -> tuple[float, Result]:
-        """The seconds and the result of an item."""
+    def __getitem__(self, at: int) -> tuple[float, Result]:
+        """The seconds and the result of the item whose line is there."""
         assert self.stream is not None
-        self.stream.seek(self.known[key].at)
-        entry = json.loads(self.stream.readline())
-        return entry["seconds"], Result(**entry["result"])
+        self.stream.seek(at)
+        row = json.loads(self.stream.readline())
+        return row["seconds"], Result(**row["result"])
 
     def close(self, remove: bool = False) -> None:
         """Lets the file go. remove: what it remembers is written elsewhere."""
@@ -398,47 +394,50 @@ def _shown(value: Any) -> str:
 
 
 class Report:
-    """A table of the items, a row each, for a spreadsheet: written as they are done, and in their order at the end."""
+    """A table of the items, a row each, for a spreadsheet: rows are added as items are done, and written in their order at the end."""
 
-    def __init__(self, path: str, columns: Sequence[str]) -> None:
+    def __init__(self, path: str, columns: Sequence[str], found: Iterable[tuple[Path, float, Result]]) -> None:
+        """found: what is done already."""
         self.path, self.columns = Path(path), [*COLUMNS, *columns]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.rows: dict[int, list[str]] = {}
-        self._whole()
+        self._write(found)
         self.stream = self.path.open("a", encoding="utf-8", newline="")
 
-    def add(self, number: int, file: Path, seconds: float, result: Result) -> None:
-        """The row of an item."""
+    def add(self, *found: Any) -> None:
+        """The row of an item: its file, seconds and result."""
+        csv.writer(self.stream, lineterminator="\n").writerow(self._row(*found))
+        self.stream.flush()
+
+    def close(self, found: Iterable[tuple[Path, float, Result]]) -> None:
+        """Writes all rows anew."""
+        self.stream.close()
+        self._write(found)
+
+    def _write(self, found: Iterable[tuple[Path, float, Result]]) -> None:
+        with replacing(self.path) as part, part.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self.columns)
+            writer.writerows(self._row(*one) for one in found)
+
+    def _row(self, file: Path, seconds: float, result: Result) -> list[str]:
         status = "failed" if not result.finished else "partly" if result.failed else "done"
         name = os.fsencode(file).decode(errors="backslashreplace")  # in UTF-8, which the name of a file need not be
         known = {"file": name, "status": status, "seconds": f"{seconds:.2f}", "message": "; ".join(result.failed)}
         values = known | dict(result.values)
         if isinstance(confidence := values.get("confidence"), float):
             values["confidence"] = f"{confidence:.4f}"
-        self.rows[number] = ["" if values.get(name) is None else str(values[name]) for name in self.columns]
-        csv.writer(self.stream, lineterminator="\n").writerow(self.rows[number])
-        self.stream.flush()
-
-    def close(self) -> None:
-        """Brings the rows into the order of the items."""
-        self.stream.close()
-        self._whole()
-
-    def _whole(self) -> None:
-        with replacing(self.path) as part, part.open("w", encoding="utf-8", newline="") as file:
-            rows = [row for _, row in sorted(self.rows.items())]
-            csv.writer(file, lineterminator="\n").writerows([self.columns, *rows])
+        return ["" if values.get(name) is None else str(values[name]) for name in self.columns]
 
 
 def check_report(path: str, read: Iterable[Path], written: Iterable[Path]) -> None:
     """Raises UserError where `path` takes no file, is one that is read or `written`, or holds anything but a report."""
     target = Path(path).resolve()
     check_writable(target if target.parent.is_dir() else next(p for p in target.parents if p.exists()) / target.name)
-    if target in {file.resolve() for file in read}:
+    if any(target == file.resolve() for file in read):
         raise UserError(
             f"--report {path} is one of the inputs, and would be overwritten: name another file", "report.is_input"
         )
-    if target in {file.resolve() for file in written}:
+    if any(target == file.resolve() for file in written):
         raise UserError(f"--report {path} is where --output writes: name another file", "report.is_output")
     if target.is_file() and target.stat().st_size:
         with target.open("rb") as file:
@@ -504,23 +503,23 @@ class Run(Generic[Item]):
     ) -> None:
         self.items, self.work, self.how, self.in_folder = items, work, how, in_folder
         if how.report is not None:
-            beside = [path for path in (ledger, how.output) if path is not None]
-            check_report(how.report, map(work.file, items), [*beside, *(p for i in items for p in work.outputs(i))])
+            beside = (path for path in (ledger, how.output) if path is not None)
+            outputs = (path for item in items for path in work.outputs(item))
+            check_report(how.report, map(work.file, items), chain(beside, outputs))
         self.ledger = Ledger(ledger, work.settings, how.overwrite)
         try:
-            self.keys = [self.ledger.key(work, item) for item in items]
-            pairs = enumerate(zip(self.keys, items, strict=True))
-            self.done = {number for number, (key, item) in pairs if self.ledger.is_done(key, item, work)}
+            self.at = self.ledger.find(work, items)
         except BaseException:
             self.ledger.close()
             raise
+        self.done = frozenset(number for number, at in enumerate(self.at) if at >= 0)
+        self.finished = len(self.done)
 
     def __enter__(self) -> Run[Item]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        nothing = not any(entry.finished for entry in self.ledger.known.values())
-        self.ledger.close(remove=kind is None and (nothing or not self.in_folder))
+        self.ledger.close(remove=kind is None and (self.ledger.empty or not self.in_folder))
 
     def do(self, finish: Callable[[Item, Result], object] | None = None) -> Outcome:
         """Does what is left; `finish` is called with each item and its result, in their order.
@@ -532,44 +531,40 @@ class Run(Generic[Item]):
             print(words, file=sys.stderr)
         if self.in_folder and self.ledger.path is not None and self.ledger.path.exists():
             remove_leftovers(self.ledger.path.parent)
-        outcome, todo = Outcome(), [number for number in range(len(self.items)) if number not in self.done]
+        outcome, left = Outcome(), (number for number in range(len(self.items)) if number not in self.done)
         with ExitStack() as stack:
             report = None
             if self.how.report is not None:
-                report = Report(self.how.report, self.work.columns)
-                stack.callback(report.close)
-                for number in sorted(self.done):
-                    report.add(number, self.work.file(self.items[number]), *self.ledger[self.keys[number]])
+                report = Report(self.how.report, self.work.columns, self._rows())
+                stack.callback(lambda: report.close(self._rows()))
             bar = stack.enter_context(_bar(self.how.shown))
-            pace = stack.enter_context(_stopping(Pace(bar, len(todo))))
-            if todo:
-                pace.show(self.work.name(self.items[todo[0]]))
+            pace = stack.enter_context(_stopping(Pace(bar, len(self.items) - len(self.done))))
+            due = next(left, None)
+            if due is not None:
+                pace.show(self.work.name(self.items[due]))
             spread = self._here if self.how.engine is None else self.how.engine.spread
-            waiting: dict[int, Result] = {}
-            following = iter(todo)
-            due = next(following, None)
             found = spread(self.work, self.items, self._chunks(), pace)
             stack.callback(found.close)  # ends the other processes
             for number, seconds, result in found:
                 if number in self.done:  # it was done again with the others of its batch
                     continue
-                self.ledger.add(self.keys[number], self.items[number], self.work, seconds, result)
+                self.at[number] = self.ledger.add(self.work, self.items[number], seconds, result)
+                self.finished += result.finished
                 outcome.add(result)
                 if report is not None:
-                    report.add(number, self.work.file(self.items[number]), seconds, result)
-                if finish is not None:
-                    waiting[number] = result
-                while due in waiting and finish is not None:
-                    finish(self.items[due], waiting.pop(due))
-                    due = next(following, None)
+                    report.add(self.work.file(self.items[number]), seconds, result)
+                while finish is not None and due is not None and self.at[due] >= 0:
+                    finish(self.items[due], self.ledger[self.at[due]][1])
+                    due = next(left, None)
                 pace.next()
             self._may_stop(pace)
         return outcome
 
     def _chunks(self) -> Iterator[Sequence[int]]:
         for chunk in self.work.chunks(self.items, self.done):
-            if any(self.work.outputs(self.items[number]) for number in chunk) and self.ledger.path is not None:
-                self.ledger.begin([self.keys[number] for number in chunk])
+            new = [self.items[number] for number in chunk if number not in self.done]
+            if self.ledger.path is not None and any(map(self.work.outputs, new)):
+                self.ledger.begin(self.work, new)
             yield chunk
 
     def _here(
@@ -583,15 +578,20 @@ class Run(Generic[Item]):
 
     def _may_stop(self, pace: Pace) -> None:
         if pace.stop is not None and self.ledger.path is not None:
-            there = sum(key in self.ledger.known and self.ledger.known[key].finished for key in self.keys)
-            print(f"{there} of {len(self.items)} are finished: the same command goes on", file=sys.stderr)
+            words = f"{self.finished} of {len(self.items)} are finished: the same command goes on"
+            print(words, file=sys.stderr)
         pace.may_stop()
+
+    def _rows(self) -> Iterator[tuple[Path, float, Result]]:
+        for item, at in zip(self.items, self.at, strict=True):
+            if at >= 0:
+                yield self.work.file(item), *self.ledger[at]
 
     def results(self) -> Iterator[tuple[Item, Result]]:
         """The items that were done, in earlier runs as well, and their results, in their order."""
-        for item, key in zip(self.items, self.keys, strict=True):
-            if key in self.ledger.known and self.ledger.known[key].at >= 0:
-                yield item, self.ledger[key][1]
+        for item, at in zip(self.items, self.at, strict=True):
+            if at >= 0:
+                yield item, self.ledger[at][1]
 
 
 def say(line: str) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import tracemalloc
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,40 @@ def test_a_file_of_nobody_is_not_overwritten(files: list[Path], folder: Path) ->
     assert [path.name for path in folder.iterdir()] == ["b"]
     run(files, Upper(folder), folder / "x.ledger", overwrite=True)
     assert (folder / "b").read_text() == "BBB"
+
+
+def test_a_file_that_was_begun_by_others_is_theirs(files: list[Path], folder: Path) -> None:
+    """The process is gone behind the file of b, which it makes anew by other settings."""
+    ledger = folder / "x.ledger"
+    run(files, Upper(folder, scale=1), ledger)
+    run(files[:2], Upper(folder, scale=2), ledger, overwrite=True)
+    ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:-1]))
+    with raises("output.other_settings"):
+        run(files[1:2], Upper(folder, scale=1), ledger)
+    again = Upper(folder, scale=2)
+    run(files[:2], again, ledger)
+    assert again.seen == ["b"]
+
+
+def test_memory_does_not_grow_with_the_items(tmp_path: Path) -> None:
+    class Numbered(batch.Work[str]):
+        def one(self, item: str, pace: batch.Pace) -> batch.Result:
+            return batch.Result({"number": pace.number})
+
+    sizes: list[int] = []
+
+    def look(item: str, result: batch.Result) -> None:
+        if result.values["number"] in (999, 2999):
+            sizes.append(tracemalloc.get_traced_memory()[0])
+
+    how = batch.How(report=str(tmp_path / "report.csv"))
+    tracemalloc.start()
+    try:
+        with batch.Run(["abcdefgh"] * 3000, Numbered(), tmp_path / "x", how) as it:
+            it.do(look)
+    finally:
+        tracemalloc.stop()
+    assert sizes[1] - sizes[0] < 2000 * 100, "bytes; what is done again and again keeps some tuples"
 
 
 @pytest.mark.parametrize("cut", [0, 1, 20])
