@@ -71,6 +71,11 @@ def test_masks(tmp_path: Path) -> None:
     for split in ("train", "valid"):
         shutil.rmtree(tmp_path / split)
     assert evaluated(tmp_path, SEGMENTER, "data=mask_folder") == found
+    shutil.copy(tmp_path / "test/images/tissue.png", tmp_path / "test/images/other.png")
+    for name in ("tissue", "other"):  # two pieces in each
+        tifffile.imwrite(tmp_path / "test/masks" / f"{name}.tif", 7 * ((labels == 1) | (labels == 2)))
+    with raises("mask.pieces"):
+        evaluated(tmp_path, SEGMENTER, "data=mask_folder")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gcsa.tasks import load
 from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
 from gcsa.tasks.segmentation.data.pairs import SPLITS
-from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes
+from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes, split_validator
 from gcsa.tasks.segmentation.metrics import TransformedScores, build_metrics
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.tasks.segmentation.stars import Labels, check_installed
@@ -56,6 +56,8 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
         )
     splits = SPLITS if config["split"] == "all" else (config["split"],)
     examples = [data.example(pair) for pair in evenly_spread(data.listed(*splits), config["limit"])]
+    if (check_split := split_validator(network.output)) is not None:
+        check_split([example.labels for example in examples])
     metrics = MetricCollection(dict(build_metrics(network.output, network.num_classes)), compute_groups=False)
     for example in examples:
         metrics.update(predictor.predict(example.picture).labels, example.labels)

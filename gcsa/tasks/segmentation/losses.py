@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa.tasks.segmentation.stars import Labels, check_numbers, check_objects, star_targets
+from gcsa.tasks.segmentation.stars import Labels, check_numbers, star_targets
 
 RAY_WEIGHT = 0.2
 """Weight of the mean error of the rays in pixels, beside the cross-entropy of the object map (Schmidt et al. 2018)."""
@@ -46,11 +46,15 @@ def make_targets(output: str, num_classes: int, rays: int) -> Callable[[Labels],
 
 
 def label_validator(output: str, num_classes: int) -> Callable[[Labels], object]:
-    """The function that raises UserError for a label map (H, W) that does not fit the output of a network: `check_objects` or
+    """The function that raises UserError for a label map (H, W) that does not fit the output of a network: `check_numbers` or
     `classes`. It can be pickled."""
     if output == "instances":
-        return check_objects
+        return _check_one
     return partial(classes, num_classes=num_classes)
+
+
+def _check_one(labels: Labels) -> None:
+    check_numbers([labels])
 
 
 def labels_are_classes(output: str, num_classes: int) -> bool:
@@ -59,7 +63,7 @@ def labels_are_classes(output: str, num_classes: int) -> bool:
 
 
 def split_validator(output: str) -> Callable[[Sequence[Labels]], object] | None:
-    """The function that raises UserError for the label maps of all training images, where there is something to check."""
+    """The function that raises UserError for the label maps of all images of a split, where there is something to check."""
     return check_numbers if output == "instances" else None
 
 

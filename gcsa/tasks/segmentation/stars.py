@@ -29,6 +29,8 @@ Labels = NDArray[np.int32]
 FINENESS = 64
 SHORTEST = 0.5
 """Least length of a ray in pixels."""
+FEWEST_SHARING, SPECK = 3, 0.1
+"""Of `check_numbers`: one object in two pieces is no binary mask."""
 
 
 def check_installed() -> None:
@@ -42,27 +44,27 @@ def check_installed() -> None:
         ) from error
 
 
-def check_objects(labels: Labels) -> None:
-    """Raises ValueError for a mask of 0 and 255 in several pieces, whose objects have no numbers."""
+def check_numbers(masks: Iterable[Labels]) -> None:
+    """Raises UserError for masks that number no objects, such as binary ones and those of classes: where at least `FEWEST_SHARING` pieces, and
+    most of all pieces, share their number with another piece of the mask.
+
+    Pieces of less than `SPECK` times the largest of their number do not count.
+    """
     from skimage.measure import label
 
-    if labels.max(initial=0) == 255 and np.isin(labels, (0, 255)).all() and label(labels, connectivity=2).max() > 1:
+    sharing = total = 0
+    for mask in masks:
+        pieces = label(mask, background=0, connectivity=2)
+        _, first, areas = np.unique(pieces, return_index=True, return_counts=True)
+        numbers, of = np.unique(mask.ravel()[first], return_inverse=True)
+        largest = np.zeros(len(numbers), np.int64)
+        np.maximum.at(largest, of, areas)
+        counted = (numbers[of] != 0) & (areas >= SPECK * largest[of])
+        count = np.bincount(of[counted], minlength=len(numbers))
+        sharing, total = sharing + int(count[count > 1].sum()), total + int(count.sum())
+    if sharing >= FEWEST_SHARING and 2 * sharing > total:
         raise UserError(
-            "its mask holds several objects, all with the number 255: give each a number of its own, or set model.output=classes",
-            "mask.one_number",
-        )
-
-
-def check_numbers(masks: Sequence[Labels]) -> None:
-    """Raises UserError for masks of which none tells objects apart, while most hold their one number in several pieces."""
-    from skimage.measure import label
-
-    if any(len(np.unique(mask[mask > 0])) > 1 for mask in masks):
-        return
-    in_pieces = sum(label(mask > 0, connectivity=2).max(initial=0) > 1 for mask in masks)
-    if in_pieces > len(masks) / 2:
-        raise UserError(
-            f"{in_pieces} of {len(masks)} training masks hold several pieces, and none holds more than one number: give each "
+            f"{sharing} of {total} pieces share their number with another piece, as in a binary mask or one of classes: give each "
             "object a number of its own, or set model.output=classes",
             "mask.pieces",
         )

@@ -16,7 +16,6 @@ from gcsa.tasks.segmentation.stars import (
     Objects,
     check_installed,
     check_numbers,
-    check_objects,
     draw,
     find_candidates,
     numbered,
@@ -40,24 +39,28 @@ def drawn(shape: tuple[int, int], ellipses: list[Ellipse]) -> np.ndarray:
     return labels
 
 
-def test_objects_without_numbers_are_refused() -> None:
-    two = drawn((40, 60), [(10, 10, 5, 5), (30, 40, 5, 5)])
-    check_objects(two)
-    check_objects(255 * (two == 1))
-    check_objects(np.where(two > 0, 253 + two, 0))
-    check_objects(np.zeros_like(two))
-    with raises("mask.one_number"):
-        check_objects(255 * (two > 0))
-
-
-def test_one_number_for_many_objects_is_refused_in_all_masks_together() -> None:
-    """A picture of one object, or one whose objects touch nothing but themselves, says nothing alone."""
-    two = drawn((40, 60), [(10, 10, 5, 5), (30, 40, 5, 5)])
-    one = drawn((40, 60), [(10, 10, 5, 5)])
-    for masks in ([one, one], [two, 1 * (two > 0), 1 * (two > 0)], [one, 1 * (two > 0)], [np.zeros_like(one)]):
-        check_numbers(masks)
+@pytest.mark.parametrize("numbers", [(0, 1), (0, 255), (1, 2), (3, 7)], ids=str)
+def test_masks_that_number_no_objects_are_refused(numbers: tuple[int, int]) -> None:
+    """Whatever the numbers are: those of a binary mask, or of classes, also without a 0."""
+    three = drawn((40, 60), [(10, 10, 5, 5), (30, 40, 5, 5), (10, 40, 5, 5)])
+    binary = np.where(three > 0, numbers[1], numbers[0])
     with raises("mask.pieces"):
-        check_numbers([one, 1 * (two > 0), 7 * (two > 0)])
+        check_numbers([binary])
+    with raises("mask.pieces"):
+        check_numbers([np.where(three == 1, 0, binary), np.where(three == 2, 0, binary)])
+    with raises("mask.pieces"):  # two classes of pixels
+        check_numbers([np.hstack([np.where(three > 0, 1, 0), np.where(three > 0, 2, 0)])])
+
+
+def test_objects_may_be_in_pieces() -> None:
+    """One that another covers, and specks at the border of one, are no binary mask."""
+    three = drawn((40, 60), [(10, 10, 5, 5), (30, 40, 5, 5), (10, 40, 5, 5)])
+    check_numbers([three, 255 * (three == 1), np.where(three > 0, 253 + three, 0), np.zeros_like(three)])
+    check_numbers([np.where(three == 3, 0, 255 * (three > 0))])
+    check_numbers([np.where(three == 2, 1, three), three])
+    specks = np.where(three == 3, 0, three)
+    specks[::8, ::8] = np.where(specks[::8, ::8] == 0, 1, specks[::8, ::8])
+    check_numbers([specks])
 
 
 def as_maps(targets: Tensor) -> Tensor:
