@@ -115,6 +115,11 @@ class Slide:
         seen = image if level == 0 else _cropped(self.levels[level], *starts, *ends)
         return Part(seen, image, (top, left))
 
+    def overview(self, level: int) -> WindowedImage:
+        """The whole slide: the finest of `level` and the coarser ones that is small enough to be held in memory, or else the coarsest."""
+        levels = self.levels[level:]
+        return next((one for one in levels if math.prod(one.shape) <= IN_MEMORY), levels[-1])
+
     def patch(self, row: int, column: int, extent: int, size: int) -> Array:
         """The square of `extent` pixels of the first level from (row, column) on, as (size, size, C), for a slide of 8 bits: the pixels of
         the level that has them, or else resampled from the nearest finer level. Beyond the slide it is white."""

@@ -20,6 +20,7 @@ from gcsa.groups import group
 from gcsa.images.reader import read_labels
 from gcsa.tasks.segmentation import SegmentationPredictor, Segmenter
 from gcsa.testing import randomize
+from tests.tasks.segmentation.networks import uneven
 
 Run = Callable[..., tuple[int, str, str]]
 SIZES: dict[str, Any] = dict(fields=[2, 2], depths=[1, 1], num_heads=[1, 1], radii=[1, 1], stem_fields=[2], rays=8)
@@ -42,9 +43,8 @@ def weights(made: SegmentationPredictor, tmp_path: Path) -> Path:
 def images(tmp_path: Path) -> Path:
     folder = tmp_path / "images"
     folder.mkdir()
-    values = np.random.default_rng(0)
-    Image.fromarray(values.integers(0, 256, (40, 52, 3), dtype=np.uint8)).save(folder / "a.png")
-    tifffile.imwrite(folder / "b.tif", values.integers(0, 4096, (33, 40), dtype=np.uint16), photometric="minisblack")
+    Image.fromarray(uneven((40, 52, 3))).save(folder / "a.png")
+    tifffile.imwrite(folder / "b.tif", uneven((33, 40), 4096, np.uint16), photometric="minisblack")
     (folder / "notes.txt").write_text("no image")
     return folder
 
@@ -90,7 +90,7 @@ def test_a_picture_of_one_pixel(run: Run, weights: Path, tmp_path: Path) -> None
 
 def test_stacks(run: Run, weights: Path, made: SegmentationPredictor, tmp_path: Path) -> None:
     """A channel of every slice by itself, or of their largest values; the table is in micrometres."""
-    stack = np.random.default_rng(0).integers(0, 4096, (3, 2, 40, 52), dtype=np.uint16)
+    stack = uneven((3, 2, 40, 52), 4096, np.uint16, axes=(2, 3))
     path, found = tmp_path / "x.ome.tif", tmp_path / "found"
     size = {"PhysicalSizeX": 0.5, "PhysicalSizeY": 0.5}
     metadata = {"axes": "ZCYX", "Channel": {"Name": ["DAPI", "GFP"]}, **size}

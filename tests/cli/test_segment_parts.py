@@ -12,14 +12,16 @@ from gcsa._utils.arrays import Array
 from gcsa.actions import transform_array
 from gcsa.groups import group
 from gcsa.images.reader import read_labels
+from gcsa.images.windows import ArrayImage
 from gcsa.tasks.segmentation import SegmentationPredictor
 from tests.images.slide_files import halved
 from tests.images.zarr_files import write_zarr
+from tests.tasks.segmentation.networks import uneven
 
 from .conftest import Run
 from .test_segment import made, weights  # noqa: F401
 
-LEVELS = halved(np.random.default_rng(0).integers(0, 256, (80, 104, 3), dtype=np.uint8), 1)
+LEVELS = halved(uneven((80, 104, 3)), 1)
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_a_rectangle(run: Run, weights: Path, made: SegmentationPredictor, pyram
     code, _, err = run("segment", weights, pyramid, "--output", tmp_path / "found", "--roi", "30,20,44,40")
     assert (code, err) == (0, "")
     labels, rows, polygons = read(tmp_path / "found", "x.ome")
-    expected = made.predict(LEVELS[0][20:60, 30:74])
+    expected = made.predict(LEVELS[0][20:60, 30:74], whole=ArrayImage(LEVELS[0]))
     assert np.array_equal(labels, expected.labels)
     assert len(rows) == len(polygons) == labels.max() > 3
     for number, (row, polygon) in enumerate(zip(rows, polygons, strict=True), 1):
@@ -73,7 +75,7 @@ def test_a_level(run: Run, weights: Path, made: SegmentationPredictor, pyramid: 
     code, _, err = run("segment", weights, pyramid, "--output", tmp_path / "both", "--level", 1, "--roi", "31,21,40,30")
     assert (code, err) == (0, "")
     labels, rows, _ = read(tmp_path / "both", "x.ome")
-    expected = made.predict(LEVELS[1][10:26, 15:36], shape=(32, 42))
+    expected = made.predict(LEVELS[1][10:26, 15:36], shape=(32, 42), whole=ArrayImage(LEVELS[1]))
     assert np.array_equal(labels, expected.labels)
     assert min(int(row["top"]) for row in rows) >= 20
     assert max(int(row["right"]) for row in rows) <= 72
@@ -129,7 +131,7 @@ def test_what_is_not_there(
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
 def test_ome_zarr(run: Run, weights: Path, made: SegmentationPredictor, tmp_path: Path, version: str) -> None:  # noqa: F811
     pytest.importorskip("zarr")
-    stack = np.random.default_rng(0).integers(0, 4096, (2, 3, 40, 52), dtype=np.uint16)
+    stack = uneven((2, 3, 40, 52), 4096, np.uint16, axes=(2, 3))
     write_zarr(tmp_path / "in/x.zarr", [stack], "czyx", version, names=["DAPI", "GFP"])
     command = ("segment", weights, tmp_path / "in", "--channel", "GFP", "--z", "max", "--output")
     code, out, err = run(*command, tmp_path / "found")

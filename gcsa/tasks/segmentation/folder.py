@@ -128,12 +128,16 @@ class SegmentWork(batch.Work[Job]):
             with naming(item.path):
                 seen, image, origin = slide.part(wanted.level, wanted.roi)
             scale = wanted.scale if wanted.mpp is None else _scale_to(wanted.mpp, slide, wanted.level, item.path)
-            options: dict[str, Any] = dict(scale=scale, stain=wanted.stain, tile=wanted.tile, shape=image.shape)
+            whole = None if wanted.roi is None else slide.overview(wanted.level)
+            options: dict[str, Any] = dict(
+                scale=scale, stain=wanted.stain, tile=wanted.tile, shape=image.shape, whole=whole
+            )
             result = replace(self.predictor.predict(seen, **options, progress=advance), origin=origin)
             if wanted.min_area is not None:
                 result = result.without_small(wanted.min_area)
             measured: dict[str, Any] = dict(properties=wanted.properties, pixel_size=slide.pixel_size)
-            write(result, image, self.predictor.limits(seen), self.folder / item.stem, wanted.kinds, **measured)
+            limits = self.predictor.limits(seen if whole is None else whole)
+            write(result, image, limits, self.folder / item.stem, wanted.kinds, **measured)
         empty = result.objects is not None and not len(result.objects)
         ood_score = None if result.ood_score is None else float(result.ood_score)
         return batch.Result({"found": _summary(result), "ood_score": ood_score, "empty": empty})

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,7 +28,16 @@ from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.slides import open_window_source
 from gcsa.images.stain import StainImage
-from gcsa.images.windows import ArrayImage, ScaledImage, Windowed, WindowedImage, counts, resampled, row_windows
+from gcsa.images.windows import (
+    ArrayImage,
+    ScaledImage,
+    Windowed,
+    WindowedImage,
+    contrast,
+    counts,
+    resampled,
+    row_windows,
+)
 from gcsa.models.unet import UNet
 from gcsa.symmetry import SymmetryOptions, canonical_pose
 from gcsa.tasks.base import Exporter, Predictor
@@ -53,6 +62,8 @@ SAME_SIZE = (0.6, 1.7)
 """Objects whose median diameter is so many times that of training are read as they are (docs/measured/nuclei.md)."""
 FEWEST = 3
 """Objects that tell a size."""
+LEAST_CONTRAST = 4.0
+"""In a picture with less `contrast`, noise is all there is (docs/measured/nuclei.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,11 +308,13 @@ class SegmentationPredictor(Predictor):
         stain: str | None = None,
         tile: int | None = None,
         shape: tuple[int, int] | None = None,
+        whole: WindowedImage | None = None,
         progress: Callable[[float], object] = lambda fraction: None,
     ) -> Any:
         """The `Segmentation` of an image, or a list of them for a list of images.
 
-        An image is read in its canonical pose: the label map of a rotated or reflected image is exactly the transformed one.
+        An image is read in its canonical pose: the label map of a rotated or reflected image is exactly the transformed one. Where its
+        contrast is less than `LEAST_CONTRAST`, it has no objects.
 
         Args:
             images: as in `Predictor.predict`, or a `gcsa.images.windows.WindowedImage`.
@@ -311,6 +324,7 @@ class SegmentationPredictor(Predictor):
                 and objects with little of it are left out (`Segmentation.without_pale`).
             tile: side of the tiles of large images, in pixels; None chooses.
             shape: height and width of the results, where the image is a smaller level of a picture of this shape; None: its own.
+            whole: the picture that the image is a part of, whose percentiles then scale it; None: its own.
             progress: called with the fraction completed by each tile.
 
         Raises:
@@ -320,16 +334,20 @@ class SegmentationPredictor(Predictor):
             OSError: a file that cannot be opened.
         """
         if isinstance(images, list | tuple):
-            options: dict[str, Any] = dict(scale=scale, stain=stain, tile=tile, shape=shape, progress=progress)
+            options: dict[str, Any] = dict(
+                scale=scale, stain=stain, tile=tile, shape=shape, whole=whole, progress=progress
+            )
             return [self.predict(image, **options) for image in images]
         if stain is not None:
             check_choice("stain", stain, STAINS)
         with open_image(images, self.network.in_chans) as opened:
             image = opened if stain is None else StainImage(opened)
             factor = 1.0 if scale == "auto" else scale
-            candidates = self.predict_candidates(image, scale=factor, tile=tile, progress=progress)
+            limits = None if whole is None else self.limits(whole if stain is None else StainImage(whole))
+            read = partial(self.predict_candidates, image, tile=tile, limits=limits, progress=progress)
+            candidates = read(scale=factor)
             if scale == "auto" and (factor := self.own_scale(self.finish(candidates))) != 1:
-                candidates = self.predict_candidates(image, scale=factor, tile=tile, progress=progress)
+                candidates = read(scale=factor)
             upright = transformed_shape(shape or image.shape, self.group, candidates.pose)
             result = self.finish(candidates.resized(upright))
             if isinstance(image, StainImage) and result.objects is not None:
@@ -344,9 +362,11 @@ class SegmentationPredictor(Predictor):
         prob_thresh: float | None = None,
         scale: float = 1.0,
         tile: int | None = None,
+        limits: tuple[float, float] | None = None,
         progress: Callable[[float], object] = lambda fraction: None,
     ) -> Candidates:
-        """Runs the network, in tiles: all objects above `prob_thresh` (default: the predictor's), or the classes.
+        """Runs the network, in tiles: all objects above `prob_thresh` (default: the predictor's), or the classes. `limits` are the values
+        that become 0 and 1 (default: those of the image).
 
         Raises as `predict`.
         """
@@ -354,6 +374,8 @@ class SegmentationPredictor(Predictor):
         if self.network.output == "instances":
             check_installed()
         prob_thresh = self.prob_thresh if prob_thresh is None else prob_thresh
+        limits = self.limits(image) if limits is None else limits
+        noise_only = self.network.output == "instances" and contrast(image) < LEAST_CONTRAST
         pose = canonical_pose(image, self.group)
         upright = TransformedImage(image, self.group, pose)
         seen: WindowedImage = upright if scale == 1 else ScaledImage(upright, scale)
@@ -362,12 +384,12 @@ class SegmentationPredictor(Predictor):
         unet = None if self.ood_scorer is None else unet_of(self.network)
         encoders = [] if unet is None else [unet.encoder]
         with evaluation_mode(self.network), reduced_outputs(encoders, pooled) as features:
-            for part, wider, maps in predict_tiles(self.network, seen, self.limits(image), tile, progress):
+            for part, wider, maps in predict_tiles(self.network, seen, limits, tile, progress):
                 if classes is not None:  # of tied classes, argmax takes the first
                     inner = maps.argmax(0)[part.slices(wider.top, wider.left)]
                     classes[part.slices()] = inner.cpu().numpy()
                 else:
-                    nearby = find_candidates(maps, prob_thresh).shifted(wider.top, wider.left)
+                    nearby = find_candidates(maps, 1.0 if noise_only else prob_thresh).shifted(wider.top, wider.left)
                     rows, columns = nearby.points.T
                     inside = (rows >= part.top) & (rows < part.bottom) & (columns >= part.left) & (columns < part.right)
                     objects.append(nearby[inside])

@@ -30,7 +30,16 @@ def untrained(dtype: torch.dtype = torch.float64, **options: Any) -> Segmentatio
 
 
 def picture(height: int, width: int, channels: int = 3, dtype: Any = np.uint8) -> Array:
-    return np.random.default_rng(0).integers(0, 256, (height, width, channels)).astype(dtype)
+    return uneven((height, width, channels)).astype(dtype)
+
+
+def uneven(shape: tuple[int, ...], most: int = 256, dtype: Any = np.uint8, axes: tuple[int, int] = (0, 1)) -> Array:
+    """Random values below `most`, in squares that are more bright or less along `axes`: a picture of noise alone has no objects."""
+    rng = np.random.default_rng(0)
+    coarse = rng.integers(0, 3 * most // 4, [-(-side // 5) if i in axes else side for i, side in enumerate(shape)])
+    for axis in axes:
+        coarse = coarse.repeat(5, axis).take(range(shape[axis]), axis)
+    return (coarse + rng.integers(0, most // 4, shape)).astype(dtype)
 
 
 @torch.no_grad()

@@ -73,7 +73,7 @@ def test_images_of_no_use(image: Any, key: str) -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32])
 @pytest.mark.parametrize("in_chans", [1, 3])
 def test_the_zero_and_the_gain_of_the_camera_do_not_matter(dtype: Any, in_chans: int) -> None:
-    predictor, levels = untrained(in_chans=in_chans), picture(21, 30, in_chans) % 100
+    predictor, levels = untrained(in_chans=in_chans), picture(21, 30, in_chans) // 3
     first = predictor.predict(levels.astype(dtype)).labels
     assert first.max() > 0
     assert np.array_equal(first, predictor.predict((2 * levels + 16).astype(dtype)).labels)
@@ -271,3 +271,32 @@ def test_small_nuclei_are_found_at_their_scale() -> None:
         predictor.predict(small, scale=0)
     with raises("scale.no_diameter"):
         untrained().scale_for(10)
+
+
+@pytest.mark.parametrize("kind", ["normal", "Poisson", "blank"])
+def test_noise_and_blank_fields_have_no_objects(kind: str) -> None:
+    """Of the published weights, at any threshold; and noise beside an object is left as it was."""
+    rng = np.random.default_rng(0)
+    values = {
+        "normal": rng.normal(100, 3, (256, 256)),
+        "Poisson": rng.poisson(2, (256, 256)),
+        "blank": np.ones((64, 64)),
+    }
+    field = values[kind].round().astype(np.uint8)
+    predictor = gcsa.load("gcsa_unet_tiny.nuclei")
+    predictor.prob_thresh = 0.05
+    assert len(predictor.predict(field).objects) == 0
+    rows, columns = np.indices(field.shape) - 32
+    field[np.hypot(rows, columns) < 9] += 60
+    assert len(predictor.predict(field).objects) > 0
+
+
+def test_a_region_is_scaled_by_its_whole_picture() -> None:
+    """So that its empty corner stays dark, and what is cut out of it is read as it is in the whole."""
+    predictor = untrained(torch.float32, prob_thresh=0.3)
+    image = picture(60, 60)
+    image[:, 30:] //= 16
+    whole = ArrayImage(image)
+    corner = predictor.predict_candidates(ArrayImage(image[:, 30:]), limits=predictor.limits(whole))
+    assert np.array_equal(predictor.predict(image[:, 30:], whole=whole).labels, predictor.finish(corner).labels)
+    assert not np.array_equal(predictor.predict(image[:, 30:]).labels, predictor.finish(corner).labels)
