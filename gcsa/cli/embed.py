@@ -8,7 +8,8 @@ and the same as metadata.
 `gcsa embed gcsa_pooled_small.pcam slides/ --patches --output features/` embeds the patches of slides: a file for each (`gcsa.tasks.classification.slides`).
 
 Exit codes: 0, all images; 1, some images could not be read, which are listed on stderr, and the others are in the file (no
-file if there are none); 2, wrong arguments, before anything is read; 130, interrupted: the same command goes on.
+file if there are none); 2, wrong arguments, before anything is read; 3, all slides, but most patches of some are unlike the images of
+training; 130, interrupted: the same command goes on.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from gcsa.cli.arguments import (
     symmetrized,
 )
 from gcsa.cli.errors import Parser
-from gcsa.cli.output import part_of
+from gcsa.cli.output import DOUBTFUL, part_of, warn_slides_out_of_distribution
 from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
@@ -56,8 +57,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="gcsa embed",
         description="Computes features of images that stay the same when the images rotate.",
-        epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are embedded. A file .pt or .pt2 "
-        "and a function run the code that they hold.",
+        epilog="Exit code 1 if an image could not be read: it is listed on stderr, and the others are embedded. Exit code 3 if most "
+        "patches of a slide are unlike the images of training: stderr names it. A file .pt or .pt2 and a function run the code that they hold.",
     )
     add_images(parser, "embedded", NETWORKS)
     parser.add_argument(
@@ -193,7 +194,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                     with replacing(args.output) as part:
                         write_features(part, rows, names, work.about)
                     print(f"{args.output}: {len(names)} images, {rows.shape[1]} features each")
-        return outcome.tell("embedded")
+            slides = [(str(slide), found.values) for slide, found in run.results() if args.patches and found.finished]
+        unlike = warn_slides_out_of_distribution((name, row["patches"], row["ood_patches"]) for name, row in slides)
+        return outcome.tell("embedded") or (DOUBTFUL if unlike else 0)
 
 
 def _tell(slide: Path, result: Result) -> None:
@@ -224,6 +227,8 @@ def _work(args: argparse.Namespace) -> Any:
     about |= {} if args.rotations is None else {"rotations": args.rotations}
     if args.patches:
         options = {name: getattr(args, name) for name in CUT}
+        if not is_foreign(args.model):
+            network = predictor.with_ood_scores(network)
         cut = Cut(**options | {"roi": None if args.roi is None else Roi(*args.roi)})
         work: Any = SlideWork(network, prepare, Path(args.output), about, cut, args.batch_size, settings(args), heat)
     else:

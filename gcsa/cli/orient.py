@@ -21,13 +21,11 @@ from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import add_run, check_stems, count, find_images
 from gcsa.cli.errors import Parser
-from gcsa.cli.output import SCREEN, part_of, written
+from gcsa.cli.output import DOUBTFUL, SCREEN, part_of, written
 from gcsa.cli.running import check_workers, compute_on, how, running, settings
 
 LEDGER = "gcsa_orient.ledger"
 TABLES = (".csv", ".json")
-DOUBTFUL = 3
-"""The exit code."""
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

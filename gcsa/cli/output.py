@@ -16,6 +16,8 @@ from gcsa._utils.errors import visible
 SCREEN = "-"
 MOST_NAMED = 5
 """Images that a warning names."""
+DOUBTFUL = 3
+"""The exit code where there is a result of everything, and somebody has to look at some."""
 
 
 def part_of(name: str) -> Path | None:
@@ -57,3 +59,21 @@ def warn_out_of_distribution(ood_scores: Iterable[tuple[str, float | None]]) -> 
             "look at their results before you use them",
             file=sys.stderr,
         )
+
+
+def warn_slides_out_of_distribution(slides: Iterable[tuple[str, int, int | None]]) -> bool:
+    """Says in one line on stderr of which slides, by their names, more than half of the patches (how many, and how many of them have an OOD
+    score above 1) are unlike the images of training; returns whether there are any."""
+    known = [(name, above / patches, patches) for name, patches, above in slides if above is not None]
+    unlike = sorted([row for row in known if row[1] > 0.5], key=lambda row: -row[1])
+    if unlike:
+        named = ", ".join(
+            f"{visible(name)} ({share:.0%} of {count:,} patches)" for name, share, count in unlike[:MOST_NAMED]
+        )
+        rest = f" and {len(unlike) - MOST_NAMED} more" if len(unlike) > MOST_NAMED else ""
+        print(
+            f"warning: {len(unlike)} of {len(known)} slides are for the most part unlike the images of training (OOD score above 1): "
+            f"{named}{rest}; look at their results before you use them",
+            file=sys.stderr,
+        )
+    return bool(unlike)

@@ -1,7 +1,7 @@
 """Find objects in images: `gcsa segment gcsa_unet_tiny.nuclei slide.tif images/ --output found/`.
 
 Weights are a .ckpt of train.py, a folder of weights or the name of published ones. Of each image the output folder gets a label
-image, an overlay, a table and GeoJSON (see `gcsa.tasks.segmentation.writers`); a line on stdout names it and what was found.
+image, an overlay, a table and GeoJSON (see `gcsa.tasks.segmentation.writers`), and one table of all images; a line on stdout names it and what was found.
 Exit codes: 0, all images; 1, something could not be read or written, listed on stderr; 2, wrong arguments, before anything is
 read; 130, interrupted.
 """
@@ -265,7 +265,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.scale != AUTO:
             check_float("--scale", args.scale, *SCALES)
         from gcsa.batch import Run
-        from gcsa.tasks.segmentation.folder import list_jobs, tell, without_own
+        from gcsa.tasks.segmentation.folder import list_jobs, tell, without_own, write_images
 
         jobs = without_own(list_jobs(images, args.channel, args.z, args.time), args.inputs)
         check_stems(((job.stem, job.path) for job in jobs), "segment")
@@ -277,8 +277,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         with Run(jobs, work, folder / LEDGER, how(args, _work, kept=KEPT), in_folder=True) as run:
             outcome = run.do(tell)
             found = [(job, result.values) for job, result in run.results() if result.finished]
+        if found and "csv" in args.only:
+            write_images(folder, found)
         warn_out_of_distribution((str(job), values["ood_score"]) for job, values in found)
-        if empty := sum(values["empty"] for _, values in found):
+        if empty := sum(values["objects"] == 0 for _, values in found):
             print(f"nothing was found in {empty} of {len(jobs)} images: {NOTHING}", file=sys.stderr)
         if not existed and not any(folder.iterdir()):
             folder.rmdir()

@@ -184,7 +184,7 @@ def contrast(image: WindowedImage) -> float:
     is most.
 
     The noise is estimated by the mean difference of neighbours, as if values were normal: about 2 in a picture of noise, whatever its
-    distribution, 40 and more in one of nuclei (docs/measured/nuclei.md). The same, bit for bit, in every pose; infinite for a picture that
+    distribution, 35 and more in one of nuclei (docs/measured/nuclei.md). The same, bit for bit, in every pose; infinite for a picture that
     is too small to tell.
     """
     height, width = image.shape

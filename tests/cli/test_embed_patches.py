@@ -8,6 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import torch
 from matplotlib import colormaps
 from PIL import Image
 
@@ -16,12 +17,19 @@ from gcsa.images.slides import open_slide
 from gcsa.tasks import load
 from gcsa.tasks.classification.heatmap import COLOURS, LEGEND
 from gcsa.tasks.classification.patches import RowStore
+from gcsa.tasks.ood import OODScorer
 from tests.images.slide_files import halved, tissue_picture, write_slide
 from tests.images.zarr_files import write_zarr
 
 Run = Callable[..., tuple[int, str, str]]
 WEIGHTS = "gcsa_pooled_small.pcam"
 """For 0.972 micrometres a pixel."""
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slides of these tests are no tissue, which is of no concern to most of them."""
+    monkeypatch.setattr(OODScorer, "__call__", lambda _, features: torch.zeros(len(features)))
 
 
 @pytest.fixture
@@ -126,6 +134,51 @@ def test_heat_map(run: Run, slide: Path, tmp_path: Path) -> None:
     assert (code, "there already" in out, (tmp_path / "x.h5").read_bytes() == features) == (0, True, True)
     with Image.open(tmp_path / "x_heatmap_tumour.png") as opened:
         assert np.array_equal(np.asarray(opened), picture)
+
+
+def test_patches_that_are_unlike_those_of_training(
+    run: Run, slide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has its score in the file, the heat map hatches them, and a slide of which they are the most is named."""
+    monkeypatch.undo()
+    arguments = (
+        "embed",
+        WEIGHTS,
+        slide,
+        "--patches",
+        "--report",
+        tmp_path / "report.csv",
+        "--output",
+        tmp_path / "out",
+    )
+    code, _, err = run(*arguments)
+    assert code == 3
+    assert err.startswith(
+        "warning: 1 of 1 slides are for the most part unlike the images of training (OOD score above 1): "
+    )
+    assert "(100% of 12 patches)" in err
+    row = (tmp_path / "report.csv").read_text().splitlines()
+    assert (row[0].split(",")[-2:], row[1].split(",")[-2:]) == (["patches", "ood_patches"], ["12", "12"])
+    with h5py.File(tmp_path / "out/x.h5") as content:
+        scores, coords = content["ood_scores"][:], content["coords"][:]
+        assert content["features"].shape == (12, 96)
+    with open_slide(slide, 3) as source:
+        patches = [source.levels[1].window(y // 2, x // 2, y // 2 + 96, x // 2 + 96) for x, y in coords[:3]]
+    expected = [answer.ood_score for answer in load(WEIGHTS).predict(patches)]
+    assert scores[:3] == pytest.approx(expected, rel=1e-3)
+    assert run(*arguments)[0] == 3, "of the earlier run, too"
+    monkeypatch.setattr(OODScorer, "__call__", lambda _, features: torch.arange(len(features)) % 3.0)
+    code, _, err = run(*arguments[:-1], tmp_path / "some", "--heatmap", "tumour", "--batch-size", 12)
+    assert (code, err) == (0, ""), "a third of the patches only"
+    with Image.open(tmp_path / "some/x_heatmap_tumour.png") as opened:
+        picture = np.asarray(opened)
+    black = [
+        (picture[164 + 164 * i : 324 + 164 * i, 164 * k : 164 + 164 * k] == 0).all(2).mean()
+        for i in range(4)
+        for k in range(3)
+    ]
+    assert [share > 0.2 for share in black] == [False, False, True] * 4
+    assert all(share == 0 for share in black[::3])
 
 
 @pytest.mark.parametrize(

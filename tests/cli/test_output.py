@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gcsa.cli.output import SCREEN, warn_out_of_distribution, written
+from gcsa.cli.output import SCREEN, warn_out_of_distribution, warn_slides_out_of_distribution, written
 
 
 def test_a_reader_that_has_seen_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +28,13 @@ def test_images_that_are_unlike_those_of_training(capsys: pytest.CaptureFixture[
         "warning: 7 of 8 images are unlike those of training (OOD score above 1): 6.png (7.5), 5.png (6.5)"
     )
     assert "2.png (3.5) and 2 more; look" in line
+
+
+def test_slides_that_are_unlike_the_images_of_training(capsys: pytest.CaptureFixture[str]) -> None:
+    """More than half of the patches count."""
+    assert not warn_slides_out_of_distribution([("a.svs", 10, 5), ("b.svs", 10, None)])
+    assert capsys.readouterr().err == ""
+    assert warn_slides_out_of_distribution([("a.svs", 10, 5), ("b.svs", 2000, 1200), ("c.svs", 3, 3)])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: 2 of 3 slides are for the most part unlike")
+    assert "c.svs (100% of 3 patches), b.svs (60% of 2,000 patches); look" in line

@@ -55,7 +55,7 @@ def test_a_folder(run: Run, weights: Path, images: Path, made: SegmentationPredi
     assert [line.rpartition(": ")[0] for line in out.splitlines()] == [str(images / "a.png"), str(images / "b.tif")]
     found = {path.name for path in (tmp_path / "new/found").iterdir()}
     endings = ("_labels.png", "_overlay.png", "_objects.csv", ".geojson")
-    assert found == {f"{stem}{ending}" for stem in "ab" for ending in endings} | {"gcsa_segment.ledger"}
+    assert found == {f"{stem}{ending}" for stem in "ab" for ending in endings} | {"gcsa_segment.ledger", "images.csv"}
     for name in ("a.png", "b.tif"):
         labels = read_labels(tmp_path / f"new/found/{name[0]}_labels.png")
         assert np.array_equal(labels > 0, made.predict(images / name).labels > 0)
@@ -71,6 +71,7 @@ def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
         "a.geojson",
         "a_objects.csv",
         "gcsa_segment.ledger",
+        "images.csv",
     ]
     assert json.loads((tmp_path / "found/a.geojson").read_text())["features"] == []
     assert len((tmp_path / "found/a_objects.csv").read_text().splitlines()) == 1
@@ -402,3 +403,11 @@ def test_an_image_that_it_was_not_trained_for(run: Run, tmp_path: Path) -> None:
     rows = list(csv.DictReader((tmp_path / "found/nuclei_objects.csv").read_text().splitlines()))
     assert len({row["ood_score"] for row in rows}) == 1
     assert float(rows[0]["ood_score"]) < 1
+    blank = tmp_path / "blank.png"
+    Image.new("L", (64, 64), 9).save(blank)
+    assert run("segment", "gcsa_unet_tiny.nuclei", blank, "--output", tmp_path / "found", "--only", "csv")[0] == 0
+    images = list(csv.DictReader((tmp_path / "found/images.csv").read_text().splitlines()))
+    assert [row["image"] for row in images] == ["cup", "nuclei", "blank"], "of both runs"
+    assert (images[1]["objects"], images[2]["objects"]) == (str(len(rows)), "0")
+    assert float(images[1]["ood_score"]) == pytest.approx(float(rows[0]["ood_score"]), rel=1e-5)
+    assert float(images[2]["ood_score"]) > 1

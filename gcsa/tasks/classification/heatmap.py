@@ -28,6 +28,8 @@ ROWS = 4096
 """Patches whose probabilities are computed at a time."""
 COLOURS = "coolwarm"
 """matplotlib's map from 0 to 1, as TRIDENT's heat maps have it."""
+HATCH = 4
+"""Pixels from one black line of patches that are unlike those of training to the next."""
 LEGEND = 28
 """Height in pixels of the colour bar below the slide."""
 
@@ -63,19 +65,29 @@ def probability_of(predictor: ClassificationPredictor, name: str) -> Callable[[A
 
 
 def draw_heatmap(
-    patches: Patches, shape: tuple[int, int], values: Array, name: str, side: int = 1024
+    patches: Patches,
+    shape: tuple[int, int],
+    values: Array,
+    name: str,
+    unlike: Array | None = None,
+    side: int = 1024,
 ) -> NDArray[np.uint8]:
     """A picture (h, w, 3) of a slide of `shape`, at most `side` pixels wide and high, whose patches are half covered by the colour of
-    `values` (n,) from 0 to 1; below it stands what the colours mean."""
+    `values` (n,) from 0 to 1; those that are `unlike` (n,) the images of training are hatched. Below it stands what this means."""
     image = Image.fromarray(patches.picture)
     image.thumbnail((side, side))
     picture = np.asarray(image).astype(np.float32)
     factors = np.array(picture.shape[:2]) / np.array(shape)
     edges = np.round(np.stack([patches.corners, patches.corners + patches.extent]) * factors).astype(int)
     colours = 255 * colormaps[COLOURS](values)[:, :3]
-    for (top, left), (bottom, right), colour in zip(*edges, colours, strict=True):
-        bottom, right = max(bottom, top + 1), max(right, left + 1)
-        picture[top:bottom, left:right] = (picture[top:bottom, left:right] + colour) / 2
+    hatch = np.add.outer(*map(np.arange, picture.shape[:2])) % HATCH == 0
+    hatched = np.zeros(len(values), bool) if unlike is None else unlike
+    for (top, left), (bottom, right), colour, crossed in zip(*edges, colours, hatched, strict=True):
+        part = slice(top, max(bottom, top + 1)), slice(left, max(right, left + 1))
+        picture[part] = (picture[part] + colour) / 2
+        if crossed:
+            picture[part][hatch[part]] = 0
+    name = f"{name} (hatched: OOD score above 1)" if hatched.any() else name
     return np.concatenate([picture.round().astype(np.uint8), _legend(picture.shape[1], name)])
 
 

@@ -31,6 +31,8 @@ COARSER = 1.1
 """How much larger than wanted the pixels of a slide may be: beyond it, enlarging would make up what the slide does not show."""
 MOST_SIDE = 4096
 """Pixels a side that are read for a patch, of the level that it is resampled from."""
+OOD_SCORES = "ood_scores"
+"""The data set of HDF5: of each patch."""
 MOST_HEADER = 1_000_000
 """Bytes of the first line of a file of rows."""
 
@@ -189,15 +191,23 @@ def attributes(slide: Slide, patches: Patches, size: int, name: str, folder: str
 
 
 def write_features(
-    file: Path, features: Array, corners: NDArray[np.int64], of_coords: Mapping[str, Any], about: Mapping[str, Any]
+    file: Path,
+    features: Array,
+    corners: NDArray[np.int64],
+    of_coords: Mapping[str, Any],
+    about: Mapping[str, Any],
+    ood_scores: Array | None = None,
 ) -> None:
-    """Writes the HDF5 file of a slide: `features`, `coords` with the attributes `of_coords`, and `about` as those of the file."""
+    """Writes the HDF5 file of a slide: `features`, `coords` with the attributes `of_coords`, `ood_scores` (N,) where there are any, and
+    `about` as those of the file."""
     buffer = io.BytesIO()  # where a disk is full, HDF5's own writer ends the process
     with h5py.File(buffer, "w") as opened:
         opened.create_dataset("features", data=features, maxshape=(None, features.shape[1]))
         opened["features"].attrs.update({"name": of_coords["name"], "encoder": about["weights"]})
         opened.create_dataset("coords", data=corners[:, ::-1], maxshape=(None, 2))
         opened["coords"].attrs.update(of_coords)
+        if ood_scores is not None:
+            opened[OOD_SCORES] = ood_scores
         opened.attrs.update(about)
     file.write_bytes(buffer.getbuffer())
 

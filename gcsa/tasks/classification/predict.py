@@ -75,35 +75,36 @@ class PreLogits(nn.Module):
         return features
 
 
-class ScoresAndFeatures(nn.Module):
-    """A classifier of gcsa in one pass: normalised images (B, C, H, W) to scores and, behind them, what the OOD score looks at (B, K + D):
-    `image_statistics`, and the means of the outputs (B, h, w, N, C) of the stem and of every stage over positions and group."""
+class RowsAndFeatures(nn.Module):
+    """A classifier of gcsa, or `PreLogits` of one, in one pass: normalised images (B, C, H, W) to its rows and, behind them, what the OOD score
+    looks at (B, K + D): `image_statistics`, and the means of the outputs (B, h, w, N, C) of the stem and of every stage over positions and
+    group."""
 
-    def __init__(self, network: Backbone) -> None:
+    def __init__(self, rows: nn.Module) -> None:
         super().__init__()
-        self.network = network
+        self.rows = rows
 
     def forward(self, images: Tensor) -> Tensor:
-        stages: Any = self.network.stages
-        with reduced_outputs((self.network.stem, *stages), lambda _, output: output.mean((1, 2, 3))) as means:
-            scores = self.network(images)
-        return torch.cat([scores, image_statistics(images).to(scores), *(mean.to(scores) for mean in means)], 1)
+        network: Any = self.rows.network if isinstance(self.rows, PreLogits) else self.rows
+        with reduced_outputs((network.stem, *network.stages), lambda _, output: output.mean((1, 2, 3))) as means:
+            rows = self.rows(images)
+        return torch.cat([rows, image_statistics(images).to(rows), *(mean.to(rows) for mean in means)], 1)
 
 
 class WithOODScore(nn.Module):
-    """Normalised images (B, C, H, W) to scores and, behind them, the OOD score of each image, (B, K + 1).
+    """Normalised images (B, C, H, W) to rows and, behind them, the OOD score of each image, (B, K + 1).
 
-    both: gives scores and features, (B, K + D).
+    both: gives rows and features, (B, K + D).
     """
 
-    def __init__(self, both: nn.Module, num_classes: int, scorer: OODScorer) -> None:
+    def __init__(self, both: nn.Module, length: int, scorer: OODScorer) -> None:
         super().__init__()
-        self.both, self.num_classes, self.ood_scorer = both, num_classes, scorer
+        self.both, self.length, self.ood_scorer = both, length, scorer
 
     def forward(self, images: Tensor) -> Tensor:
-        rows = self.both(images)
-        scores, features = rows[:, : self.num_classes], rows[:, self.num_classes :]
-        return torch.cat([scores, self.ood_scorer(features).to(scores)[:, None]], 1)
+        both = self.both(images)
+        rows, features = both[:, : self.length], both[:, self.length :]
+        return torch.cat([rows, self.ood_scorer(features).to(rows)[:, None]], 1)
 
 
 class RowPredictor(Predictor):
@@ -173,13 +174,15 @@ class ClassificationPredictor(RowPredictor):
         return _within(self.network, PreLogits).eval()
 
     def with_ood_scores(self, network: nn.Module | None = None) -> nn.Module:
-        """The network, or `network`, which is the same made exact: prepared images (B, C, size, size) to scores and, where the weights
-        say what training images are like, the OOD score behind them, (B, K) or (B, K + 1)."""
+        """The network, or `network`, which is the same or its `embedding`, also made exact: prepared images (B, C, size, size) to its rows and,
+        where the weights say what training images are like, the OOD score behind them, (B, K) or (B, K + 1)."""
         network = self.network if network is None else network
         both = None if self.ood_scorer is None else with_features(network)
         if both is None or self.ood_scorer is None:
             return network
-        return WithOODScore(both, len(self.class_names), self.ood_scorer)
+        embedded = isinstance(_innermost(network), PreLogits)
+        length = self.network.head_hidden_size if embedded else len(self.class_names)
+        return WithOODScore(both, length, self.ood_scorer)
 
     def answers(self, rows: Tensor) -> tuple[Tensor, list[float | None]]:
         """What `with_ood_scores` gave (N, K) or (N, K + 1): answers (N, K), and the OOD score of each image."""
@@ -258,11 +261,17 @@ def run_batches(network: nn.Module, prepare: Prepare, images: Any, batch_size: i
 
 
 def with_features(network: nn.Module) -> nn.Module | None:
-    """`ScoresAndFeatures` of a classifier, in the wrappers of one that was made exact; None for networks of others."""
-    within = network
-    while isinstance(within, Symmetrized | RotationAveraged):
-        within = within.network
-    return _within(network, ScoresAndFeatures) if isinstance(within, Backbone) else None
+    """`RowsAndFeatures` of a classifier or its `PreLogits`, in the wrappers of one that was made exact; None for networks of others."""
+    inner = _innermost(network)
+    inner = inner.network if isinstance(inner, PreLogits) else inner
+    return _within(network, RowsAndFeatures) if isinstance(inner, Backbone) else None
+
+
+def _innermost(network: nn.Module) -> nn.Module:
+    """A network without the wrappers that made it exact."""
+    while isinstance(network, Symmetrized | RotationAveraged):
+        network = network.network
+    return network
 
 
 def _within(network: nn.Module, change: Callable[[Any], nn.Module]) -> nn.Module:

@@ -27,6 +27,7 @@ from gcsa.images.prepare import Prepare
 from gcsa.images.slides import Roi, Slide, open_slide
 from gcsa.tasks.classification.heatmap import draw_heatmap, save_heatmap
 from gcsa.tasks.classification.patches import (
+    OOD_SCORES,
     Patches,
     RowStore,
     attributes,
@@ -35,6 +36,7 @@ from gcsa.tasks.classification.patches import (
     save_picture,
     write_features,
 )
+from gcsa.tasks.classification.predict import WithOODScore
 from gcsa.weights.fingerprint import differ, fingerprint
 
 TISSUE = 0.25
@@ -86,7 +88,6 @@ class SlideWork(batch.Work[Path]):
     """Embeds the patches of a slide into `folder`."""
 
     smaller = "cut the slide, or name a smaller --roi"
-    columns = ("patches",)
 
     def __init__(
         self,
@@ -99,8 +100,8 @@ class SlideWork(batch.Work[Path]):
         settings: Mapping[str, Any],
         heat: Heat | None = None,
     ) -> None:
-        """about: the settings of the network, among them `weights`, its name. heat: slides that were embedded before get the picture that
-        they lack.
+        """network: gives features and, if it is a `WithOODScore`, the OOD score. about: the settings of the network, among them `weights`, its
+        name. heat: slides that were embedded before get the picture that they lack.
 
         Raises UserError without a scale.
         """
@@ -110,7 +111,8 @@ class SlideWork(batch.Work[Path]):
                 "mpp.missing",
             )
         self.network, self.prepare, self.folder, self.cut = network, prepare, folder, cut
-        self.batch_size, self.heat = batch_size, heat
+        self.batch_size, self.heat, self.scored = batch_size, heat, isinstance(network, WithOODScore)
+        self.columns = ("patches", "ood_patches") if self.scored else ("patches",)
         self.about: dict[str, Any] = {
             key: value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
             for key, value in about.items()
@@ -133,11 +135,34 @@ class SlideWork(batch.Work[Path]):
                     slide, self.prepare.size, *scales, about["tissue"], self.cut.level or 0, self.cut.roi
                 )
             shape, said = slide.shape, f"{file}: there already"
-            if not _is_embedded(file, about):
-                said = _embed_slide(self.network, self.prepare, slide, patches, about, file, self.batch_size, pace)
+            if not _is_embedded(file, about, self.scored):
+                said = self._embed(slide, patches, about, file, pace)
+        unlike = _unlike(file) if self.scored else None
         if self.heat is not None:
-            _draw(file, drawn[0], patches, shape, self.heat)
-        return batch.Result({"said": said, "patches": len(patches.corners)})
+            _draw(file, drawn[0], patches, shape, self.heat, unlike)
+        above = None if unlike is None else int(unlike.sum())
+        return batch.Result({"said": said, "patches": len(patches.corners), "ood_patches": above})
+
+    def _embed(self, slide: Slide, patches: Patches, about: Mapping[str, Any], file: Path, pace: batch.Pace) -> str:
+        """Writes the files of one slide, and returns the line that says so."""
+        store = RowStore(file.with_name(f"{file.name}.part"), {**about, OOD_SCORES: self.scored})
+        before, count = store.count, len(patches.corners)
+
+        def progress(done: int) -> None:
+            pace.ahead(store.count / count)
+            pace.may_stop()  # the rows are stored
+
+        embed_patches(self.network, self.prepare, slide, patches, store, self.batch_size, progress)
+        of_coords = attributes(slide, patches, self.prepare.size, file.stem, str(file.parent))
+        with replacing(file.with_name(f"{file.stem}_patches.png")) as part:
+            save_picture(part, patches)
+        rows = store.rows()
+        features, ood_scores = (rows[:, :-1], rows[:, -1]) if self.scored else (rows, None)
+        with replacing(file) as part:
+            write_features(part, features, patches.corners, of_coords, about, ood_scores)
+        store.file.unlink()
+        again = f", {before} of them from before" if before else ""
+        return f"{file}: {count} patches, {features.shape[1]} features each{again}"
 
 
 def _file(folder: Path, slide: Path) -> Path:
@@ -156,49 +181,27 @@ def _bytes(path: Path) -> int:
     return sum(Path(parent, name).stat().st_size for parent, _, names in os.walk(path) for name in names)
 
 
-def _is_embedded(file: Path, about: Mapping[str, Any]) -> bool:
-    """Whether a slide has its features, and lacks only the picture of a class."""
+def _is_embedded(file: Path, about: Mapping[str, Any], scored: bool) -> bool:
+    """Whether a slide has its features, with or without OOD scores, and lacks only the picture of a class."""
     try:
         with h5py.File(file) as opened:
+            same = (OOD_SCORES in opened) == scored
             there = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in opened.attrs.items()}
     except OSError:
         return False
     marks = there.pop("fingerprint", ""), about.get("fingerprint", "")
-    return there == {key: value for key, value in about.items() if key != "fingerprint"} and not differ(*marks)
+    return same and there == {key: value for key, value in about.items() if key != "fingerprint"} and not differ(*marks)
 
 
-def _embed_slide(
-    network: nn.Module,
-    prepare: Prepare,
-    slide: Slide,
-    patches: Patches,
-    about: Mapping[str, Any],
-    file: Path,
-    batch_size: int,
-    pace: batch.Pace,
-) -> str:
-    """Writes the files of one slide, and returns the line that says so."""
-    store = RowStore(file.with_name(f"{file.name}.part"), about)
-    before, count = store.count, len(patches.corners)
-
-    def progress(done: int) -> None:
-        pace.ahead(store.count / count)
-        pace.may_stop()  # the rows are stored
-
-    embed_patches(network, prepare, slide, patches, store, batch_size, progress)
-    of_coords = attributes(slide, patches, prepare.size, file.stem, str(file.parent))
-    with replacing(file.with_name(f"{file.stem}_patches.png")) as part:
-        save_picture(part, patches)
-    with replacing(file) as part:
-        write_features(part, store.rows(), patches.corners, of_coords, about)
-    store.file.unlink()
-    again = f", {before} of them from before" if before else ""
-    return f"{file}: {count} patches, {store.columns} features each{again}"
+def _unlike(file: Path) -> Array:
+    """Which of the patches in `file` are unlike those of training (N,)."""
+    with h5py.File(file) as opened:
+        return opened[OOD_SCORES][:] > 1
 
 
-def _draw(file: Path, drawn: Path, patches: Patches, shape: tuple[int, int], heat: Heat) -> None:
+def _draw(file: Path, drawn: Path, patches: Patches, shape: tuple[int, int], heat: Heat, unlike: Array | None) -> None:
     """Writes the heat map of the features in `file`."""
     with h5py.File(file) as opened:
         values = heat.probability(opened["features"])
     with replacing(drawn) as part:
-        save_heatmap(part, draw_heatmap(patches, shape, values, heat.name))
+        save_heatmap(part, draw_heatmap(patches, shape, values, heat.name, unlike))

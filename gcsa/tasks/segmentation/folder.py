@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from gcsa import batch
+from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import UserError
 from gcsa.images.choices import MAX
 from gcsa.images.pixels import naming
@@ -22,6 +24,9 @@ from gcsa.images.slides import Roi, Slide, open_slide
 from gcsa.tasks.segmentation.choices import ALL, ENDINGS, KINDS
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.writers import check_properties, write
+
+IMAGES = "images.csv"
+HEADER = ["image", "objects", "ood_score"]
 
 
 class Job(NamedTuple):
@@ -138,15 +143,28 @@ class SegmentWork(batch.Work[Job]):
             measured: dict[str, Any] = dict(properties=wanted.properties, pixel_size=slide.pixel_size)
             limits = self.predictor.limits(seen if whole is None else whole)
             write(result, image, limits, self.folder / item.stem, wanted.kinds, **measured)
-        empty = result.objects is not None and not len(result.objects)
+        objects = None if result.objects is None else len(result.objects)
         ood_score = None if result.ood_score is None else float(result.ood_score)
-        return batch.Result({"found": _summary(result), "ood_score": ood_score, "empty": empty})
+        return batch.Result({"found": _summary(result), "ood_score": ood_score, "objects": objects})
 
 
 def tell(job: Job, result: batch.Result) -> None:
     """Says on stdout what was found in an image."""
     if result.finished:
         batch.say(f"{job}: {result.values['found']}")
+
+
+def write_images(folder: Path, found: Iterable[tuple[Job, Mapping[str, Any]]]) -> None:
+    """Writes the table of the images in a folder of results, also of those without objects: name of the image, objects and OOD score. Images
+    of earlier runs stay in it."""
+    file = folder / IMAGES
+    rows: dict[str, list[Any]] = {}
+    with suppress(OSError), file.open(encoding="utf-8", newline="") as stream:
+        rows = {row[0]: row for row in csv.reader(stream) if row}
+    rows |= {job.stem: [job.stem, values["objects"], values["ood_score"]] for job, values in found}
+    rows.pop(HEADER[0], None)
+    with replacing(file) as part, part.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([HEADER, *rows.values()])
 
 
 def _scale_to(mpp: float, slide: Slide, level: int, path: Path) -> float:
