@@ -133,6 +133,29 @@ def scales() -> str:
     return table(header, rows)
 
 
+def empty_fields() -> str:
+    """Objects in noise and in parts of images that hold none, with and without the least contrast, and what noise costs."""
+    content = json.loads((ROOT / "benchmarks/results/empty_fields.json").read_text())
+    rows = [
+        [f"`{name}`" if "(" in name else name, *(f"{row[key]:,}" for key in ("contrast", "network", "predict"))]
+        for name, row in content["noise"].items()
+    ]
+    parts = content["empty_parts"]
+    label = f"{parts['parts']} parts without nuclei, {parts['below']} of them below {content['least_contrast']:g}"
+    rows.append([label, "", *(f"{parts['objects'][key]:,}" for key in ("network", "predict"))])
+    header = ["picture", "contrast", "objects of the network alone", "objects"]
+    noisy = [
+        [f"{row[key]:.{digits}f}" for key, digits in (("signal", 0), ("contrast", 1))] for row in content["noise_added"]
+    ]
+    for cells, row in zip(noisy, content["noise_added"], strict=True):
+        cells.append(f"{100 * row['ap50']:.1f}")
+    added = table(
+        ["range of an image, in deviations of noise added to it", "contrast", "AP50 % of the network alone"], noisy
+    )
+    least = ", ".join(f"{value:.0f} ({split})" for split, value in content["least_of_images"].items())
+    return f"{table(header, rows)}\n\n{added}\n\nLeast contrast of the images: {least}. Commit {content['commit'][:8]}."
+
+
 def few_images() -> str:
     """AP50 of a laboratory that the published weights have not seen, from them and from random weights by a few of its images."""
     content = json.loads((ROOT / "benchmarks/results/few_images/gnf.json").read_text())

@@ -34,7 +34,15 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     ),
     "docs/measured/performers.md": (training.systems, training.shares, training.performers, training.shifts),
     "docs/segment.md": (dense.few_images,),
-    "docs/measured/nuclei.md": (dense.nuclei, dense.scales, dense.tissue, dense.networks, dense.mosaic, dense.slide),
+    "docs/measured/nuclei.md": (
+        dense.nuclei,
+        dense.scales,
+        dense.empty_fields,
+        dense.tissue,
+        dense.networks,
+        dense.mosaic,
+        dense.slide,
+    ),
     "docs/measured/text.md": (
         text.test_lines,
         text.rivals,
