@@ -45,6 +45,8 @@ LEDGER = "gcsa_segment.ledger"
 KEPT = 2**25
 """Bytes of the largest freed block that is kept: the maps of tiles are larger, and would leave gaps."""
 SCALES = 0.01, 100
+NONE = "none"
+"""The network sees the image as it is."""
 NOTHING = "lower --prob-thresh, or see on the weights' card which images and sizes of objects they are for"
 
 
@@ -109,9 +111,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--stain",
-        choices=STAINS,
+        choices=(AUTO, *STAINS, NONE),
+        default=AUTO,
         help="show the network the amount of this stain, in which nuclei of H&E are as bright as in fluorescence, and leave out objects "
-        "with little of it",
+        "with little of it; auto, the default: for bright images in colour that are unlike those of training",
     )
     parser.add_argument(
         "--min-area", type=count(10**9), metavar="PIXELS", help="leave out objects of fewer pixels than this"
@@ -296,5 +299,6 @@ def _work(args: argparse.Namespace) -> Any:
     predictor = _predictor(args)
     names = ("scale", "mpp", "stain", "tile", "level", "min_area", "properties")
     options: dict[str, Any] = {name: getattr(args, name) for name in names}
+    options["stain"] = None if args.stain == NONE else args.stain
     wanted = Wanted(kinds=args.only, roi=None if args.roi is None else Roi(*args.roi), **options)
     return SegmentWork(predictor, Path(args.output), wanted, settings(args))

@@ -34,6 +34,6 @@ probability of the objects; or as of StarDist's networks, the probability of an 
 TILE = 640
 """Default side of a tile in pixels, without its margin: gcsa_unet_tiny took 1.0 to 1.5 GB for 4 to 12 of these."""
 AUTO = "auto"
-"""Of a scale: what `SegmentationPredictor.own_scale` finds."""
+"""Of a scale: what `SegmentationPredictor.own_scale` finds; of a stain: where the OOD score asks for it."""
 ALL = "all"
 """Of slices: every one by itself."""

@@ -21,7 +21,7 @@ from gcsa.images.pixels import naming
 from gcsa.images.planes import Plane
 from gcsa.images.reader import open_image
 from gcsa.images.slides import Roi, Slide, open_slide
-from gcsa.tasks.segmentation.choices import ALL, ENDINGS, KINDS
+from gcsa.tasks.segmentation.choices import ALL, AUTO, ENDINGS, KINDS
 from gcsa.tasks.segmentation.predict import Segmentation, SegmentationPredictor
 from gcsa.tasks.segmentation.writers import check_properties, write
 
@@ -56,7 +56,7 @@ class Wanted:
     kinds: Sequence[str] = KINDS
     scale: float | Literal["auto"] = 1.0
     mpp: float | None = None
-    stain: str | None = None
+    stain: str | None = AUTO
     tile: int | None = None
     level: int = 0
     roi: Roi | None = None
@@ -178,5 +178,5 @@ def _scale_to(mpp: float, slide: Slide, level: int, path: Path) -> float:
 
 def _summary(result: Segmentation) -> str:
     if result.objects is not None:
-        return f"{len(result.objects)} objects"
+        return f"{len(result.objects)} objects" + (f" in {result.stain}" if result.stain else "")
     return f"classes {', '.join(map(str, np.unique(result.labels)))}"

@@ -27,7 +27,7 @@ from gcsa.images.choices import STAINS
 from gcsa.images.intensity import normalize
 from gcsa.images.reader import as_picture
 from gcsa.images.slides import open_window_source
-from gcsa.images.stain import StainImage
+from gcsa.images.stain import StainImage, may_be_stained
 from gcsa.images.windows import (
     ArrayImage,
     ScaledImage,
@@ -42,6 +42,7 @@ from gcsa.models.unet import UNet
 from gcsa.symmetry import SymmetryOptions, canonical_pose
 from gcsa.tasks.base import Exporter, Predictor
 from gcsa.tasks.ood import OODScorer, image_statistics, reduced_outputs
+from gcsa.tasks.segmentation.choices import AUTO
 from gcsa.tasks.segmentation.network import Segmenter
 from gcsa.tasks.segmentation.pose import TransformedImage, TransformedWindows, transform_objects
 from gcsa.tasks.segmentation.stars import (
@@ -98,6 +99,7 @@ class Segmentation:
         num_classes: of a network for classes.
         origin: row and column of the first pixel in the picture that the image was cut from; files of results count from its corner.
         ood_score: above 1, the image is unlike those of training; None where the weights do not tell (`gcsa.tasks.ood`).
+        stain: whose amount the network saw; None for the image itself.
     """
 
     label_map: Windowed
@@ -105,6 +107,7 @@ class Segmentation:
     num_classes: int = 2
     origin: tuple[int, int] = (0, 0)
     ood_score: float | None = None
+    stain: str | None = None
 
     @cached_property
     def labels(self) -> Labels:
@@ -305,7 +308,7 @@ class SegmentationPredictor(Predictor):
         images: Any,
         *,
         scale: float | Literal["auto"] = 1.0,
-        stain: str | None = None,
+        stain: str | None = AUTO,
         tile: int | None = None,
         shape: tuple[int, int] | None = None,
         whole: WindowedImage | None = None,
@@ -321,7 +324,9 @@ class SegmentationPredictor(Predictor):
             scale: the network sees the image magnified by this factor; results are of the image as it is. "auto" reads at 1, and
                 again where the objects that it found are of another size than those of training (`own_scale`).
             stain: "haematoxylin": the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence,
-                and objects with little of it are left out (`Segmentation.without_pale`).
+                and objects with little of it are left out (`Segmentation.without_pale`). "auto": so it does where it is shown a bright
+                picture in colour whose OOD score is above 1, and above that of the stain; the score told is that of the picture. None: it
+                sees the picture.
             tile: side of the tiles of large images, in pixels; None chooses.
             shape: height and width of the results, where the image is a smaller level of a picture of this shape; None: its own.
             whole: the picture that the image is a part of, whose percentiles then scale it; None: its own.
@@ -339,20 +344,39 @@ class SegmentationPredictor(Predictor):
             )
             return [self.predict(image, **options) for image in images]
         if stain is not None:
-            check_choice("stain", stain, STAINS)
+            check_choice("stain", stain, (AUTO, *STAINS))
         with open_image(images, self.network.in_chans) as opened:
-            image = opened if stain is None else StainImage(opened)
-            factor = 1.0 if scale == "auto" else scale
-            limits = None if whole is None else self.limits(whole if stain is None else StainImage(whole))
-            read = partial(self.predict_candidates, image, tile=tile, limits=limits, progress=progress)
-            candidates = read(scale=factor)
-            if scale == "auto" and (factor := self.own_scale(self.finish(candidates))) != 1:
-                candidates = read(scale=factor)
+            read = partial(self._read, whole=whole, scale=scale, tile=tile, progress=progress)
+            image = StainImage(opened) if stain in STAINS else opened
+            candidates = read(image)
+            unlike = candidates.ood_score
+            if stain == AUTO and unlike is not None and unlike > 1 and may_be_stained(opened):
+                stained = StainImage(opened)
+                again = read(stained)
+                if again.ood_score is not None and again.ood_score < unlike:
+                    image, candidates = stained, replace(again, ood_score=unlike)
             upright = transformed_shape(shape or image.shape, self.group, candidates.pose)
             result = self.finish(candidates.resized(upright))
-            if isinstance(image, StainImage) and result.objects is not None:
-                return result.without_pale(image)
-            return result
+            if not isinstance(image, StainImage):
+                return result
+            result = replace(result, stain=STAINS[0])
+            return result if result.objects is None else result.without_pale(image)
+
+    def _read(
+        self,
+        image: WindowedImage,
+        whole: WindowedImage | None,
+        scale: float | Literal["auto"],
+        tile: int | None,
+        progress: Callable[[float], object],
+    ) -> Candidates:
+        """The candidates of an image, or of its stain, at the scale that is asked for; as `predict`."""
+        limits = None if whole is None else self.limits(StainImage(whole) if isinstance(image, StainImage) else whole)
+        read = partial(self.predict_candidates, image, tile=tile, limits=limits, progress=progress)
+        candidates = read(scale=1.0 if scale == "auto" else scale)
+        if scale == "auto" and (factor := self.own_scale(self.finish(candidates))) != 1:
+            candidates = read(scale=factor)
+        return candidates
 
     @torch.inference_mode()
     def predict_candidates(

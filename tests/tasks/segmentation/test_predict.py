@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from skimage.data import immunohistochemistry
 from skimage.filters import threshold_otsu
 
 import gcsa
@@ -144,6 +145,26 @@ def test_a_stain_is_exact_in_every_pose() -> None:
     assert predictor.predict(np.full((30, 30, 3), 255, np.uint8), stain="haematoxylin").labels.max() == 0, "glass"
     with raises("stain", value="eosin"):
         predictor.predict(image, stain="eosin")
+
+
+def test_the_stain_is_chosen_by_the_ood_score() -> None:
+    """H&E of another laboratory is read by it and told by the score of the picture; fluorescence in a colour, and a picture that is known,
+    are not."""
+    predictor = gcsa.load("gcsa_unet_tiny.nuclei")
+    image = immunohistochemistry()[:192, :192]
+    found, expected, plain = (predictor.predict(image, stain=stain) for stain in ("auto", "haematoxylin", None))
+    assert found.stain == expected.stain == "haematoxylin"
+    assert np.array_equal(found.labels, expected.labels)
+    assert found.ood_score == plain.ood_score > max(1, expected.ood_score)
+    turned = predictor.predict(np.ascontiguousarray(np.rot90(image)))
+    assert np.array_equal(turned.labels, np.rot90(found.labels))
+    nuclei = np.asarray(Image.open(Path(__file__).parents[2] / "stored/nuclei.png").convert("RGB"))
+    assert predictor.predict(nuclei).stain is None
+    blue = nuclei * np.array([0, 0, 1], np.uint8)
+    assert predictor.predict(blue).ood_score > 1
+    assert predictor.predict(blue).stain is None
+    predictor.ood_scorer = None
+    assert predictor.predict(image).stain is None
 
 
 def test_objects_with_little_of_the_stain_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
