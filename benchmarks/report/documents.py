@@ -39,6 +39,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         dense.scales,
         dense.empty_fields,
         dense.tissue,
+        dense.stains,
         dense.networks,
         dense.mosaic,
         dense.slide,
