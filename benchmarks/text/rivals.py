@@ -37,7 +37,7 @@ from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line, read_line
 from gcsa.tasks.recognition.data.lines import list_lines
 from gcsa.tasks.recognition.evaluate import text_scores
-from gcsa.tasks.recognition.pages.forms import MODERN
+from gcsa.tasks.recognition.pages.forms import SIGNS
 from gcsa.tasks.recognition.reading import Reading, most_confident
 from gcsa.training.results import git_commit, machine
 
@@ -51,8 +51,8 @@ PUBLISHED = {
 MOST, SEED = 100, 0
 CHOOSING = 40
 """Validation lines on which Tesseract's settings are chosen."""
-SIGNS = str.maketrans({"\u2019": "'", "\u00ac": "-", "\u2e17": "-", "\u2010": "-", "\u0364": "\u0308"})
-"""Apostrophes, hyphens, and the small e above a vowel, which is an umlaut now."""
+UMLAUT = {0x0364: "\u0308"}
+"""The small e above a vowel."""
 TESSDATA = Path("/usr/share/tesseract-ocr/5/tessdata")
 
 Scan = Image.Image
@@ -61,8 +61,10 @@ Read = Callable[[Sequence[Scan], str], list[str]]
 
 
 def modern(text: str) -> str:
-    """A text with the letters and signs of today's type, as `--normalize modern` writes it, and one hyphen."""
-    return normalize(text.translate(MODERN).translate(SIGNS))
+    """A text with the letters and signs of today's type: ligatures, long s, apostrophes and hyphens as `to_form` writes them, and umlauts."""
+    for signs in (*SIGNS.values(), UMLAUT):
+        text = text.translate(signs)
+    return normalize(text)
 
 
 def cpu_seconds() -> float:

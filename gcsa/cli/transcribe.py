@@ -83,8 +83,10 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--normalize",
-        choices=FORMS,
-        help="form of the text (default NFC); NFD: letters and accents apart; modern: long s as s, ligatures apart, words whole that a hyphen divides",
+        type=_forms,
+        metavar="FORM[,FORM...]",
+        help="forms of the text: NFC (default) or NFD, letters and accents apart; ligatures, as letters; long-s, as s; words, whole that a hyphen divides "
+        "at the end of a line; modern, these three; apostrophes, all as '; hyphens, all as -; spaces, none before a sign of punctuation",
     )
     parser.add_argument(
         "--output",
@@ -117,6 +119,16 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
             parser.error("nothing to read: give images behind the adapter")
         del args.inputs[0]
     return args
+
+
+def _forms(text: str) -> str | None:
+    """The forms of a list, in the one order in which they are made; None where they change nothing."""
+    names = text.split(",")
+    if unknown := [name for name in names if name not in FORMS]:
+        raise argparse.ArgumentTypeError(f"unknown form {unknown[0]!r}: choose from {', '.join(FORMS)}")
+    if {"NFC", "NFD"} <= {*names}:
+        raise argparse.ArgumentTypeError("NFC and NFD exclude each other: choose one")
+    return ",".join(name for name in FORMS if name in names and name != "NFC") or None
 
 
 def _check_inputs(inputs: Sequence[str]) -> None:
@@ -191,7 +203,7 @@ def _work(args: argparse.Namespace) -> Any:
         args.beams,
         args.batch_size,
         args.format,
-        args.normalize,
+        tuple(args.normalize.split(",")) if args.normalize else (),
         args.output,
         args.weights,
         args.any_image,

@@ -4,8 +4,9 @@ import os
 from pathlib import Path
 
 ORIENTATIONS = ("upright", "any")
-FORMS = ("NFC", "NFD", "modern")
-"""Of the text that is written."""
+MODERN = ("ligatures", "long-s", "words")
+FORMS = ("NFC", "modern", *MODERN, "apostrophes", "hyphens", "spaces", "NFD")
+"""Of the text that is written, in the order in which they are made."""
 FINDERS = ("ppocr", "kraken")
 """What finds the lines on images of pages."""
 ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr", "pdf": ".pdf"}

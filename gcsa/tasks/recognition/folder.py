@@ -45,7 +45,7 @@ class Wanted:
     Attributes:
         orientation, beams, batch_size: of `RecognitionPredictor.predict`.
         format: of `gcsa.tasks.recognition.choices.FORMATS`.
-        form: of `to_form`.
+        forms: of `to_form`.
         output: the file or folder, where the text does not go into a stream.
         weights: their name, which XML says.
         any_image: of `find_lines`.
@@ -57,7 +57,7 @@ class Wanted:
     beams: int
     batch_size: int
     format: str
-    form: str | None
+    forms: tuple[str, ...]
     output: str
     weights: str
     any_image: bool
@@ -132,7 +132,7 @@ class ReadWork(batch.Work[Source]):
 
     def _result(self, source: Source, as_read: list[Transcript]) -> batch.Result:
         """Writes a page; what came of it."""
-        transcripts = to_form(as_read, self.wanted.form)
+        transcripts = to_form(as_read, self.wanted.forms)
         readings = [transcript.reading for transcript in transcripts if transcript.reading is not None]
         failed = [transcript.error for transcript in transcripts if transcript.reading is None]
         as_page = self.wanted.format in PAGE_FORMATS

@@ -71,15 +71,17 @@ class Task:
         return str(recognizer.model.save_pretrained(folder, {"data": data.script or data.name}))
 
     def evaluate(self, config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
-        """CER and WER of `config["model"]` on the lines of a split, or on "all" of them, upright and rotated; see `measure`."""
+        """CER and WER of `config["model"]` on the lines of a split, or on "all" of them, upright and rotated, and of each document; see `measure`."""
         check_config(config, (*SPLITS, "all"), options=("adapter",))
         data = self.build_data({**config, "adapter": None})
         predictor: Any = load(config["model"], config["adapter"], "recognition").to(chosen_device(config))
         splits = SPLITS if config["split"] == "all" else (config["split"],)
         lines = evenly_spread(data.listed(*splits), config["limit"])
         rates = measure(predictor, lines, data.batch_size)
-        show(config, f"{len(lines)} lines", rates, NAMES)
-        return content(config, lines=len(lines), results=rates)
+        documents = rates.pop("documents")
+        each = {f"CER, {name}, {row['lines']} lines": row["cer"] for name, row in documents.items()}
+        show(config, f"{len(lines)} lines", rates | (each if len(each) > 1 else {}), NAMES)
+        return content(config, lines=len(lines), results=rates, documents=documents)
 
     def count_flops(self, recognizer: Recognizer, data: LinesDataModule) -> int:
         """FLOPs of a line of `COUNTED_WIDTH` pixels."""
@@ -90,7 +92,7 @@ class Task:
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """How the test lines are read, upright and rotated, and lines for the screen."""
         found = measure(RecognitionPredictor(recognizer.model), data.listed("test"), data.batch_size)
-        rates = {f"test/{name}": value for name, value in found.items()}
+        rates = {f"test/{name}": value for name, value in found.items() if name != "documents"}
         same = f"{rates['test/same_when_rotated']:.4f} of the lines"
         lines = {"test CER": f"{rates['test/cer']:.4f}", "test WER": f"{rates['test/wer']:.4f}"}
         return rates, lines | {"same text at 0, 90, 180 and 270 degrees": same}

@@ -9,6 +9,7 @@ from torchmetrics.text import CharErrorRate, WordErrorRate
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.evaluate import error_rate, measure, text_scores
 from gcsa.tasks.recognition.predict import RecognitionPredictor
+from gcsa.tasks.recognition.reading import Reading
 from tests.errors import raises
 from tests.tasks.recognition.small import recognizer
 
@@ -66,6 +67,23 @@ def test_what_is_measured_is_what_is_predicted(folder: Path) -> None:
     assert plain["same_when_rotated"] == 1
     with raises("image.unreadable"):
         measure(predictor, [Line(folder / "missing.png", "a")])
+
+
+def test_documents_and_folded_texts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What transcribers write in different ways counts as an error in one of the rates only."""
+    read = iter([["a\u017fa", "l'ai ;", "abcd"]] * 5)
+    readings = lambda *args, **options: [Reading(text, 0.9) for text in next(read)]
+    predictor = RecognitionPredictor(recognizer())
+    monkeypatch.setattr(predictor, "read_lines", readings)
+    texts, documents = ("asa", "l\u2019ai;", "abce"), ("b", "a", "b")
+    files = sorted(folder.iterdir())[:3]
+    found = measure(predictor, [Line(f, t, document=d) for f, t, d in zip(files, texts, documents, strict=True)])
+    assert (found["cer"], found["cer_folded"]) == pytest.approx((4 / 12, 1 / 12))
+    assert found["documents"] == {
+        "a": {"lines": 1, "cer": pytest.approx(2 / 5), "cer_folded": 0},
+        "b": {"lines": 2, "cer": pytest.approx(2 / 7), "cer_folded": pytest.approx(1 / 7)},
+    }
+    assert [*found["documents"]] == ["a", "b"]
 
 
 def test_a_line_that_is_missing_counts_as_its_characters() -> None:
