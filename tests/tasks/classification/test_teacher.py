@@ -166,16 +166,18 @@ def test_a_student_of_scores_is_exact(tmp_path: Path) -> None:
     assert stored > 10 * 4 * 1000, "all training images are answered, not those with labels alone"
 
 
-def test_a_student_of_features_is_an_encoder(tmp_path: Path) -> None:
-    folder = tmp_path / "images/deep"
-    folder.mkdir(parents=True)
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_student_of_features_is_an_encoder(labelled: bool, tmp_path: Path) -> None:
+    """Also where its images have labels, of which it learns nothing."""
+    folder, other = tmp_path / "images/deep", tmp_path / f"images/{'high' if labelled else 'deep'}"
     for number, picture in enumerate(pictures(40)):
-        Image.fromarray(picture[0].numpy()).save(folder / f"{number}.png")
+        (place := (folder, other)[number % 2]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture[0].numpy()).save(place / f"{number}.png")
     source = weights(tmp_path / "teacher")
     options = (
         *(
             "model=gcsa_tiny",
-            "data=unlabelled",
+            f"data={'image_folder' if labelled else 'unlabelled'}",
             f"data.path={tmp_path}/images",
             "data.image_size=28",
             "data.in_chans=1",
@@ -186,7 +188,7 @@ def test_a_student_of_features_is_an_encoder(tmp_path: Path) -> None:
     train(composed(tmp_path / "run", *options), tmp_path / "run")
     predictor = gcsa.load(tmp_path / "run/weights")
     assert predictor.class_names == ()
-    features = predictor.features([folder / "0.png", folder / "1.png"])
+    features = predictor.features([folder / "0.png", folder / "2.png"])
     assert features.shape == (2, predictor.network.head_hidden_size)
     assert_invariant(predictor.embedding, torch.rand(2, 1, 28, 28, dtype=torch.float64), "c4")
     with raises("network.encoder"):

@@ -179,13 +179,15 @@ class GCSADataModule(SplitDataModule):
 
     @property
     def preprocessing(self) -> dict[str, Any]:
-        """How images are prepared, as weights and checkpoints store it: plain values, in timm's terms."""
+        """How images are prepared, as weights and checkpoints store it: plain values, in timm's terms. A student of features has no
+        classes, whatever the labels are."""
+        encoder = self.teacher is not None and self.teacher.options.of == "features"
         return {
             "input_size": [self.in_chans, self.image_size, self.image_size],
             "mean": list(self.mean),
             "std": list(self.std),
             "pad": self.pad,
-            "label_names": list(self.class_names),
+            "label_names": [] if encoder else list(self.class_names),
             **({} if self.mpp is None else {"mpp": self.mpp}),
             **({} if isinstance(self.target, Classes) else {"target": self.target.entry()}),
         }
