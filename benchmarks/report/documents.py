@@ -46,6 +46,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     ),
     "docs/measured/text.md": (
         text.test_lines,
+        text.confidence,
         text.rivals,
         text.page_rivals,
         text.page_notes,

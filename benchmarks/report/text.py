@@ -7,7 +7,10 @@ from collections import defaultdict
 from statistics import median
 from typing import Any
 
+import numpy as np
 from scipy.stats import binomtest
+
+from gcsa.tasks.recognition.reading import CONFIDENT, Reading, calibrated
 
 from .results import (
     BUDGET,
@@ -329,6 +332,46 @@ def test_lines() -> str:
     header = ["network", "test lines of", "lines", "CER % (95 %), upright", "WER %", "CER %, orientation unknown"]
     commits = ", ".join(dict.fromkeys(row["commit"][:8] for row in content["rows"]))
     return table([*header, "orientation found"], rows) + f"\n\nCommits {commits}."
+
+
+def confidence() -> str:
+    """What is wrong on scripts that the networks know and on others, and what their confidences make of it."""
+    rows = json.loads((ROOT / "benchmarks/results/ocr/confidence.json").read_text())["rows"]
+    models = [*dict.fromkeys(row["model"] for row in rows)]
+    found = []
+    for name in dict.fromkeys(row["set"] for row in rows):
+        of_set = {row["model"]: row for row in rows if row["set"] == name}
+        first = of_set[models[0]]
+        cells = [f"{name}{' (fits)' if first['fits'] else ''}", str(first["lines"]), f"{100 * first['cer']:.1f}"]
+        for model in models:
+            row = of_set[model]
+            own, expected = (np.average(values, weights=row["lengths"]) for values in (row["confidences"], _right(row)))
+            cells += [f"{100 * row['cer_folded']:.1f}", f"{own:.2f}", f"{expected:.2f}"]
+        found.append(cells)
+    header = ["lines of", "lines", f"`{models[0]}`: wrong %, raw"]
+    header += [f"`{model}`: {what}" for model in models for what in ("wrong %, folded", "own", "confidence")]
+    said = []
+    for model in models:
+        pages = [page for row in rows if row["model"] == model and not row["fits"] for page in _pages(row)]
+        wrong = [(right < CONFIDENT, expected < CONFIDENT) for right, expected in pages]
+        hits = wrong.count((True, True))
+        said.append(
+            f"`{model}`: {len(wrong)} pages, {sum(a for a, _ in wrong)} with more than a tenth wrong; {sum(b for _, b in wrong)} are said to be, {hits} of them rightly"
+        )
+    commits = ", ".join(dict.fromkeys(row["commit"][:8] for row in rows))
+    return table(header, found) + f"\n\n{'. '.join(said)}. Commit {commits}."
+
+
+def _right(row: dict[str, Any]) -> list[float]:
+    """The confidences of the lines of a set."""
+    return [calibrated(Reading("a", own)).confidence for own in row["confidences"]]
+
+
+def _pages(row: dict[str, Any]) -> list[tuple[float, float]]:
+    """The share of right characters of each page or document of a set, and its confidence."""
+    table = np.array([row["pages"], row["lengths"], row["right"], _right(row)])
+    pages = (table[1:, table[0] == number] for number in np.unique(table[0]))
+    return [(np.average(right, weights=n), np.average(own, weights=n)) for n, right, own in pages]
 
 
 def rivals() -> str:

@@ -47,7 +47,9 @@ from gcsa.tasks.recognition.pages.inputs import (
 from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout
 from gcsa.tasks.recognition.pages.reading_order import arranged, order_on_page
 from gcsa.tasks.recognition.reading import (
+    CONFIDENT,
     Reading,
+    calibrated,
     mean_confidence,
     most_confident,
     page_orientation,
@@ -59,9 +61,6 @@ MOST_WORKERS = 8
 """Batches that are read at a time on a CPU, each of which takes memory of its own: 16 printed lines some 100 MB."""
 CHUNK = 1024
 """Lines that are sorted into batches of one size, and held in memory, at a time: 20 kB each where they are of print."""
-CONFIDENT = 0.92
-"""Below this mean confidence, four characters in ten were wrong in scripts that the French recogniser was not made for (Fraktur,
-minuscule, Arabic: 0.91 and below); above it, one in twenty (0.96)."""
 
 Readings = dict[int, Reading]
 """Of one line, by orientation in degrees."""
@@ -291,7 +290,7 @@ class RecognitionPredictor(Predictor):
         for i, readings in self._read(again, "upright", beams, batch_size).items():
             if isinstance(readings, dict):
                 result[i] = _rotated(readings[0], again[i].orientation)
-        return result
+        return [calibrated(reading) if isinstance(reading, Reading) else reading for reading in result]
 
     def _read(
         self,

@@ -20,7 +20,14 @@ from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 from gcsa.tasks.recognition.pages.inputs import find_lines, find_sources
 from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.predict import RecognitionPredictor, low_confidence_warning
-from gcsa.tasks.recognition.reading import Reading, most_confident, page_orientation
+from gcsa.tasks.recognition.reading import (
+    LOW_CONFIDENCE,
+    Character,
+    Reading,
+    calibrated,
+    most_confident,
+    page_orientation,
+)
 from tests.errors import raises
 
 DEGREES = (0, 90, 180, 270)
@@ -215,4 +222,23 @@ def test_text_of_low_confidence_is_said_to_be_so() -> None:
         == low_confidence_warning([(0, 0.0)])
         == ""
     )
-    assert "0.88, below 0.92" in low_confidence_warning([(40, 0.88)])
+    assert "0.88, below 0.9:" in low_confidence_warning([(40, 0.88)])
+
+
+def test_confidences_are_the_share_that_is_likely_right() -> None:
+    """Monotonously, so that no choice between readings would change; the geometric mean of the characters is the line's."""
+    own = [0.0, 0.3, 0.5, 0.7, 0.81, 0.89, 0.97, 1.0]
+    found = [calibrated(Reading("a", confidence)).confidence for confidence in own]
+    assert found == sorted(found)
+    assert found[-2] > 0.95
+    assert found[5] == pytest.approx(0.68, abs=0.03), "of lines of Fraktur two thirds were right"
+    assert found[4] < LOW_CONFIDENCE
+    signs = (Character("a", 0.0, 0.5, 0.99), Character("b", 0.5, 1.0, 0.8))
+    line = calibrated(Reading("ab", 0.89, 0, signs))
+    first, second = (character.confidence for character in line.characters)
+    assert first > second
+    assert first * second == pytest.approx(line.confidence**2)
+    certain = calibrated(Reading("a", 1.0, 0, (Character("a", 0.0, 1.0, 1.0),)))
+    assert 0.99 < certain.confidence <= 1
+    assert certain.characters[0].confidence == pytest.approx(certain.confidence)
+    assert calibrated(Reading("", 0.0)) == Reading("", 0.0)

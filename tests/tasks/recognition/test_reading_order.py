@@ -86,7 +86,7 @@ def test_lines_at_a_right_angle_come_last() -> None:
     assert reading_order([note, *page.values()]) == [[1, 2, 3, 4, 5], [0]]
     text = [Reading("text", 0.9)] * 5
     assert order_on_page([note, *page.values()], [Reading("note", 0.8, 90), *text]) == [[1, 2, 3, 4, 5], [0]]
-    assert order_on_page([note, *page.values()], [Reading("i]i[i", 0.6, 90), *text]) == [[1, 2, 3, 4, 5]], "a gutter"
+    assert order_on_page([note, *page.values()], [Reading("i]i[i", 0.4, 90), *text]) == [[1, 2, 3, 4, 5]], "a gutter"
 
 
 def test_columns_of_a_script_from_right_to_left() -> None:

@@ -34,7 +34,7 @@ LEAST_BESIDE = 2
 """Lines that stand beside those of the other side: fewer are no column, but a number or a catchword."""
 NOTES = 0.6
 """Of the usual length of the lines of the other side: that of notes in the margin is less."""
-ACROSS_CONFIDENCE = 0.85
+ACROSS_CONFIDENCE = 0.5
 """Of the confidence of the page: the least of a line at a right angle to it."""
 SAME_ROW = 0.5
 """Of the height of the lower one: two lines that overlap by more stand in one row."""
