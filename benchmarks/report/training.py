@@ -276,6 +276,29 @@ def teaching() -> str:
     return table([*header, "validation AUROC", "test AUROC"], rows)
 
 
+def teaching_features() -> str:
+    """Students of a teacher's features that saw no label: a linear probe and the nearest neighbour, by a share of the training labels."""
+    rows = []
+    for path in sorted((ROOT / "benchmarks/results/teach").glob("*_features_seed*.json")):
+        run = json.loads(path.read_text())
+        data = {"plankton": "plankton", "pcam": "tissue"}[path.name.partition("_")[0]]
+        for kind, found in run["networks"].items():
+            cells = [
+                f"{100 * found[f'{probe}, {share}, {split}']:.1f}"
+                for probe in ("linear", "nearest")
+                for share in ("1%", "10%")
+                for split in ("val", "test")
+            ]
+            rows.append([data, kind, "8" if kind.endswith("averaged") else "1", *cells, str(run["seed"])])
+    header = [
+        f"{probe}, {share} of the labels, {split} %"
+        for probe in ("linear probe", "nearest neighbour")
+        for share in ("1 %", "10 %")
+        for split in ("validation", "test")
+    ]
+    return table(["data", "features of", "passes", *header, "seed"], rows)
+
+
 def ceiling() -> str:
     """Unlike networks on the 50,000 test images of rotated MNIST, and how many of their mistakes all of them make."""
     runs = {
