@@ -198,5 +198,6 @@ def save(name: str, content: dict[str, Any], device: torch.device = DEVICE) -> N
     if others > MOST_OTHERS:
         print(f"{name}.json was not written, for other processes used {others:.2f} cores: stop them, and run again")
         raise SystemExit(2)
-    folder.mkdir(parents=True, exist_ok=True)
-    print(write_json(folder / f"{name}.json", {**content, "commit": git_commit(), "machine": info}))
+    file = folder / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    print(write_json(file, {**content, "commit": git_commit(), "machine": info}))

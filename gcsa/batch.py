@@ -107,6 +107,14 @@ class Work(ABC, Generic[Item]):
             if not all(number in done for number in chunk):
                 yield chunk
 
+    def parts(self, item: Item, most: int) -> int:
+        """Into how many parts, of at most so many, several processes divide an item before one of them does it."""
+        return 1
+
+    def part(self, item: Item, number: int, parts: int) -> None:
+        """Does the part `number` of `parts`: what it writes is there when the item is done, which does what is not."""
+        raise NotImplementedError
+
     def do(self, items: Sequence[Item], pace: Pace) -> Iterable[Result | Exception]:
         """What comes of each, in their order: a result, or the error of a bad item."""
         for item in items:

@@ -26,13 +26,15 @@ from uuid import uuid4
 import psutil
 
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
-from gcsa.batch import Pace, Result, Work
+from gcsa.batch import Pace, Result, Work, attempt
 
 Recipe = Callable[[], Work[Any]]
 TRIES = 4
 """Workers that may die of a chunk, or of an item by itself, before it is reported."""
 CONNECT = "30s"
 """For how long a scheduler is waited for."""
+RESTART = "60s"
+"""Within which a worker that died is there again, on a busy machine too: then another one is asked for, and this one ended."""
 MEMORY = "8 GB"
 """Of a job, where jobqueue.yaml does not say it."""
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
@@ -49,6 +51,14 @@ _works: dict[str, Work[Any]] = {}
 """Of a worker process."""
 _one = threading.Lock()
 """A worker of another's cluster may have several threads, and a network is for one."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker does at a time: the items of these numbers, or of the one a part, as `Work.part` has it."""
+
+    chunk: Sequence[int]
+    part: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,20 +83,26 @@ class Dask:
         self, work: Work[Any], items: Sequence[Any], chunks: Iterable[Sequence[int]], pace: Pace
     ) -> Generator[tuple[int, float, Result], None, None]:
         """As `Engine` says. Raises UserError where there is no scheduler, or no longer."""
-        from distributed import Future, KilledWorker
+        from distributed import Future
 
-        token, waiting, at_work = uuid4().hex, iter(chunks), dict[str, tuple[Future, Sequence[int]]]()
-        again: list[Sequence[int]] = []
-        ended: SimpleQueue[Future] = SimpleQueue()
+        token, waiting, again = uuid4().hex, map(Task, chunks), list[Task]()
+        at_work, ended = dict[str, tuple[Future, Task]](), SimpleQueue[Future]()
+        divided: dict[int, list[float | None]] = {}  # the seconds of the parts of an item that have ended
         with ExitStack() as stack:
             client, grow = self._client(stack)
-
-            def begin(chunk: Sequence[int]) -> None:
-                future = client.submit(_do, token, self.recipe, [items[number] for number in chunk], pure=False)
-                at_work[str(future.key)] = future, chunk
-                future.add_done_callback(ended.put)
-
             looked, slots = 0.0, 1
+
+            def begin() -> None:
+                while pace.stop is None and len(at_work) < slots:
+                    if (task := again.pop() if again else next(waiting, None)) is None:
+                        return
+                    idle = max(slots, self.workers or 0) // max(1, pace.total - pace.number)
+                    most = 1 if task.part is not None or task.chunk[0] in divided else idle
+                    given = [items[number] for number in task.chunk]
+                    future = client.submit(_do, token, self.recipe, given, task.part, most, pure=False)
+                    at_work[str(future.key)] = future, task
+                    future.add_done_callback(ended.put)
+
             while True:
                 if time.monotonic() - looked > COUNT_SECONDS and client.status == "running":
                     with suppress(OSError):
@@ -94,36 +110,33 @@ class Dask:
                         slots = max(1, there)
                         if there < (self.workers or 0):  # whoever should start a worker again may have given up
                             grow()
-                while pace.stop is None and len(at_work) < slots:
-                    chunk = again.pop() if again else next(waiting, None)
-                    if chunk is None:
-                        break
-                    begin(chunk)
+                begin()
                 if not at_work:
                     return
-                first = work.name(items[next(iter(at_work.values()))[1][0]])
+                first = work.name(items[next(iter(at_work.values()))[1].chunk[0]])
                 pace.show(first if len(at_work) == 1 else f"{first} and {len(at_work) - 1} others")
                 try:
                     future = ended.get(timeout=LOOK_SECONDS)
                 except Empty:
                     continue
-                _, chunk = at_work.pop(str(future.key))
-                if future.status == "finished":
-                    for number, (seconds, result) in zip(chunk, future.result(), strict=True):
-                        yield number, seconds, result
-                elif future.status != "error":  # Dask gives up all when the scheduler is gone
-                    raise UserError(
-                        f"the scheduler {client.scheduler.address} is gone: what is finished stays, and the same command goes on",
-                        "scheduler.gone",
-                    )
-                elif not isinstance(error := future.exception(), KilledWorker):
-                    raise error
-                elif len(chunk) > 1:
-                    again += [[number] for number in reversed(chunk)]
+                _, task = at_work.pop(str(future.key))
+                found, number = _found(future, client), task.chunk[0]  # before its worker begins what may kill it
+                begin()
+                if task.part is not None:
+                    divided[number].append(found)
+                    if len(divided[number]) == task.part[1]:
+                        again.append(Task(task.chunk))  # which does what a worker that died left
+                elif isinstance(found, int):
+                    divided[number] = []
+                    again += [Task(task.chunk, (part, found)) for part in reversed(range(found))]
+                elif found is not None:
+                    for number, (seconds, result) in zip(task.chunk, found, strict=True):
+                        yield number, round(seconds + sum(filter(None, divided.get(number, ()))), 3), result
+                elif len(task.chunk) > 1:
+                    again += [Task([one]) for one in reversed(task.chunk)]
                 else:
-                    name = work.name(items[chunk[0]])
-                    words = f"{name}: {TRIES} workers died of it, of memory perhaps: {work.smaller}"
-                    yield chunk[0], 0.0, Result(failed=[words], finished=False)
+                    words = f"{work.name(items[number])}: {TRIES} workers died of it, of memory perhaps: {work.smaller}"
+                    yield number, 0.0, Result(failed=[words], finished=False)
 
     def _client(self, stack: ExitStack) -> tuple[Any, Callable[[], object]]:
         """The client of the scheduler that is named or started, to be closed by `stack`, and what starts the workers that are missing."""
@@ -133,7 +146,13 @@ class Dask:
         settings = {
             "distributed.scheduler.allowed-failures": TRIES - 1,
             "distributed.scheduler.worker-saturation": 1.0,  # what waits for a worker that dies did not kill it
+            "distributed.deploy.lost-worker-timeout": RESTART,
             "distributed.nanny.pre-spawn-environ": ENVIRONMENT,
+            # What nobody looks at, and what nothing is gained by, of items that are independent: it takes as much CPU as the rest.
+            "distributed.admin.tick.interval": "1s",
+            "distributed.worker.profile.enabled": False,
+            "distributed.scheduler.work-stealing": False,
+            "distributed.scheduler.active-memory-manager.start": False,
             # A network does not spill.
             "distributed.worker.memory.target": False,
             "distributed.worker.memory.spill": False,
@@ -195,14 +214,40 @@ def check_installed(needed: str = "distributed") -> None:
         )
 
 
-def _do(token: str, recipe: Recipe, items: Sequence[Any]) -> list[tuple[float, Result]]:
-    """In a worker: what comes of the items."""
+def _found(future: Any, client: Any) -> Any:
+    """What `_do` gave; None where its workers died. Raises UserError where the scheduler is gone, and what `_do` raised."""
+    from distributed import KilledWorker
+
+    if future.status == "finished":
+        return future.result()
+    if future.status != "error":  # Dask gives up all
+        raise UserError(
+            f"the scheduler {client.scheduler.address} is gone: what is finished stays, and the same command goes on",
+            "scheduler.gone",
+        )
+    if isinstance(error := future.exception(), KilledWorker):
+        return None
+    raise error
+
+
+def _do(token: str, recipe: Recipe, items: Sequence[Any], part: tuple[int, int] | None, most: int) -> Any:
+    """In a worker: the seconds and results of the items; of a part of one the seconds; of one that at most so many workers should share the
+    number of its parts."""
     with _one:
         if token not in _works:
             _works.clear()
             _choose_card()
             _works[token] = recipe()
-        return list(_works[token].results(items, Pace()))
+        work = _works[token]
+        if part is not None:
+            started = time.monotonic()
+            attempt(work.part, items[0], *part)  # the item itself meets the error again
+            return time.monotonic() - started
+        if most > 1 and len(items) == 1:
+            parts = attempt(work.parts, items[0], most)
+            if isinstance(parts, int) and parts > 1:
+                return parts
+        return list(work.results(items, Pace()))
 
 
 def _without_interrupt() -> Any:

@@ -25,7 +25,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of Dask's 
 
 
 class Copy(batch.Work[Path]):
-    """Writes each file in capitals into a folder, with the number of times that it was begun; "kill" in it ends the process that often."""
+    """Writes each file in capitals into a folder, with the number of times that it was begun; "kill" in it ends the process that often.
+
+    A file "share" has a part for each process, of which the second ends it.
+    """
 
     def __init__(self, folder: Path, together: int = 1, seconds: float = 0.0) -> None:
         self.folder, self.together, self.seconds = folder, together, seconds
@@ -34,6 +37,14 @@ class Copy(batch.Work[Path]):
 
     def outputs(self, item: Path) -> list[Path]:
         return [self.folder / item.name]
+
+    def parts(self, item: Path, most: int) -> int:
+        return most if item.read_text() == "share" else 1
+
+    def part(self, item: Path, number: int, parts: int) -> None:
+        if number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        (self.folder.parent / f"{item.name}.part.{number}").write_text(str(parts))
 
     def one(self, item: Path, pace: batch.Pace) -> batch.Result:
         text, tries = item.read_text(), self.folder.parent / f"{item.name}.tries"
@@ -101,6 +112,16 @@ def test_of_a_chunk_only_the_item_fails(folders: tuple[Path, Path], monkeypatch:
     assert sorted(path.name for path in folders[1].iterdir()) == ["00", "02", "x.ledger"]
 
 
+def test_workers_share_an_item_where_there_are_more_of_them(
+    folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "TRIES", 1)
+    files = fill(folders[0], "share")
+    assert run(files, folders[1], workers=2).failed == 0
+    assert [(path.name, path.read_text()) for path in folders[1].parent.glob("*.part.*")] == [("00.part.0", "2")]
+    assert ((folders[1] / "00").read_text(), (folders[1].parent / "00.tries").read_text()) == ("SHARE", "x")
+
+
 def test_a_signal_lets_items_be_finished(folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     files = fill(folders[0], *"abcdef")
 
@@ -138,7 +159,9 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes
 
 
 def test_a_scheduler_that_dies_is_said_and_the_next_call_goes_on(
-    folders: tuple[Path, Path], scheduler: tuple[str, list[subprocess.Popen[bytes]]]
+    folders: tuple[Path, Path],
+    scheduler: tuple[str, list[subprocess.Popen[bytes]]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, processes = scheduler
     files = fill(folders[0], *"abc")
@@ -153,6 +176,7 @@ def test_a_scheduler_that_dies_is_said_and_the_next_call_goes_on(
     with raises("scheduler.gone"):
         run(files, folders[1], scheduler=address, seconds=0.5)
     ending.join()
+    monkeypatch.setattr(cluster, "CONNECT", "0.5s")
     with raises("scheduler.none"):
         run(files, folders[1], scheduler="tcp://127.0.0.1:9")
     with batch.Run(files, Copy(folders[1]), folders[1] / "x.ledger", in_folder=True) as it:

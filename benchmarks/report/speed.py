@@ -242,6 +242,40 @@ def startup() -> str:
     return f'`create_model("gcsa_small", group="c8")` in a fresh process, beyond importing torch and timm: {times}.'
 
 
+def files() -> str:
+    """What the loop over files costs."""
+    results = load_benchmark("scaling/loop")
+    cpu, (early, late) = results["cpu_ms_an_item"], results["memory_mb"].items()
+    known = results["bytes_a_finished_file"]
+    rows = [
+        ["to look at what is done, of CPU", f"{cpu['list']:.2f} ms a file"],
+        ["the loop, the ledger and a report, of CPU", f"{cpu['loop and report']:.2f} ms a file"],
+        ["to read the results for a table, of CPU", f"{cpu['results']:.3f} ms a file"],
+        [f"memory {early[0]}, and {late[0]}", f"{early[1]:.0f} MB, and {late[1]:.0f} MB"],
+        ["memory at the start for files that are done", f"{known['while the ledger is read']:,.0f} bytes a file"],
+    ]
+    return table([f"{results['items']:,} small images, a network that does nothing", "cost"], rows)
+
+
+def workers() -> str:
+    """Of each number of processes, the share of their time in which they work."""
+    results = load_benchmark("scaling/workers")
+    rows = [
+        [
+            str(row["workers"]),
+            f"{row['efficiency']:.3f}",
+            f"{1000 * results['seconds_an_item'] * (1 / row['efficiency'] - 1):.0f}",
+            f"{row['cpu_ms_an_item']:.0f}",
+            f"{row['start_seconds']:.0f}",
+            f"{row['cores_of_others']:.1f} of {results['machine']['cores']}",
+        ]
+        for row in results["rows"]
+    ]
+    heading = f"share of the time in which they slept, {results['seconds_an_item']:g} s an item"
+    others = "cores that other programs kept busy"
+    return table(["workers", heading, "lost, ms an item", "CPU of the command, ms an item", "start, s", others], rows)
+
+
 def imagenet() -> str:
     """Step time and hours of the plan for ImageNet, by GPU and achieved fraction of its peak."""
     rows = []

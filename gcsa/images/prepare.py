@@ -47,6 +47,10 @@ class Prepare:
     pad: str | None = None
     mpp: float | None = None
 
+    def together(self, most: int) -> int:
+        """How many images are in a batch: at most so many, and of at most `MOST_NUMBERS` numbers, but one at least."""
+        return max(1, min(most, MOST_NUMBERS // (len(self.mean) * self.size**2)))
+
     @classmethod
     def from_weights(cls, source: str, preprocessing: Mapping[str, Any]) -> Prepare:
         """From what weights say of their images. Raises UserError, naming `source`, where that is incomplete or cannot be."""

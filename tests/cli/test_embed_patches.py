@@ -13,6 +13,8 @@ from matplotlib import colormaps
 from PIL import Image
 
 from gcsa._utils.arrays import Array
+from gcsa.batch import Pace
+from gcsa.cli import embed
 from gcsa.images.slides import open_slide
 from gcsa.tasks import load
 from gcsa.tasks.classification.heatmap import COLOURS, LEGEND
@@ -108,6 +110,27 @@ def test_a_killed_run_goes_on(run: Run, slide: Path, tmp_path: Path, monkeypatch
     assert (code, out, err) == (0, "", "1 of 1 are done already, by the same weights and options\n")
     code, _, err = run(*arguments, tmp_path / "parts", "--mpp", 2)
     assert (code, "x.h5 is there, made with --mpp left out (now 2.0): --overwrite makes it anew" in err) == (2, True)
+
+
+def test_several_processes_share_a_slide(run: Run, slide: Path, tmp_path: Path) -> None:
+    """One died before it began, and one in the middle of its rows."""
+    arguments = (WEIGHTS, slide, "--patches", "--batch-size", 1, "--output")
+    assert run("embed", *arguments, tmp_path / "whole")[0] == 0
+    work = embed._work(embed._arguments([*map(str, arguments), str(tmp_path / "parts")]))
+    (tmp_path / "parts").mkdir()
+    assert [work.parts(slide, most) for most in (1, 2, 8)] == [1, 2, 3], "of 4 batches at least"
+    for number in (0, 2):
+        work.part(slide, number, 3)
+    rows = tmp_path / "parts/x.h5.part.8"
+    rows.write_bytes(rows.read_bytes()[:-5])
+    embedded: list[int] = []
+    work.network.register_forward_hook(lambda module, inputs, out: embedded.append(len(out)))
+    assert work.one(slide, Pace()).values["said"] == f"{tmp_path / 'parts/x.h5'}: 12 patches, 96 features each"
+    assert len(embedded) == 4 + 1
+    for one, other in zip(read(tmp_path / "whole/x.h5")[:2], read(tmp_path / "parts/x.h5")[:2], strict=True):
+        assert np.array_equal(one, other)
+    assert sorted(path.name for path in (tmp_path / "parts").iterdir()) == ["x.h5", "x_patches.png"]
+    assert work.parts(slide, 8) == 1, "it is there"
 
 
 def test_heat_map(run: Run, slide: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from gcsa import batch
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.evaluation_mode import evaluation_mode
-from gcsa.images.prepare import MOST_NUMBERS, Prepare
+from gcsa.images.prepare import Prepare
 from gcsa.images.reader import image_size, open_image
 from gcsa.images.source import ImageSource
 from gcsa.tasks.classification.predict import ClassificationPredictor
@@ -34,7 +34,7 @@ CUT = "cut it into patches of that size"
 
 
 class ImageWork(batch.Work[Path]):
-    """What `network` gives for images (D,), in batches of at most `batch_size` images and `MOST_NUMBERS` numbers.
+    """What `network` gives for images (D,), in batches of at most `batch_size` images.
 
     A slide, and an image above `MOST_PIXELS`, is none that the network sees whole: `instead` says what to do with it.
     """
@@ -53,7 +53,7 @@ class ImageWork(batch.Work[Path]):
         self.prepare = prepare = predictor.preprocess
         self.about: dict[str, Any] = {}
         self.settings = settings
-        self.together = max(1, min(batch_size, MOST_NUMBERS // (len(prepare.mean) * prepare.size**2)))
+        self.together = prepare.together(batch_size)
 
     def do(self, items: Sequence[Path], pace: batch.Pace) -> Iterator[batch.Result | Exception]:
         with evaluation_mode(self.network) as where:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from torch import nn
 from gcsa._utils.arrays import Array
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.pixels import Refused
-from gcsa.images.prepare import MOST_NUMBERS, Prepare
+from gcsa.images.prepare import Prepare
 from gcsa.images.slides import Roi, Slide
 from gcsa.images.tissue import grid, overview, shares, tissue
 
@@ -52,6 +52,10 @@ class Patches:
     extent: int
     mpp: float
     picture: NDArray[np.uint8]
+
+    def between(self, first: int, last: int) -> Patches:
+        """Those of these numbers."""
+        return replace(self, corners=self.corners[first:last])
 
 
 def choose_patches(
@@ -148,6 +152,18 @@ class RowStore:
         return np.memmap(self.file, np.float32, "r", self.start, (self.count, self.columns))
 
 
+def rows_file(file: Path, first: int | None = None) -> Path:
+    """Where the rows are of which `file` will be made; first: those from this number on, of a process that shares the slide with others."""
+    return file.with_name(f"{file.name}.part" + ("" if first is None else f".{first}"))
+
+
+def parts_of(file: Path) -> list[int]:
+    """The numbers of the first rows of the files that several processes have begun, in their order."""
+    start = rows_file(file).name + "."
+    numbers = (path.name.removeprefix(start) for path in file.parent.iterdir() if path.name.startswith(start))
+    return sorted(map(int, filter(str.isdigit, numbers)))
+
+
 def embed_patches(
     network: nn.Module,
     prepare: Prepare,
@@ -161,7 +177,8 @@ def embed_patches(
 
     Raises UserError where the slide cannot be read.
     """
-    batch_size = max(1, min(batch_size, MOST_NUMBERS // (len(prepare.mean) * prepare.size**2)))
+    if store.count < len(patches.corners):  # a batch that was cut off: the last bits of a row depend on the others
+        store.count -= store.count % batch_size
     with evaluation_mode(network) as where:
         while store.count < len(patches.corners):
             corners = patches.corners[store.count : store.count + batch_size].tolist()

@@ -1,14 +1,15 @@
 """The patches of slides through a network: NAME.h5 and NAME_patches.png for each slide, and the heat map of a class.
 
 A run that was killed goes on where it stopped: finished slides are not read again, and NAME.h5.part holds the rows of the one that
-was read. `NAME_patches.png` shows which parts of the slide are embedded.
+was read. Several processes share a slide by batches of patches: NAME.h5.part.N holds the rows from number N on. `NAME_patches.png` shows which parts of the slide are embedded.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ from gcsa.tasks.classification.patches import (
     attributes,
     choose_patches,
     embed_patches,
+    parts_of,
+    rows_file,
     save_picture,
     write_features,
 )
@@ -41,6 +44,8 @@ from gcsa.weights.fingerprint import differ, fingerprint
 
 TISSUE = 0.25
 """Least share of tissue in a patch, by default."""
+LEAST_BATCHES = 4
+"""Of a part of a slide: another process opens it and looks for tissue first."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,8 @@ class SlideWork(batch.Work[Path]):
                 "mpp.missing",
             )
         self.network, self.prepare, self.folder, self.cut = network, prepare, folder, cut
-        self.batch_size, self.heat, self.scored = batch_size, heat, isinstance(network, WithOODScore)
+        self.batch_size, self.heat = prepare.together(batch_size), heat
+        self.scored = isinstance(network, WithOODScore)
         self.columns = ("patches", "ood_patches") if self.scored else ("patches",)
         self.about: dict[str, Any] = {
             key: value.tolist() if isinstance(value, np.ndarray) else list(value) if isinstance(value, tuple) else value
@@ -128,12 +134,7 @@ class SlideWork(batch.Work[Path]):
     def one(self, item: Path, pace: batch.Pace) -> batch.Result:
         file, *drawn = self.outputs(item)
         about = _of(item, self.about)
-        with open_slide(item, 3, plane=self.cut.plane) as slide:
-            with naming(item):
-                scales = about.get("mpp"), self.cut.slide_mpp
-                patches = choose_patches(
-                    slide, self.prepare.size, *scales, about["tissue"], self.cut.level or 0, self.cut.roi
-                )
+        with self._opened(item, about) as (slide, patches):
             shape, said = slide.shape, f"{file}: there already"
             if not _is_embedded(file, about, self.scored):
                 said = self._embed(slide, patches, about, file, pace)
@@ -145,24 +146,61 @@ class SlideWork(batch.Work[Path]):
 
     def _embed(self, slide: Slide, patches: Patches, about: Mapping[str, Any], file: Path, pace: batch.Pace) -> str:
         """Writes the files of one slide, and returns the line that says so."""
-        store = RowStore(file.with_name(f"{file.name}.part"), {**about, OOD_SCORES: self.scored})
+        store = self._rows(file, about)
         before, count = store.count, len(patches.corners)
 
         def progress(done: int) -> None:
             pace.ahead(store.count / count)
             pace.may_stop()  # the rows are stored
 
-        embed_patches(self.network, self.prepare, slide, patches, store, self.batch_size, progress)
+        options = self.batch_size, progress
+        for first in parts_of(file):
+            part = self._rows(file, about, first)
+            if part.count:
+                embed_patches(self.network, self.prepare, slide, patches.between(0, first), store, *options)
+                store.append(part.rows()[store.count - first :])
+        embed_patches(self.network, self.prepare, slide, patches, store, *options)
         of_coords = attributes(slide, patches, self.prepare.size, file.stem, str(file.parent))
-        with replacing(file.with_name(f"{file.stem}_patches.png")) as part:
-            save_picture(part, patches)
+        with replacing(file.with_name(f"{file.stem}_patches.png")) as whole:
+            save_picture(whole, patches)
         rows = store.rows()
         features, ood_scores = (rows[:, :-1], rows[:, -1]) if self.scored else (rows, None)
-        with replacing(file) as part:
-            write_features(part, features, patches.corners, of_coords, about, ood_scores)
-        store.file.unlink()
+        with replacing(file) as whole:
+            write_features(whole, features, patches.corners, of_coords, about, ood_scores)
+        for left in (None, *parts_of(file)):
+            rows_file(file, left).unlink()
         again = f", {before} of them from before" if before else ""
         return f"{file}: {count} patches, {features.shape[1]} features each{again}"
+
+    def parts(self, item: Path, most: int) -> int:
+        file, about = _file(self.folder, item), _of(item, self.about)
+        if _is_embedded(file, about, self.scored):
+            return 1
+        with self._opened(item, about) as (_, patches):
+            left = len(patches.corners) - self._rows(file, about).count
+        return max(1, min(most, left // (LEAST_BATCHES * self.batch_size)))
+
+    def part(self, item: Path, number: int, parts: int) -> None:
+        file, about = _file(self.folder, item), _of(item, self.about)
+        with self._opened(item, about) as (slide, patches):
+            before = self._rows(file, about).count // self.batch_size * self.batch_size
+            batches = -(-(len(patches.corners) - before) // self.batch_size)
+            first, last = (before + batches * end // parts * self.batch_size for end in (number, number + 1))
+            store = self._rows(file, about, first)
+            embed_patches(self.network, self.prepare, slide, patches.between(first, last), store, self.batch_size)
+
+    def _rows(self, file: Path, about: Mapping[str, Any], first: int | None = None) -> RowStore:
+        return RowStore(rows_file(file, first), {**about, OOD_SCORES: self.scored})
+
+    @contextmanager
+    def _opened(self, item: Path, about: Mapping[str, Any]) -> Iterator[tuple[Slide, Patches]]:
+        with open_slide(item, 3, plane=self.cut.plane) as slide:
+            with naming(item):
+                scales = about.get("mpp"), self.cut.slide_mpp
+                patches = choose_patches(
+                    slide, self.prepare.size, *scales, about["tissue"], self.cut.level or 0, self.cut.roi
+                )
+            yield slide, patches
 
 
 def _file(folder: Path, slide: Path) -> Path:
