@@ -233,7 +233,7 @@ def _table(changes: Sequence[Change], kind: str, title: str) -> Table:
 
 
 def _figure(systems: dict[str, list[Change]], kind: str, title: str) -> Figure:
-    """The change against the angle: dots for the exact ones, a line for those between."""
+    """The change against the angle: dots for the exact ones, through which a line goes for those between."""
     from matplotlib.figure import Figure
 
     from gcsa.evaluation.figures import colours
@@ -242,10 +242,11 @@ def _figure(systems: dict[str, list[Change]], kind: str, title: str) -> Figure:
     axes = figure.add_subplot()
     key = CURVE[kind]
     for colour, (name, changes) in zip(colours(len(systems)), systems.items(), strict=True):
-        for is_exact, style in ((False, dict(lw=2, label=name)), (True, dict(ls="", marker="o"))):
-            some = [c for c in changes if c.turn.is_exact == is_exact and not c.turn.reflected]
-            places, values = [c.turn.degrees for c in some], [getattr(c, key) for c in some]
-            axes.plot(places, values, color=colour, **style)
+        found = {change.turn.degrees: getattr(change, key) for change in changes if not change.turn.reflected}
+        found |= {0: 0.0, 360: 0.0}  # the image itself
+        axes.plot(sorted(found), [found[angle] for angle in sorted(found)], color=colour, lw=2, label=name)
+        exact = [angle for angle in sorted(found) if angle % 90 == 0]
+        axes.plot(exact, [found[angle] for angle in exact], color=colour, ls="", marker="o")
     axes.set_xticks(range(0, 361, 45))
     axes.set_xlabel("rotation, degrees counter-clockwise; dots: exact on the pixel grid; line: resampled between them")
     axes.set_ylabel(FIGURES[kind][key])

@@ -98,7 +98,7 @@ def _add_patches(parser: argparse.ArgumentParser) -> None:
         "--tissue",
         type=number(0, 1),
         metavar="SHARE",
-        help="least share of tissue in a patch (default 0.25); 0 takes all patches",
+        help="least share of tissue in a patch (default 0.25); 0 takes all patches, as fluorescence needs, whose ground is dark",
     )
     parser.add_argument(
         "--level",

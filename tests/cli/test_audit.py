@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 from PIL import Image
 from torch import nn
 
+from gcsa.cli import audit
+from gcsa.evaluation.poses import Turn
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.typeset import set_lines
 from gcsa.testing import randomize
@@ -218,3 +221,15 @@ def test_a_file_that_is_no_network(run: Run, images: Path) -> None:
         Path(f"net{suffix}").write_bytes(np.random.default_rng(0).bytes(100))
         code, _, err = run("audit", f"net{suffix}", "--images", images)
         assert (code, f"net{suffix} cannot be opened as a network" in err) == (2, True), err
+
+
+def test_the_line_goes_through_the_exact_rotations() -> None:
+    changes = [
+        SimpleNamespace(turn=Turn(angle), answers=0.0 if angle % 90 == 0 else 0.2)
+        for angle in (90, 180, 270, 45, 135, 225, 315)
+    ]
+    changes.append(SimpleNamespace(turn=Turn(90, reflected=True), answers=1.0))
+    line, dots = audit._figure({"net": changes}, "classifier", "").axes[0].lines  # type: ignore[dict-item]
+    assert line.get_xdata().tolist() == list(range(0, 361, 45))
+    assert line.get_ydata().tolist() == [0.0, 0.2] * 4 + [0.0]
+    assert dots.get_xdata().tolist() == [0, 90, 180, 270, 360]

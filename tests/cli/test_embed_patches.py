@@ -269,7 +269,7 @@ def test_what_cannot_be_embedded_is_said(run: Run, slide: Path, tmp_path: Path) 
     arguments = ("embed", WEIGHTS, slide.parent, "--patches", "--output", tmp_path / "out")
     code, out, err = run(*arguments)
     assert (code, "x.h5: 12 patches" in out, "2 of 3 could not be embedded" in err) == (1, True, True)
-    assert "glass.tif shows no tissue: --tissue 0 takes all patches" in err
+    assert "glass.tif shows no stained tissue on bright glass: --tissue 0 takes all patches" in err
     assert "unknown.png does not say how many micrometres a pixel has: give --slide-mpp" in err
     code, out, _ = run(*arguments[:-1], tmp_path / "all", "--tissue", 0, "--slide-mpp", 0.486)
     assert (code, out.count("9 patches")) == (0, 2), out

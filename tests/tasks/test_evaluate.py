@@ -52,9 +52,9 @@ def test_lines(lines: Path) -> None:
 
 def test_masks(tmp_path: Path) -> None:
     pytest.importorskip("stardist")
-    Image.open(IMAGES / "tissue.png").crop((0, 0, 128, 128)).save(tmp_path / "tissue.png")
+    Image.open(IMAGES / "tissue.png").save(tmp_path / "tissue.png")
     labels = load(SEGMENTER).predict(tmp_path / "tissue.png").labels
-    assert labels.max() == 5, "objects to find"
+    assert labels.max() > 5, "objects to find"
     for split in ("train", "valid", "test"):
         for kind in ("images", "masks"):
             (tmp_path / split / kind).mkdir(parents=True)
@@ -64,6 +64,7 @@ def test_masks(tmp_path: Path) -> None:
     assert found["pictures"] == 1
     assert {found["results"][name] for name in ("dice", "iou", "ap50", "ap90", "pq")} == {1.0}
     assert (found["turned"]["pixels"], found["turned"]["objects"]) == (0, 0)
+    assert evaluated(tmp_path, SEGMENTER, "data=mask_folder", "data.in_chans=1") == found, "channels are the weights'"
     assert evaluated(tmp_path, SEGMENTER, "data=mask_folder", "split=all")["pictures"] == 3
     assert evaluated(tmp_path / "test", SEGMENTER, "data=mask_folder", "split=all")["results"] == found["results"]
     with raises("split.too_few"):
@@ -87,7 +88,6 @@ def test_masks(tmp_path: Path) -> None:
         (SEGMENTER, ["data=lines"], "weights.task"),
         (SEGMENTER, ["data=mask_folder", "split=train"], "split"),
         (READER, ["data=mask_folder"], "weights.task"),
-        (SEGMENTER, ["data=mask_folder", "data.in_chans=1"], "data.channels"),
     ],
 )
 def test_what_cannot_be_measured(lines: Path, model: str, overrides: list[str], key: str) -> None:

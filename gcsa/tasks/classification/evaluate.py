@@ -295,9 +295,10 @@ def model_and_data(
         return random_model(source, data), data, False
     predictor: Any = load(source, adapter, task="classification")
     prepare, names = predictor.preprocess, predictor.class_names
-    # Of images of any shape, the weights also say how they become squares.
-    pad = {"pad": prepare.pad} if "pad" in options else {}
-    data = create_datamodule(**{**options, "mean": prepare.mean, "std": prepare.std, **pad})
+    # Of images of any shape, the weights also say how they become squares, and of which size and channels.
+    own = {"pad": prepare.pad, "image_size": prepare.size, "in_chans": len(prepare.mean)}
+    own = {key: value for key, value in own.items() if key in options}
+    data = create_datamodule(**{**options, "mean": prepare.mean, "std": prepare.std, **own})
     if data.image_size != prepare.size:
         raise UserError(
             f"{source} was trained on images of {prepare.size} x {prepare.size} and data={data.name} has {data.image_size} "

@@ -102,7 +102,10 @@ def choose_patches(
     if least_tissue > 0:
         corners = corners[shares(tissue(picture), corners, extent, slide.shape) >= least_tissue]
         if not len(corners):
-            raise Refused("shows no tissue: --tissue 0 takes all patches", "patches.no_tissue")
+            raise Refused(
+                "shows no stained tissue on bright glass: --tissue 0 takes all patches, for fluorescence too",
+                "patches.no_tissue",
+            )
     factors = np.array(picture.shape[:2]) / np.array(slide.shape)
     faded = np.uint8(255) - (np.uint8(255) - picture) // np.uint8(4)
     for (top, left), (bottom, right) in zip(

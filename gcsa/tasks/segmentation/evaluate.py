@@ -8,7 +8,6 @@ from typing import Any
 from torchmetrics import MetricCollection
 
 from gcsa._utils.arrays import Array
-from gcsa._utils.errors import UserError
 from gcsa.actions import transform_array
 from gcsa.groups import group
 from gcsa.tasks import load
@@ -34,7 +33,7 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     """Dice, IoU and instance scores of `config["model"]` on a held-out split or on "all" of the data, and the changes of its
     label maps when images are rotated and reflected.
 
-    build_data: makes the data module from its `percentiles`, `label_validator` and `labels_are_classes`. Prints a table and returns JSON-ready values.
+    build_data: makes the data module from its `in_chans`, `percentiles`, `label_validator` and `labels_are_classes`. Prints a table and returns JSON-ready values.
     Raises UserError for a configuration, weights or images that cannot be used.
     """
     check_config(config, ("val", "test", "all"), options=("symmetry", "symmetry_group"))
@@ -45,15 +44,11 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     if network.output == "instances":
         check_installed()
     data = build_data(
+        in_chans=network.in_chans,
         percentiles=[predictor.pmin, predictor.pmax],
         label_validator=label_validator(network.output, network.num_classes),
         labels_are_classes=labels_are_classes(network.output, network.num_classes),
     )
-    if data.in_chans != network.in_chans:
-        raise UserError(
-            f"{config['model']} takes images of {network.in_chans} channels: set data.in_chans={network.in_chans}",
-            "data.channels",
-        )
     splits = SPLITS if config["split"] == "all" else (config["split"],)
     examples = [data.example(pair) for pair in evenly_spread(data.listed(*splits), config["limit"])]
     if (check_split := split_validator(network.output)) is not None:

@@ -150,10 +150,12 @@ def test_images_are_prepared_as_the_weights_say(pad, tmp_path):
         data.setup("fit")
 
 
-def test_other_sizes_and_classes_are_refused(tmp_path):
+def test_sizes_are_those_of_the_weights_and_other_classes_are_refused(tmp_path):
     weights, options = "gcsa_pooled_small.pcam", {"name": "image_folder", "image_size": 96}
-    with raises("data.image_size"):
-        model_and_data(weights, options | {"path": write_patches(tmp_path / "a"), "image_size": 224})
+    _, data, _ = model_and_data(
+        weights, options | {"path": write_patches(tmp_path / "a"), "image_size": 224, "in_chans": 1}
+    )
+    assert (data.image_size, data.in_chans) == (96, 3), "those of the weights"
     with raises("data.class_names"):
         model_and_data(weights, options | {"path": write_patches(tmp_path / "b", ("good", "ill"))})
 

@@ -147,6 +147,7 @@ def geojson_covers(path: Path, shape: tuple[int, int]) -> Iterator[Cover]:
         content = content.get("features", [content])
     if not isinstance(content, list):
         raise UserError(f"{path} holds no features: export objects as GeoJSON", "geojson.empty")
+    planes = set()
     for number, feature in enumerate(content, 1):
         name = f"object {number}"
         geometry = feature.get("geometry") if isinstance(feature, dict) else None
@@ -156,6 +157,14 @@ def geojson_covers(path: Path, shape: tuple[int, int]) -> Iterator[Cover]:
             raise UserError(
                 f"{path}: {name} is a {kind or 'thing without geometry'}, not a Polygon or MultiPolygon: remove it",
                 "geojson.geometry",
+            )
+        plane = geometry.get("plane")  # of QuPath, where it is not the first of a stack
+        plane = plane if isinstance(plane, dict) else {}
+        planes.add(tuple(str(plane.get(axis, 0)) for axis in "zt"))
+        if len(planes) > 1:
+            raise UserError(
+                f"{path} holds objects of several slices or frames of a stack: save those of each image by themselves",
+                "geojson.planes",
             )
         polygons = coordinates if kind == "MultiPolygon" else [coordinates]
         if not isinstance(polygons, list) or not all(isinstance(rings, list) and rings for rings in polygons):

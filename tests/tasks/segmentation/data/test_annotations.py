@@ -292,3 +292,24 @@ def test_two_annotations_of_one_image_and_pickles_are_named(tmp_path: Path) -> N
     (tmp_path / "a.tif").rename(tmp_path / "b.tif")
     with raises("annotations.no_image"):
         pairs_in(tmp_path)
+
+
+def test_geojson_of_several_planes_is_refused(tmp_path: Path) -> None:
+    """QuPath exports the objects of all slices of a stack, which would all be drawn on one."""
+    features: list[Any] = [
+        {"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [[[x, 1], [x + 4, 1], [x + 4, 5], [x, 1]]]}}
+        for x in (1, 11)
+    ]
+    file = tmp_path / "a.geojson"
+    for first, second, fits in (
+        ({"z": 2, "t": 0}, {"c": -1, "z": 2, "t": 0}, True),
+        ({"z": 2}, None, False),
+        ({"t": 1}, {"t": 2}, False),
+    ):
+        features[0]["geometry"]["plane"], features[1]["geometry"]["plane"] = first, second
+        file.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+        if fits:
+            assert read_mask(file, file, (20, 20)).max() == 2
+        else:
+            with raises("geojson.planes"):
+                read_mask(file, file, (20, 20))
