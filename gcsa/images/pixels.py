@@ -235,6 +235,12 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
         raise reworded(error, f"{path} {error}", "image") from error
     except (MemoryError, UserError):  # a UserError names its file already
         raise
+    except Image.DecompressionBombError as error:
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0)
+        raise UserError(
+            f"{path} holds more than {most:,} pixels: cut it into tiles, or save it as a tiled TIFF",
+            "image.too_large",
+        ) from error
     except Exception as error:  # decoders raise what they stumble over: KeyError, struct.error, zlib.error ...
         reason = getattr(error, "strerror", None) or one_line(error)
         raise UserError(

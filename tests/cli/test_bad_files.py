@@ -65,6 +65,7 @@ def check(run: Run, folder: Path, bad: list[str], *arguments: object) -> None:
     assert list(rows) == sorted([*bad, "good.png", "zgood.jpg"])
     assert [name for name in rows if rows[name]["status"] != "done"] == bad
     assert [rows[name]["message"] for name in bad] == named
+    assert "cut it into tiles" in rows["huge.png"]["message"]
 
 
 @pytest.mark.parametrize(

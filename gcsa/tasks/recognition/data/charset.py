@@ -15,8 +15,9 @@ from gcsa._utils.errors import MissingExtraError, UserError
 from gcsa.weights import Weights
 from gcsa.weights.files import MOST_NAMES
 
-INVISIBLE = dict.fromkeys([0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF])
-"""Marks that direct the display of bidirectional text, and the byte-order mark: no ink, so nothing to read."""
+INVISIBLE = dict.fromkeys([0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFEFF])
+"""Marks that direct the display of bidirectional text, say where a line may be broken, and the byte-order mark: no ink, so nothing to read. Joiners
+(U+200C and U+200D) change the letters beside them, and a soft hyphen is written for one in print."""
 
 FREE_ACCENTS = 0xE0100
 """The first of 240 combining characters that no text holds: they choose between forms of Chinese characters."""

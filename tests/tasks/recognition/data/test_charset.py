@@ -7,6 +7,7 @@ from tests.errors import raises
 def test_normalised_text() -> None:
     assert normalize("e\u0301te\u0301\u00a0 a\t b\n") == "\u00e9t\u00e9 a b"
     assert normalize("\ufeff\u202b\u0643\u062a\u0627\u0628\u202c \u2067x\u2069\u200f") == "\u0643\u062a\u0627\u0628 x"
+    assert normalize("a\u200bb \u2060\u200b c") == "ab c", "nor does what says where a line may be broken"
     assert normalize("e\u200e\u0301") == "\u00e9", "an invisible mark does not keep a letter from its accent"
     assert normalize("ﬁn \u017fo\u0364") == "ﬁn \u017fo\u0364", "neither ligatures nor the long s are replaced"
 
