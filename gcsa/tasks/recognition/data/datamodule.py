@@ -198,5 +198,11 @@ class LinesDataModule(SplitDataModule):
         lines = self.listed(split)
         if unknown := self.charset.unknown(line.text for line in lines):
             counts = ", ".join(f"{describe(character)} {count}x" for character, count in unknown.most_common())
-            log.warning("%s: the %s split holds characters outside the charset: %s", self.folder, split, counts)
+            log.warning(
+                "%s: the %s split holds characters outside the charset: %s. No training line has them, so that each counts as an "
+                "error: move a line with them to the train split, or write them as the training lines do",
+                self.folder,
+                split,
+                counts,
+            )
         return LineSet([self._fitted(line) for line in lines], lines, self.charset)
