@@ -86,7 +86,7 @@ def test_the_numbers_of_a_batch_are_bounded(images: Path, monkeypatch: pytest.Mo
 
     prepare, paths = Prepare(8, (0.5,) * 3, (0.5,) * 3), sorted(images.iterdir())
     for most, expected in ((10 * 3 * 8 * 8, [9]), (4 * 3 * 8 * 8, [4, 4, 1]), (1, [1] * 9)):
-        monkeypatch.setattr(folder, "MOST_NUMBERS", most)
+        monkeypatch.setattr("gcsa.images.prepare.MOST_NUMBERS", most)
         with Batch(
             paths, folder.ImageWork(SimpleNamespace(preprocess=prepare), Counting(), 16, {}), None
         ) as all_of_them:

@@ -15,7 +15,8 @@ from gcsa.tasks.segmentation.metrics import changed_pixels, changes
 from gcsa.testing import randomize
 from tests.cli.test_segment import SIZES
 
-PICTURE = np.random.default_rng(0).integers(0, 256, (40, 52), dtype=np.uint8)
+PICTURE = np.random.default_rng(0).integers(0, 256, (10, 13), dtype=np.uint8).repeat(4, 0).repeat(4, 1)
+"""Squares, for noise has no objects."""
 
 
 def segmenter(**options: Any) -> SegmentationPredictor:
@@ -45,7 +46,7 @@ def test_between_the_exact_poses_the_square_in_the_middle_is_compared() -> None:
     assert found.seen.shape == (40, 40, 1)
     assert found.changed.shape == found.upright.shape == PICTURE.shape
     assert not found.upright[:, [*range(6), *range(46, 52)]].any()
-    assert f"30 degrees: {found.changed.sum()} of 1,600 pixels" in found.sentence
+    assert f"30 degrees: {found.changed.sum():,} of 1,600 pixels" in found.sentence
     assert found.changed.any()
 
 
