@@ -191,11 +191,11 @@ def test_sixteen_bits_floats_alpha_and_orientation(tmp_path: Path) -> None:
 def test_a_picture_too_large_is_named(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "dog" / "3.png").write_bytes(png_header(20_000, 20_000))
-    with raises("image.unreadable"):
+    with raises("image.too_large"):
         create_datamodule("image_folder", path=tmp_path, image_size=8).setup()
     write(tmp_path / "alone" / "test")
     shutil.move(tmp_path / "dog" / "3.png", tmp_path / "alone" / "test" / "dog" / "3.png")
-    with raises("image.unreadable"):
+    with raises("image.too_large"):
         create_datamodule("image_folder", path=tmp_path / "alone", image_size=8).check_test()
 
 
