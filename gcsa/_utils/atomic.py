@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ PREFIX = ".gcsa-"
 """Of folders in which files are until they are whole."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a disk that is full, a quota that is used up and a file above the size that is allowed."""
+NUMBERS = re.compile(r"\[\n[-+.,\deE\s]+\]")
+"""A list of numbers as json.dumps lays it out, a line for each."""
 
 
 def check_writable(path: str | Path) -> Path:
@@ -55,8 +58,15 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
     Raises as `replacing`.
     """
     with replacing(path) as part:
-        part.write_text(json.dumps(content, indent=2) + "\n")
+        part.write_bytes(json_bytes(content))
     return path
+
+
+def json_bytes(content: dict[str, Any]) -> bytes:
+    """`content` as JSON for people to read, each list of numbers on one line."""
+    text = json.dumps(content, indent=2, ensure_ascii=False)
+    text = NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
+    return f"{text}\n".encode(errors="backslashreplace")  # names of files need not be UTF-8; JSON has the same escapes
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from safetensors.torch import save_file
 from timm.models import save_for_hf
 from torch import nn
 
-from gcsa._utils.atomic import replacing, replacing_folder
+from gcsa._utils.atomic import json_bytes, replacing, replacing_folder
 from gcsa.models.create import check_options
 from gcsa.weights.files import CONFIG, TENSORS
 from gcsa.weights.schema import CLASSIFICATION, PREPROCESSING, Weights
@@ -22,8 +21,6 @@ from gcsa.weights.tensors import check_finite
 
 BORDER = {"crop_mode": "border", "crop_pct": 1.0}
 """timm's way to make a whole image a square, with a border in the mean colour: the nearest to one in white or black."""
-NUMBERS = re.compile(r"\[\n[-+.,\deE\s]+\]")
-"""A list of numbers as json.dumps lays it out, a line for each."""
 
 
 def to_config(weights: Weights) -> dict[str, Any]:
@@ -49,7 +46,7 @@ def write(weights: Weights, folder: str | Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing_folder(folder) as fresh:
         save_file({name: tensor.contiguous() for name, tensor in weights.tensors.items()}, fresh / TENSORS)
-        _write_json(fresh / CONFIG, to_config(weights))
+        (fresh / CONFIG).write_bytes(json_bytes(to_config(weights)))
     return folder
 
 
@@ -81,7 +78,7 @@ def save_classifier(
         save_for_hf(model, str(fresh), model_config=beside, safe_serialization=True, data_config=preprocessing)
         content = json.loads((fresh / CONFIG).read_text(encoding="utf-8"))
         check_options(content["architecture"], content.get("model_args", {}))
-        _write_json(fresh / CONFIG, content)
+        (fresh / CONFIG).write_bytes(json_bytes(content))
     return folder
 
 
@@ -90,11 +87,4 @@ def annotate(folder: str | Path, **about: Any) -> None:
     config = Path(folder) / CONFIG
     content = json.loads(config.read_text(encoding="utf-8"))
     with replacing(config) as part:
-        _write_json(part, content | about)
-
-
-def _write_json(file: Path, content: dict[str, Any]) -> None:
-    """Writes `content` with each list of numbers on one line."""
-    text = json.dumps(content, indent=2, ensure_ascii=False)
-    text = NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
-    file.write_text(text + "\n", encoding="utf-8")
+        part.write_bytes(json_bytes(content | about))

@@ -1,5 +1,6 @@
 """Writing a file: whole or not at all, and never over anything that is not a regular file."""
 
+import json
 import os
 import socket
 from collections.abc import Callable
@@ -151,3 +152,11 @@ def test_a_full_disk_is_one_error_that_names_the_file(writer: str, tmp_path: Pat
             save(matplotlib_figure(), path)
     assert caught.value.filename == str(path)
     assert os.listdir(tmp_path) == []
+
+
+def test_json_is_read_back_and_has_a_line_for_each_list_of_numbers(tmp_path: Path) -> None:
+    content = {"é": [1, -2.5, 3e-7], "names": ["a", "b"], "file": "caf\udce9.png", "rows": [[1, 2], [3, 4]]}
+    lines = write_json(tmp_path / "a.json", content).read_text(encoding="utf-8").splitlines()
+    assert json.loads("\n".join(lines)) == content
+    assert '  "é": [1, -2.5, 3e-07],' in lines
+    assert len(lines) == 12
