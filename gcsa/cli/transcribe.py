@@ -122,7 +122,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _forms(text: str) -> str | None:
-    """The forms of a list, in the one order in which they are made; None where they change nothing."""
+    """The forms of a list, always in one order, since a run is told from others by them; None where they change nothing."""
     names = text.split(",")
     if unknown := [name for name in names if name not in FORMS]:
         raise argparse.ArgumentTypeError(f"unknown form {unknown[0]!r}: choose from {', '.join(FORMS)}")

@@ -6,7 +6,7 @@ from pathlib import Path
 ORIENTATIONS = ("upright", "any")
 MODERN = ("ligatures", "long-s", "words")
 FORMS = ("NFC", "modern", *MODERN, "apostrophes", "hyphens", "spaces", "NFD")
-"""Of the text that is written, in the order in which they are made."""
+"""Of the text that is written; `MODERN` are those of "modern"."""
 FINDERS = ("ppocr", "kraken")
 """What finds the lines on images of pages."""
 ENDINGS = {"text": ".txt", "json": ".jsonl", "page": ".xml", "alto": ".xml", "hocr": ".hocr", "pdf": ".pdf"}
