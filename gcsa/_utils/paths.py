@@ -24,10 +24,18 @@ def expanded(path: object) -> Path:
         ) from error
 
 
-def existing(file: Path) -> Path | None:
-    """The file, or the one whose name has the same letters in another normal form of Unicode, as macOS writes é; None for neither."""
-    forms = (file, *(Path(unicodedata.normalize(form, str(file))) for form in ("NFC", "NFD")))
-    return next((form for form in forms if form.is_file()), None)
+def composed(name: str) -> str:
+    """`name` in NFC, in which names are compared: macOS writes é as two letters, others as one."""
+    return unicodedata.normalize("NFC", name)
+
+
+def existing(folder: Path, name: str) -> Path | None:
+    """The file `name` in `folder`, in any normal form of Unicode; None where there is none."""
+    return next((file for form in _forms(name) if (file := folder / form).is_file()), None)
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    return name, composed(name), unicodedata.normalize("NFD", name)
 
 
 def confined(folder: Path, name: str) -> Path | None:
@@ -39,7 +47,7 @@ def confined(folder: Path, name: str) -> Path | None:
     windows = PureWindowsPath(name)
     if windows.root or Path(name).anchor or "\0" in name:
         return None
-    for parts in (Path(name).parts, windows.parts):
+    for parts in (kind(form).parts for form in _forms(name) for kind in (Path, PureWindowsPath)):
         if not parts or ".." in parts:
             continue
         try:

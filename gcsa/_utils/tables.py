@@ -8,6 +8,7 @@ from io import StringIO
 from pathlib import Path
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.paths import composed
 from gcsa._utils.validation import listed, shown
 
 
@@ -23,7 +24,7 @@ class TextTable:
         UserError: another encoding, a row with more cells than the header, such as of a decimal comma.
 
     Attributes:
-        columns: the header.
+        columns: the header, in NFC.
         rows: the line of each row, and its cells, as many as there are columns; cells that are missing at its end are empty.
     """
 
@@ -39,7 +40,7 @@ class TextTable:
                 quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL,
                 skipinitialspace=not tabs,
             )
-            self.columns = next(reader, [])
+            self.columns = [*map(composed, next(reader, []))]
             for cells in filter(None, reader):
                 if len(cells) > len(self.columns):
                     raise UserError(
@@ -55,11 +56,11 @@ class TextTable:
     def places(self, names: Sequence[str]) -> list[int]:
         """Where the columns `names` stand. Raises UserError for one that is missing, or stands twice."""
         for name in names:
-            if name not in self.columns:
+            if composed(name) not in self.columns:
                 has = listed(self.columns) if self.columns else "no header"
                 raise UserError(f"{self.path} has no column {shown(name)}: it has {has}", "table.column", column=name)
-            if self.columns.count(name) > 1:
+            if self.columns.count(composed(name)) > 1:
                 raise UserError(
                     f"{self.path} has the column {shown(name)} twice: leave one out", "table.column_twice", column=name
                 )
-        return [self.columns.index(name) for name in names]
+        return [self.columns.index(composed(name)) for name in names]

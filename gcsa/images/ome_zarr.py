@@ -23,10 +23,11 @@ from gcsa.images.source import MAX_SEGMENT, ImageSource
 log = logging.getLogger(__name__)
 METADATA = ("zarr.json", ".zgroup")
 """One of these lies in every group of Zarr."""
+SHARDS = "sharding_indexed"
 PACKED = ("blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma")
 CODECS = {
     *PACKED,
-    *("shuffle", "delta", "bytes", "transpose", "crc32c", "sharding_indexed"),
+    *("shuffle", "delta", "bytes", "transpose", "crc32c", SHARDS),
 }
 """Those that decode numbers; numcodecs has others, of which `pickle` runs what it reads."""
 
@@ -165,7 +166,7 @@ def _open(path: Path) -> _Image:
         in_file, in_chunk = (
             math.prod(sides) * level.dtype.itemsize for sides in (level.shards or level.chunks, level.chunks)
         )
-        store.arrays[level.path] = ArrayFiles(in_file, in_chunk, _check_codecs(level))
+        store.arrays[level.path] = ArrayFiles(in_file, in_chunk, _check_codecs(level), *_shard_index(level))
     sides = [np.array(level.shape[-2:]) for level in levels]
     if any((smaller > larger).any() for larger, smaller in pairwise(sides)):
         raise Refused("does not list its levels from the finest on: save it anew", "zarr.level_order")
@@ -190,6 +191,22 @@ def _check_codecs(array: Any) -> str | None:
     if len(packed) > 1:
         raise Refused(f"is compressed twice, by {' and '.join(packed)}: save it by one of them", "image.compression")
     return packed[0] if packed else None
+
+
+def _shard_index(array: Any) -> tuple[bool, str, int] | tuple[()]:
+    """How the index of a shard is written, as in `ArrayFiles`; nothing without shards. Raises Refused for shards in shards."""
+    if array.metadata.zarr_format == 2:
+        return ()
+    codecs = [codec.to_dict() for codec in array.metadata.codecs]
+    if _names(codecs).count(SHARDS) > 1:
+        raise Refused("has shards in its shards, which are not read here: save it anew", "image.compression")
+    for codec in codecs:
+        if codec["name"] == SHARDS:
+            about = codec["configuration"]
+            written = {part["name"]: part.get("configuration", {}) for part in about["index_codecs"]}
+            big = written.get("bytes", {}).get("endian") == "big"
+            return about["index_location"] == "start", ">u8" if big else "<u8", 4 if "crc32c" in written else 0
+    return ()
 
 
 def _names(codecs: list[Any]) -> list[str]:

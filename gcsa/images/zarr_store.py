@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from zarr.abc.store import RangeByteRequest
 from zarr.storage import LocalStore
 
@@ -22,6 +23,8 @@ METADATA_BYTES = 1 << 26
 """Of the largest file that is no chunk."""
 SLACK = 1 << 16
 """Bytes that a chunk may have beside its numbers: headers of codecs, of checksums and of the index of a shard."""
+NO_CHUNK = 2**64 - 1
+"""In the index of a shard: the chunk holds one value only."""
 STREAMS: dict[str, Callable[[], Any]] = {
     "zlib": zlib.decompressobj,
     "gzip": lambda: zlib.decompressobj(wbits=31),
@@ -32,15 +35,32 @@ STREAMS: dict[str, Callable[[], Any]] = {
 
 
 class ArrayFiles(NamedTuple):
-    """Bytes of the numbers in a file, a chunk or a shard of several, and in a chunk; the codec that packs a chunk, if one does."""
+    """Bytes of the numbers in a file, a chunk or a shard of several, and in a chunk; the codec that packs a chunk, if one does; where in a
+    shard its index stands, and how the numbers in it."""
 
     file_bytes: int
     chunk_bytes: int
     codec: str | None
+    index_first: bool = False
+    index_type: str = "<u8"
+    index_end: int = 4
+    """Bytes behind the numbers of the index: of its checksum."""
 
     @property
     def in_shards(self) -> bool:
         return self.file_bytes > self.chunk_bytes
+
+    @property
+    def index_bytes(self) -> int:
+        """Of a shard."""
+        return 16 * (self.file_bytes // self.chunk_bytes) + self.index_end
+
+    def places(self, shard: bytes) -> list[tuple[int, int]]:
+        """The first byte and the length of each chunk in a shard, as its index holds them."""
+        index = shard[: self.index_bytes] if self.index_first else shard[-self.index_bytes :]
+        count = max(0, len(index) - self.index_end) // 16
+        numbers = np.frombuffer(index, self.index_type, 2 * count).reshape(-1, 2).tolist()
+        return [(first, length) for first, length in numbers if first != NO_CHUNK]
 
 
 class CheckedStore(LocalStore):
@@ -69,10 +89,21 @@ class CheckedStore(LocalStore):
             raise Refused(
                 f"has the file {key} of {size} bytes, of which at most {most} are expected: it is damaged", "zarr.size"
             )
+        in_part = isinstance(byte_range, RangeByteRequest)  # a chunk of a shard, or its index at the start
+        if in_part:
+            _check_inside(key, byte_range.end, size)
         found = await super().get(key, prototype, byte_range)
-        in_part = isinstance(byte_range, RangeByteRequest)  # a chunk of a shard
-        if array is not None and array.codec is not None and found is not None and in_part == array.in_shards:
+        if array is None or array.codec is None or found is None:
+            return found
+        if in_part and array.index_first and (byte_range.start, byte_range.end) == (0, array.index_bytes):
+            return found
+        if in_part == array.in_shards:
             _check_unpacked(key, found.to_bytes(), array.codec, array.chunk_bytes + SLACK)
+        elif byte_range is None:  # a whole shard
+            shard = found.to_bytes()
+            for first, length in array.places(shard):
+                _check_inside(key, first + length, size)
+                _check_unpacked(key, shard[first : first + length], array.codec, array.chunk_bytes + SLACK)
         return found
 
     def _size(self, key: str) -> int | None:
@@ -89,6 +120,11 @@ class CheckedStore(LocalStore):
         if not path.resolve().is_relative_to(self.root.resolve()):
             raise Refused(f"has {key}, which is a link out of its folder: copy the file", "zarr.outside")
         return about.st_size
+
+
+def _check_inside(key: str, end: int, size: int) -> None:
+    if end > size:
+        raise Refused(f"has the file {key} of {size} bytes, and a chunk in it beyond: it is damaged", "zarr.size")
 
 
 def _check_unpacked(key: str, data: bytes, codec: str, most: int) -> None:

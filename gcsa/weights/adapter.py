@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.paths import composed
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa._utils.validation import is_int, is_number
 from gcsa.weights.files import CHARSET, read_charset, read_json, read_tensors
@@ -94,7 +95,7 @@ def _read_label_names(file: Path) -> tuple[str, ...] | None:
     names = read_json(file).get("label_names")
     if not are_label_names(names):
         raise UserError(f"{file} is damaged: its label_names is {str(names)[:60]}", "adapter.label_names")
-    return tuple(names)
+    return tuple(map(composed, names))
 
 
 def _is_layer(name: Any) -> bool:

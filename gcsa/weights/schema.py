@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError, reworded
+from gcsa._utils.paths import composed
 from gcsa._utils.published import ADAPTER_CONFIG, list_models, list_weights, published
 from gcsa._utils.validation import MAX_SIDE, is_int, is_number
 from gcsa.models.create import NAME
@@ -177,7 +178,7 @@ def are_label_names(names: Any) -> TypeGuard[Sequence[str]]:
         isinstance(names, list | tuple)
         and len(names) <= MOST_NAMES
         and all(isinstance(name, str) for name in names)
-        and len(set(names)) == len(names)  # by their names, scores are told apart
+        and len({*map(composed, names)}) == len(names)  # by their names, scores are told apart
     )
 
 
@@ -195,7 +196,7 @@ def _check_preprocessing(values: dict[str, Any]) -> dict[str, Any]:
             continue
         if not isinstance(value, list | tuple) or not check(value):
             raise UserError(f"its {key} is {_shown(value)}", "weights.preprocessing")
-        checked[key] = tuple(value)
+        checked[key] = tuple(map(composed, value)) if key == "label_names" else tuple(value)
     _, height, width = checked.get("input_size", (1, 1, 1))
     if height * width > MAX_SIDE**2:  # no tensor says so: a convolutional network takes images of any size
         raise UserError(

@@ -212,6 +212,46 @@ def test_a_chunk_that_unpacks_to_more_is_not_unpacked(version: str, codec: str, 
         read_picture(tmp_path / "x.zarr", 1)
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["first", "last"])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda packed, index: index.__setitem__(0, (0, len(packed))), "which is larger than"),
+        (lambda _, index: index.__setitem__((0, 1), 1 << 40), "in it beyond"),
+    ],
+    ids=["unpacks", "beyond"],
+)
+def test_a_chunk_of_a_shard_is_checked(version: str, change: Any, words: str, first: bool, tmp_path: Path) -> None:
+    """Where its index is first or last: one that unpacks to 64 MB, and one that is said to be longer than its file."""
+    if version == "0.4":
+        pytest.skip("of Zarr 3 only")
+    crc32c = pytest.importorskip("google_crc32c").value
+    numcodecs, picture = pytest.importorskip("numcodecs"), STACK[0, 0, 0]
+    write_zarr(tmp_path / "x.zarr", [picture[:32, :32]], "yx", chunks=(8, 8), shards=(32, 32))
+    array, file = tmp_path / "x.zarr/0/zarr.json", tmp_path / "x.zarr/0/c/0/0"
+    content, shard = json.loads(array.read_text()), file.read_bytes()
+    index = np.frombuffer(shard[-4 - 256 : -4], "<u8").reshape(-1, 2).copy()
+    if first:
+        content["codecs"][0]["configuration"]["index_location"] = "start"
+        array.write_text(json.dumps(content))
+
+    def read(body: bytes, index: Any) -> None:
+        table = np.add(index, [260 if first else 0, 0]).astype("<u8").tobytes()
+        table += crc32c(table).to_bytes(4, "little")
+        file.write_bytes(table + body if first else body + table)
+        for side in (8, 32):  # one chunk, and all of them
+            with open_slide(tmp_path / "x.zarr", 1, 1) as slide, sealed(tmp_path, memory=1 << 25):
+                assert np.array_equal(slide.levels[0].window(0, 0, side, side)[..., 0], picture[:side, :side])
+
+    read(shard[: -4 - 256], index)
+    packed = numcodecs.get_codec({"id": "zstd"}).encode(np.zeros(1 << 26, np.uint8))
+    index[:, 0] += len(packed)
+    change(packed, index)
+    with raises("zarr.size") as error:
+        read(packed + shard[: -4 - 256], index)
+    assert words in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("replace", "key"),
     [

@@ -264,6 +264,8 @@ def test_it_is_checked(wrong: dict[str, Any], classifier: Path) -> None:
         {"std": [1e400]},
         {"mean": [10**400]},
         {"label_names": [1]},
+        {"label_names": ["a"] * 10},
+        {"label_names": ["é", "e\u0301"]},  # in two forms of Unicode
     ],
     ids=str,
 )

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
+from gcsa._utils.paths import composed
 from gcsa._utils.validation import listed
 from gcsa.symmetry import Symmetrized
 from gcsa.tasks.classification.patches import Patches
@@ -44,6 +45,7 @@ def probability_of(predictor: ClassificationPredictor, name: str) -> Callable[[A
             f"--heatmap {name} is the probability of a class, and these weights give none: leave it out",
             "heatmap.no_classes",
         )
+    name = composed(name)
     if name not in predictor.class_names:
         raise UserError(
             f"--heatmap {name} is no class of these weights: choose {listed(predictor.class_names)}", "heatmap.class"

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.paths import composed
 from gcsa._utils.tables import TextTable
 from gcsa._utils.validation import shown
 
@@ -42,7 +43,7 @@ def read_answers(file: Path, pictures: Sequence[Path | Tensor], class_names: Seq
             "teacher.no_files",
         )
     names, rows = _read_csv(file, class_names) if of == "scores" else _read_h5(file)
-    by_name = {PurePath(name).parts[::-1]: row for row, name in enumerate(names)}
+    by_name = {PurePath(composed(name)).parts[::-1]: row for row, name in enumerate(names)}
     found = [_row_of(path, by_name, file) for path in paths]
     return rows[found]
 
@@ -66,7 +67,7 @@ def _check_there(file: Path) -> None:
 
 def _row_of(path: Path, by_name: dict[tuple[str, ...], int], file: Path) -> int:
     """The row of the image `path`: of its path, or of the longest end of it that the file names."""
-    parts = path.parts[::-1]
+    parts = Path(composed(str(path))).parts[::-1]
     for length in range(len(parts), 0, -1):
         if (row := by_name.get(parts[:length])) is not None:
             return row

@@ -14,10 +14,10 @@ from gcsa.tasks import load
 from gcsa.tasks.evaluating import check_config, chosen_device, content, evenly_spread, show
 from gcsa.tasks.segmentation.data.datamodule import MasksDataModule
 from gcsa.tasks.segmentation.data.pairs import SPLITS
-from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes, split_validator
+from gcsa.tasks.segmentation.losses import label_validator, labels_are_classes
 from gcsa.tasks.segmentation.metrics import TransformedScores, build_metrics
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
-from gcsa.tasks.segmentation.stars import Labels, check_installed
+from gcsa.tasks.segmentation.stars import Labels, check_installed, check_numbers
 
 NAMES = {
     **{f"ap{share}": f"average precision at IoU 0.{share // 10}" for share in range(50, 100, 10)},
@@ -51,8 +51,8 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     )
     splits = SPLITS if config["split"] == "all" else (config["split"],)
     examples = [data.example(pair) for pair in evenly_spread(data.listed(*splits), config["limit"])]
-    if (check_split := split_validator(network.output)) is not None:
-        check_split([example.labels for example in examples])
+    if network.output == "instances":
+        check_numbers([example.labels for example in examples])
     metrics = MetricCollection(dict(build_metrics(network.output, network.num_classes)), compute_groups=False)
     for example in examples:
         metrics.update(predictor.predict(example.picture).labels, example.labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -12,6 +13,8 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa.tasks.segmentation.stars import Labels, check_numbers, star_targets
+
+log = logging.getLogger(__name__)
 
 RAY_WEIGHT = 0.2
 """Weight of the mean error of the rays in pixels, beside the cross-entropy of the object map (Schmidt et al. 2018)."""
@@ -62,9 +65,20 @@ def labels_are_classes(output: str, num_classes: int) -> bool:
     return output == "classes" and num_classes != 2
 
 
-def split_validator(output: str) -> Callable[[Sequence[Labels]], object] | None:
-    """The function that raises UserError for the label maps of all images of a split, where there is something to check."""
-    return check_numbers if output == "instances" else None
+def split_validator(output: str, num_classes: int) -> Callable[[Sequence[Labels]], object] | None:
+    """The function that sees the label maps of all training images, where there is something to check: `check_numbers`, or one that logs
+    which classes have no pixel."""
+    if output == "instances":
+        return check_numbers
+    return partial(_tell_absent, num_classes=num_classes) if labels_are_classes(output, num_classes) else None
+
+
+def _tell_absent(labels: Sequence[Labels], num_classes: int) -> None:
+    found = np.zeros(num_classes, bool)
+    for one in labels:
+        found[np.unique(one)] = True
+    if absent := [str(number) for number in range(1, num_classes) if not found[number]]:
+        log.warning("no training mask has a pixel of class %s: it will not be found", ", ".join(absent))
 
 
 def star_loss(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Task:
             targets=make_targets(**options),
             label_validator=label_validator(output, num_classes),
             labels_are_classes=labels_are_classes(output, num_classes),
-            split_validator=split_validator(output),
+            split_validator=split_validator(output, num_classes),
         )
 
     def _data(self, cfg: dict[str, Any], **options: Any) -> MasksDataModule:

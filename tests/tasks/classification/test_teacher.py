@@ -207,6 +207,9 @@ def test_stored_answers(tmp_path: Path) -> None:
     (tmp_path / "answers.csv").write_text("file,no,yes\nx/a.png,0.1,0.9\nx/b.png,1,0\n")
     rows = teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "no")).answers(files, "train").exp()
     torch.testing.assert_close(rows, torch.tensor([[0.0, 1.0], [0.9, 0.1]]), atol=1e-6, rtol=0)
+    (tmp_path / "answers.csv").write_text("file,no,yes\nx/e\u0301.png,0.1,0.9\n")
+    accented = teacher(tmp_path / "answers.csv", tmp_path / "g", ("yes", "no")).answers([tmp_path / "x/é.png"], "train")
+    torch.testing.assert_close(accented.exp(), torch.tensor([[0.9, 0.1]]), atol=1e-6, rtol=0)
     with raises("table.column"):
         teacher(tmp_path / "answers.csv", tmp_path / "f", ("yes", "maybe")).answers(files, "train")
     with raises("teacher.no_files"):

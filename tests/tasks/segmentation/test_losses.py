@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gcsa.tasks.segmentation import Segmenter
-from gcsa.tasks.segmentation.losses import RAY_WEIGHT, class_loss, classes, make_targets, star_loss
+from gcsa.tasks.segmentation.losses import RAY_WEIGHT, class_loss, classes, make_targets, split_validator, star_loss
 from gcsa.tasks.segmentation.stars import star_targets
 from tests.errors import raises
 from tests.tasks.segmentation.networks import TINY
@@ -150,3 +150,13 @@ def test_a_few_steps_learn_a_picture(output: str) -> None:
         losses[-1].backward()
         optimizer.step()
     assert losses[-1] < 0.75 * losses[0]
+
+
+def test_a_class_without_training_pixels_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    check = split_validator("classes", 4)
+    assert check is not None
+    check([np.array([[0, 1], [2, 3]])])
+    assert caplog.messages == []
+    check([np.array([[0, 1]]), np.array([[3, 3]])])
+    assert caplog.messages == ["no training mask has a pixel of class 2: it will not be found"]
+    assert split_validator("classes", 2) is None  # of which the mask holds the numbers of objects

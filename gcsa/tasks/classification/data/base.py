@@ -22,7 +22,7 @@ from gcsa.data.splits import balancing_weights, check_split, limited, strata
 from gcsa.data.storage import check_readable, data_root, download_into, missing
 from gcsa.images.folders import list_images
 from gcsa.images.prepare import Prepare
-from gcsa.tasks.classification.targets import Classes, Target
+from gcsa.tasks.classification.targets import Classes, Labels, Numbers, Target
 from gcsa.tasks.classification.teacher import Teacher
 
 
@@ -233,7 +233,6 @@ class GCSADataModule(SplitDataModule):
         train, val = self.read_fit()
         self._check(train)
         self._check(val)
-        self._check_classes(train)
         if self.train_on_val:
             train = train.followed_by(val)
         if self.limit_train is not None:
@@ -243,6 +242,7 @@ class GCSADataModule(SplitDataModule):
                 train = train._replace(labels=train.labels.index_fill(0, rest, NO_LABEL))
             else:
                 train = train._replace(rows=train.rows[chosen])
+        self._check_classes(train)
         if unlabelled:
             images = ImageFiles(unlabelled, Prepare(self.image_size, self.mean, self.std, self.pad)).read_all()
             labels = torch.full((len(unlabelled),), NO_LABEL)
@@ -343,14 +343,27 @@ class GCSADataModule(SplitDataModule):
             raise UserError(f"{split.source} holds too few images ({len(split.labels)}) to be split", "split.too_few")
 
     def _check_classes(self, train: Split) -> None:
-        """Raises UserError for a class that no training image shows, unless a teacher says what they show."""
-        if self.teacher is not None or train.labels.ndim > 1:
+        """Raises UserError for a class that no training image shows, and for a label that all or none of them have, unless a teacher says
+        what they show."""
+        if self.teacher is not None or isinstance(self.target, Numbers):
             return
-        counts = torch.bincount(train.labels[train.labels >= 0], minlength=self.num_classes)
+        labels, images = train.labels[train.rows], "training image"
+        if self.limit_train is not None:
+            images += f" of data.limit_train={self.limit_train}"
+        if isinstance(self.target, Labels):
+            for name, share in zip(self.class_names, labels.mean(0).tolist(), strict=True):
+                if share in (0, 1):
+                    raise UserError(
+                        f"{'every' if share else 'no'} {images} has the label {name} ({train.source}): add others, or leave the label out",
+                        "split.constant_label",
+                    )
+            return
+        counts = torch.bincount(labels[labels >= 0], minlength=self.num_classes)
         for name, count in zip(self.class_names, counts.tolist(), strict=True):
             if not count:
                 raise UserError(
-                    f"{train.source} shows no {name}: add images of this class, or leave it out", "split.absent_class"
+                    f"no {images} shows {name} ({train.source}): add images of this class, or leave it out",
+                    "split.absent_class",
                 )
 
     def _image_set(self, split: str, augment: Augmentation | None, views: int = 1) -> ImageSet:

@@ -1,11 +1,7 @@
 """A user's own images: one folder a class."""
 
-import hashlib
-import logging
 import os
-import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +9,10 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.paths import expanded
-from gcsa._utils.validation import MAX_SIDE, check_float, check_int
+from gcsa._utils.paths import composed, expanded
+from gcsa._utils.validation import MAX_SIDE, check_choice, check_float, check_int
 from gcsa.data.image_files import ImageFiles
+from gcsa.data.leaks import LEAKS, tell_leaks
 from gcsa.data.loaders import ImageSource
 from gcsa.data.splits import SPLIT_FOLDERS, hold_out, strata
 from gcsa.images.choices import MPP_RANGE
@@ -24,7 +21,6 @@ from gcsa.images.prepare import PADS, Prepare
 from gcsa.images.reader import image_size
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 
-log = logging.getLogger(__name__)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GREY_MEAN, GREY_STD = (0.449,), (0.226,)
 
@@ -47,6 +43,7 @@ class ImageFolder(GCSADataModule):
         in_chans: 3 for colour, 1 for grey.
         pad: None crops an image that is not square; "white" or "black" keeps the whole of it and fills up the rest.
         mpp: micrometres a pixel of the images; weights say it to gcsa embed, which reads slides at this scale.
+        leaks: "warn" of images that two splits share, or "refuse" them.
         kwargs: as for `GCSADataModule`.
 
     Raises:
@@ -67,6 +64,7 @@ class ImageFolder(GCSADataModule):
         pad: str | None = None,
         mpp: float | None = None,
         max_memory_gb: float = 8.0,
+        leaks: str = "warn",
         **kwargs: Any,
     ) -> None:
         if path is None:
@@ -80,8 +78,9 @@ class ImageFolder(GCSADataModule):
             check_float("mpp", mpp, *MPP_RANGE)
             self.mpp = float(mpp)
         check_float("max_memory_gb", max_memory_gb, 0)
+        check_choice("data.leaks", leaks, LEAKS)
         self.path, self.image_size, self.in_chans, self.pad = expanded(path), image_size, in_chans, pad
-        self.max_memory_gb = max_memory_gb
+        self.max_memory_gb, self.leaks = max_memory_gb, leaks
         self.mean, self.std = (IMAGENET_MEAN, IMAGENET_STD) if in_chans == 3 else (GREY_MEAN, GREY_STD)
         super().__init__(**kwargs)
         self.class_names, self._files = self.list_splits()
@@ -97,7 +96,7 @@ class ImageFolder(GCSADataModule):
             image_size(file)
 
     def read_fit(self) -> tuple[Split, Split]:
-        warn_of_leaks({part: files for part, (files, _) in self._files.items()})
+        tell_leaks({part: files for part, (files, _) in self._files.items()}, self.leaks)
         return self._read("train"), self._read("val")
 
     def read_test(self) -> Split:
@@ -170,7 +169,7 @@ def class_folders(folder: Path) -> dict[str, Path]:
                 f"{folder} holds the class folder {entry.name!a}, whose name is not UTF-8: rename it",
                 "class_folder.name",
             )
-        name = unicodedata.normalize("NFC", entry.name)
+        name = composed(entry.name)
         if name in folders:
             raise UserError(
                 f"{folder} holds two folders {name!r}, written in two forms of Unicode: put their images into one",
@@ -203,29 +202,6 @@ def class_files(folder: Path, classes: Sequence[str]) -> Files:
         files += images
         labels += [label] * len(images)
     return files, torch.tensor(labels)
-
-
-def warn_of_leaks(files: Mapping[str, Sequence[Path]]) -> None:
-    """Logs how many images two splits share, and the first of them: files of the same bytes, under any name."""
-    sizes = Counter(file.stat().st_size for part in files.values() for file in part)
-    seen: dict[bytes, tuple[str, Path]] = {}
-    shared: dict[tuple[str, str], list[tuple[Path, Path]]] = defaultdict(list)
-    for part, paths in files.items():
-        for path in paths:
-            if sizes[path.stat().st_size] < 2:
-                continue
-            first, other = seen.setdefault(hashlib.sha256(path.read_bytes()).digest(), (part, path))
-            if first != part:
-                shared[first, part].append((other, path))
-    for (first, part), pairs in shared.items():
-        log.warning(
-            "%d images of %s are in %s, too (the first: %s is %s): results on them say little, so leave one of each out",
-            len(pairs),
-            part,
-            first,
-            pairs[0][1],
-            pairs[0][0],
-        )
 
 
 def _divide(part: Files, fraction: float) -> tuple[Files, Files]:

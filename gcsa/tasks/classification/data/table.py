@@ -2,7 +2,6 @@
 
 import math
 import os
-import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.paths import existing
+from gcsa._utils.paths import composed, existing
 from gcsa._utils.tables import TextTable
 from gcsa._utils.validation import check_choice, listed, shown
 from gcsa.data.splits import SPLIT_FOLDERS
@@ -144,11 +143,11 @@ class Table(ImageFolder):
         seen: set[Path] = set()
         for line, cells in table.rows:
             where = f"{self.path}, line {line}"
-            texts = [unicodedata.normalize("NFC", cells[place].strip()) for place in places]
+            texts = [composed(cells[place].strip()) for place in places]
             for name, text in zip((image, *labels), texts, strict=False):
                 if not text:
                     raise UserError(f"{where}: its {name} is empty", "table.empty_cell")
-            file = existing(self.path.parent / cells[places[0]].strip())
+            file = existing(self.path.parent, cells[places[0]].strip())
             if file is None:
                 raise FileNotFoundError(f"{where}: there is no {self.path.parent / texts[0]}")
             if file.resolve() in seen:

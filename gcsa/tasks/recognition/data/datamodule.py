@@ -13,9 +13,10 @@ from torch import Tensor
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.paths import expanded
-from gcsa._utils.validation import check_bool, check_int
+from gcsa._utils.validation import check_bool, check_choice, check_int
 from gcsa.data.datamodule import SplitDataModule
 from gcsa.data.identity import checksum, spaced
+from gcsa.data.leaks import LEAKS, tell_leaks
 from gcsa.data.loaders import BatchLoader
 from gcsa.data.splits import limited
 from gcsa.data.storage import data_root
@@ -24,7 +25,7 @@ from gcsa.tasks.recognition.data.augment import LineAugment
 from gcsa.tasks.recognition.data.batches import LineBatch, LineSet, WidthSampler, steps_needed
 from gcsa.tasks.recognition.data.charset import Charset, describe, display_order
 from gcsa.tasks.recognition.data.line_image import Line, fit_bytes, read_line
-from gcsa.tasks.recognition.data.lines import list_lines
+from gcsa.tasks.recognition.data.lines import line_files, list_lines
 from gcsa.tasks.recognition.data.typeset import list_fonts, set_lines
 
 MAX_HEIGHT = 512
@@ -49,6 +50,7 @@ class LinesDataModule(SplitDataModule):
         charset: to continue with, its characters keep their classes.
         short_first: the first epoch goes from short to long lines.
         any_image: read images that a manifest or an XML page names also where they lie outside of the folder.
+        leaks: "warn" of images of lines that two splits share, or "refuse" them.
         augment: arguments of `gcsa.tasks.recognition.data.augment.LineAugment`, for training batches only.
         fonts: a folder of fonts; each training text is also set once in one of them, see `gcsa.tasks.recognition.data.typeset`.
         pixels_per_step: width of a time step of the recogniser.
@@ -75,6 +77,7 @@ class LinesDataModule(SplitDataModule):
         charset: Charset | str | None = None,
         short_first: bool = True,
         any_image: bool = False,
+        leaks: str = "warn",
         augment: Mapping[str, Any] | None = None,
         fonts: str | os.PathLike[str] | None = None,
         pixels_per_step: float = 4,
@@ -95,7 +98,8 @@ class LinesDataModule(SplitDataModule):
             )
         self.folder = data_root(root) / "ocr_lines" / str(script) if path is None else expanded(path)
         self.script, self.height, self.step = script, height, step
-        self.short_first, self.any_image = short_first, any_image
+        check_choice("data.leaks", leaks, LEAKS)
+        self.short_first, self.any_image, self.leaks = short_first, any_image, leaks
         self.augment = None if augment is None else LineAugment.from_config(augment)
         self.fonts = [] if fonts is None else list_fonts(expanded(fonts))
         self._given = Charset(charset) if isinstance(charset, str) else charset or Charset("")
@@ -109,7 +113,9 @@ class LinesDataModule(SplitDataModule):
     def make_fit(self) -> tuple[LineSet, LineSet]:
         images = [*map(self._fitted, self._train_lines), *self._set.values()]
         lines = [*self._train_lines, *self._set]
-        return self._alignable(LineSet(images, lines, self.charset, self.augment)), self._held_out("val")
+        train, val = self._alignable(LineSet(images, lines, self.charset, self.augment)), self._held_out("val")
+        tell_leaks(line_files(self.folder, self.any_image), self.leaks)
+        return train, val
 
     def make_test(self) -> LineSet:
         return self._held_out("test")

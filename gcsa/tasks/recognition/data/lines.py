@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.paths import confined, expanded, read_bounded
+from gcsa._utils.paths import confined, existing, expanded, read_bounded
 from gcsa._utils.tables import TextTable
 from gcsa.images.folders import SUFFIXES, list_images
 from gcsa.tasks.recognition.data.charset import normalize
@@ -48,8 +48,19 @@ def list_lines(folder: str | Path, splits: Collection[str] = SPLITS, any_image: 
         raise FileNotFoundError(f"{folder} is not a folder: it must hold line images with .gt.txt files, or .xml pages")
     if not (folder / "manifest.tsv").is_file() and (pages := list_pages(folder)):
         return _page_lines(folder, pages, splits, any_image)
-    lines = _manifest(folder, any_image) if (folder / "manifest.tsv").is_file() else _files(folder)
-    return [line._replace(text=read_text(line.image)) for line in lines if line.split in splits]
+    return [line._replace(text=read_text(line.image)) for line in _listed(folder, any_image) if line.split in splits]
+
+
+def line_files(folder: Path, any_image: bool = False) -> dict[str, list[Path]]:
+    """The images of each split; none of XML pages, whose image all splits share. Raises as `list_lines`."""
+    if not (folder / "manifest.tsv").is_file() and list_pages(folder):
+        return {}
+    lines = _listed(folder, any_image)
+    return {split: [line.image for line in lines if line.split == split] for split in SPLITS}
+
+
+def _listed(folder: Path, any_image: bool) -> list[Line]:
+    return _manifest(folder, any_image) if (folder / "manifest.tsv").is_file() else _files(folder)
 
 
 def read_text(image: Path) -> str:
@@ -75,7 +86,8 @@ def text_file(image: Path) -> Path:
     of OCRopus."""
     path = image.with_suffix(".gt.txt")
     of_ocropus = Path(image.stem).suffix in OF_OCROPUS and not path.is_file()
-    return image.with_suffix("").with_suffix(".gt.txt") if of_ocropus else path
+    path = image.with_suffix("").with_suffix(".gt.txt") if of_ocropus else path
+    return existing(path.parent, path.name) or path
 
 
 def divide(names: Iterable[str], source: object) -> dict[str, str]:
@@ -106,8 +118,8 @@ def _manifest(folder: Path, any_image: bool) -> list[Line]:
                 "manifest.split",
             )
         image = confined(folder, name)
-        if image is None and any_image and name and (folder / name).is_file():
-            image = folder / name
+        if image is None and any_image and name:
+            image = existing(folder, name)
         if image is None:
             raise UserError(
                 f"{path} line {number} names {name!r:.200}, which is not in the folder: remove the row",

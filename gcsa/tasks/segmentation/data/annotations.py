@@ -20,6 +20,7 @@ import numpy as np
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
+from gcsa._utils.paths import composed
 from gcsa._utils.validation import is_int
 from gcsa.images.reader import check_pair, check_sizes, image_size, read_labels
 from gcsa.tasks.segmentation.stars import Labels
@@ -73,7 +74,7 @@ def read_mask(mask: Path, image: Path, shape: tuple[int, int]) -> Labels:
         return labels
     suffix = mask.suffix.lower()
     if suffix == COCO:
-        return draw_covers(coco_covers(mask, image.stem, shape), shape, mask)
+        return draw_covers(coco_covers(mask, composed(image.stem), shape), shape, mask)
     return draw_covers(geojson_covers(mask, shape) if suffix == GEOJSON else roi_covers(mask, shape), shape, mask)
 
 
@@ -228,7 +229,7 @@ def _coco(path: Path, changed: int) -> dict[str, tuple[dict[str, Any], list[dict
         file, number = entry.get("file_name"), entry.get("id")
         if not isinstance(file, str) or not isinstance(number, int | str):
             raise UserError(f"{path}: an image has no file_name or no id", "coco.image")
-        name = Path(file.replace("\\", "/")).stem
+        name = composed(Path(file.replace("\\", "/")).stem)
         if name in images or number in by_number:
             raise UserError(f"{path} lists the image {name}, or its id {number}, twice: keep one of them", "coco.twice")
         images[name] = entry, by_number.setdefault(number, [])

@@ -12,9 +12,10 @@ import torch
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError, reworded
 from gcsa._utils.paths import expanded
-from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int
+from gcsa._utils.validation import MAX_SIDE, check_bool, check_choice, check_float, check_int
 from gcsa.data.datamodule import SplitDataModule
 from gcsa.data.identity import checksum, spaced
+from gcsa.data.leaks import LEAKS, tell_leaks
 from gcsa.data.loaders import BatchLoader
 from gcsa.data.splits import limited
 from gcsa.data.storage import data_root
@@ -47,6 +48,7 @@ class MasksDataModule(SplitDataModule):
         crops_per_image: crops of each picture in an epoch.
         balance: as many training crops of coloured pictures as of grey ones: those of the rarer kind come more often.
         background: a folder of images, also below it, that show no object, for training.
+        leaks: "warn" of images that two splits share, or "refuse" them.
         augment: arguments of `gcsa.tasks.segmentation.data.augment.DenseAugment`, for training crops only.
         targets: from labels int32 (H, W), a crop with its context, to what the network learns, float32 (T, H, W); needed for training.
         label_validator: is called with the labels (H, W) of every picture that is read; raises ValueError for those of no use.
@@ -75,6 +77,7 @@ class MasksDataModule(SplitDataModule):
         crops_per_image: int = 1,
         balance: bool = False,
         background: str | os.PathLike[str] | None = None,
+        leaks: str = "warn",
         augment: Mapping[str, Any] | None = None,
         targets: Targets | None = None,
         label_validator: Callable[[Array], object] | None = None,
@@ -103,7 +106,8 @@ class MasksDataModule(SplitDataModule):
         self.path, self.in_chans, self.crop, self.context = expanded(path), in_chans, crop, context
         self.percentiles = float(percentiles[0]), float(percentiles[1])
         check_bool("balance", balance)
-        self.crops_per_image, self.balance = crops_per_image, balance
+        check_choice("data.leaks", leaks, LEAKS)
+        self.crops_per_image, self.balance, self.leaks = crops_per_image, balance, leaks
         self.background = None if background is None else expanded(background)
         self.augment = None if augment is None else DenseAugment.from_config(augment)
         self.targets, self.label_validator, self.split_validator = targets, label_validator, split_validator
@@ -155,6 +159,7 @@ class MasksDataModule(SplitDataModule):
             check_mask(pair.mask, pair.image)
 
     def make_fit(self) -> tuple[list[Example], list[Example]]:
+        tell_leaks({split: [pair.image for pair in pairs] for split, pairs in self.pairs.items()}, self.leaks)
         train, val = self._read("train"), self._read("val")
         if not any(example.labels.any() for example in train):
             raise UserError(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.paths import composed
 from gcsa.data.splits import SPLIT_FOLDERS, hold_out
 from gcsa.images.folders import SUFFIXES, list_files, list_images
 from gcsa.tasks.segmentation.data.annotations import COCO, OUTLINES, coco_names
@@ -73,7 +74,7 @@ def pairs_in(folder: Path) -> list[Pair]:
     nested = (folder / "images").is_dir() or (folder / "masks").is_dir()
     files = list_images(folder / "images" if nested else folder)
     pictures = [file for file in files if nested or not file.stem.endswith((*MASKS, *NO_PICTURES))]
-    names = [file.stem if nested else file.stem.removesuffix(IMAGE) for file in pictures]
+    names = [_name(file) if nested else _name(file).removesuffix(IMAGE) for file in pictures]
     images = _by_name(zip(names, pictures, strict=True), "have one name: remove one of them, or give it another name")
     places = (folder, folder / "masks", folder / "annotations")
     annotations = (one for place in places for one in annotations_in(place, images, all_images=place != folder))
@@ -111,7 +112,7 @@ def annotations_in(folder: Path, images: Mapping[str, Path], *, all_images: bool
     for file in list_files(folder, (*SUFFIXES, *OUTLINES)):
         suffix = file.suffix.lower()
         if suffix == COCO:
-            by_stem = {image.stem: name for name, image in images.items()}
+            by_stem = {_name(image): name for name, image in images.items()}
             for stem in coco_names(file):
                 if stem not in by_stem:
                     raise UserError(
@@ -120,10 +121,15 @@ def annotations_in(folder: Path, images: Mapping[str, Path], *, all_images: bool
                     )
                 yield by_stem[stem], file
         elif suffix in OUTLINES or all_images or (file.stem.endswith(MASKS) and not file.stem.endswith(NO_PICTURES)):
-            stems = [file.stem.removesuffix(ending) for ending in ("", *MASKS) if file.stem.endswith(ending)]
+            stems = [_name(file).removesuffix(ending) for ending in ("", *MASKS) if file.stem.endswith(ending)]
             names = [name for stem in stems for name in (stem, stem.removesuffix(IMAGE)) if name in images]
             if names or suffix in (*SUFFIXES, ".geojson"):
-                yield names[0] if names else file.stem, file
+                yield names[0] if names else _name(file), file
+
+
+def _name(file: Path) -> str:
+    """The name without its suffix, in one form of Unicode."""
+    return composed(file.stem)
 
 
 def _by_name(files: Iterable[tuple[str, Path]], complaint: str) -> dict[str, Path]:

@@ -238,6 +238,10 @@ def test_an_image_in_two_splits_is_told(tmp_path: Path, caplog: pytest.LogCaptur
     create_datamodule("image_folder", path=tmp_path, image_size=8).setup("fit")
     (message,) = caplog.messages
     assert message.startswith("2 images of test are in train, too")
+    with raises("split.leaks"):
+        create_datamodule("image_folder", path=tmp_path, image_size=8, leaks="refuse").setup("fit")
+    with raises("data.leaks"):
+        create_datamodule("image_folder", path=tmp_path, leaks="no")
 
 
 def test_class_folders_in_two_forms_of_unicode(tmp_path: Path) -> None:

@@ -137,4 +137,30 @@ def test_a_class_without_training_images(folder: Path) -> None:
         create_datamodule("table", path=folder / "table.csv", image_size=8).setup("fit")
 
 
+@pytest.mark.parametrize("value", [0, 1])
+def test_a_label_that_all_or_no_training_images_have(folder: Path, value: int) -> None:
+    rows = [f"a/0{i}.png,{i % 2},{value if i < 3 else 1 - value},{'train' if i < 3 else 'test'}" for i in range(6)]
+    rows += [f"b/{i:02}.png,{i % 2},{i % 2},val" for i in (6, 7)]
+    (folder / "table.csv").write_text("\n".join(["image,x,y,split", *rows]))
+    options = {"target": "multilabel", "label": ["x", "y"], "image_size": 8}
+    with raises("split.constant_label"):
+        create_datamodule("table", path=folder / "table.csv", **options).setup("fit")
+
+
+def test_a_limit_that_leaves_a_class_without_images(folder: Path) -> None:
+    with raises("split.absent_class"):
+        create_datamodule("table", path=table(folder), image_size=8, limit_train=1).setup("fit")
+
+
+def test_columns_in_two_forms_of_unicode_are_one(folder: Path) -> None:
+    composed, taken_apart = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
+    rows = [f"a/0{i}.png,{i % 2}" for i in range(6)]
+    (folder / "table.csv").write_text("\n".join([f"image,{taken_apart}", *rows]), encoding="utf-8")
+    for name in (composed, taken_apart):
+        assert create_datamodule("table", path=folder / "table.csv", label=name, image_size=8).class_names == ("0", "1")
+    (folder / "table.csv").write_text(f"image,{taken_apart},{composed}\na/00.png,0,1", encoding="utf-8")
+    with raises("table.column_twice"):
+        create_datamodule("table", path=folder / "table.csv", label=composed, image_size=8)
+
+
 SPLITS_WITHOUT_C = [("a", "train"), ("b", "train"), ("c", "val"), ("a", "val"), ("b", "test"), ("c", "test")]

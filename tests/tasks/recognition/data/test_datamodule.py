@@ -187,6 +187,17 @@ def test_a_share_of_the_lines(tmp_path: Path, limit: float, count: int) -> None:
     assert lines == module(tmp_path, limit_train=limit).lines("train").lines
 
 
+def test_an_image_in_two_splits_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write(tmp_path)
+    module(folder)
+    assert not any("are in train" in message for message in caplog.messages)
+    (folder / "14.png").write_bytes((folder / "3.png").read_bytes())
+    module(folder)
+    assert any(message.startswith("1 images of test are in train, too") for message in caplog.messages)
+    with raises("split.leaks"):
+        module(folder, leaks="refuse")
+
+
 def test_bad_lines_are_named(tmp_path: Path) -> None:
     folder = write(tmp_path)
     Image.new("L", (20000, 40), "white").save(folder / "3.png")

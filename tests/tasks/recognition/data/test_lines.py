@@ -1,3 +1,4 @@
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,22 @@ def test_a_manifest_names_images_of_its_folder_only(name: str, tmp_path: Path) -
 def test_one_image_under_two_names_has_one_split(tmp_path: Path) -> None:
     write(tmp_path, "1")
     manifest(tmp_path, "train\t1.png\tbook", "test\t./1.png\tbook")
+    with raises("manifest.twice"):
+        list_lines(tmp_path)
+
+
+def test_names_in_two_forms_of_unicode_are_one(tmp_path: Path) -> None:
+    """Of an image and its text, and in a manifest, also with a row for each form."""
+    composed, taken_apart = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
+    write(tmp_path / "sub", *(f"{taken_apart}{i}" for i in range(3)))
+    for i in range(3):
+        (tmp_path / f"sub/{taken_apart}{i}.gt.txt").rename(tmp_path / f"sub/{composed}{i}.gt.txt")
+    assert {line.text for line in list_lines(tmp_path)} == {f"a text {composed}{i}" for i in range(3)}
+    manifest(tmp_path, *(f"{split}\tsub/{composed}{i}.png\tbook" for i, split in enumerate(("train", "val", "test"))))
+    assert [line.image.name for line in list_lines(tmp_path)] == [f"{taken_apart}{i}.png" for i in range(3)]
+    manifest(
+        tmp_path, *(f"{split}\tsub/{form}0.png\tbook" for split, form in (("train", composed), ("test", taken_apart)))
+    )
     with raises("manifest.twice"):
         list_lines(tmp_path)
 

@@ -259,6 +259,16 @@ def test_training_masks_are_checked_together(folder: Path) -> None:
         module(folder, split_validator=check_numbers).setup("fit")
 
 
+def test_an_image_in_two_splits_is_told(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for kind in ("images", "masks"):
+        (folder / f"test/{kind}/copy.tif").write_bytes((folder / f"train/{kind}/00.tif").read_bytes())
+    module(folder).setup("fit")
+    (message,) = caplog.messages
+    assert message.startswith("1 images of test are in train, too")
+    with raises("split.leaks"):
+        module(folder, leaks="refuse").setup("fit")
+
+
 def test_masks_are_checked(folder: Path) -> None:
     mask = folder / "train" / "masks" / "01.tif"
     tifffile.imwrite(mask, np.zeros((40, 50), np.uint16))

@@ -1,3 +1,5 @@
+import json
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,23 @@ def test_one_folder_is_split(tmp_path: Path, layout: object) -> None:
     pairs = list_pairs(tmp_path)
     assert [len(part) for part in pairs.values()] == [16, 2, 2]
     assert sorted(pair for part in pairs.values() for pair in part) == pairs_in(tmp_path)
+
+
+def test_names_in_two_forms_of_unicode_are_one(tmp_path: Path) -> None:
+    """macOS writes é as two letters: in the names of images, of masks, and in a file of COCO."""
+    composed, taken_apart = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))
+    for image, mask in ((composed, taken_apart), (taken_apart, composed)):
+        folder = tmp_path / f"{len(image)}"
+        pair = folder / f"images/{image}.png", folder / f"masks/{mask}.png"
+        touch(*pair)
+        assert pairs_in(folder) == [Pair(*pair)]
+        touch(folder / f"{image}_img.tif", folder / f"{mask}_masks.tif")
+    listed = tmp_path / "coco"
+    touch(listed / f"{taken_apart}.png")
+    (listed / "a.json").write_text(
+        json.dumps({"images": [{"file_name": f"{composed}.png", "id": 1}], "annotations": []})
+    )
+    assert pairs_in(listed) == [Pair(listed / f"{taken_apart}.png", listed / "a.json")]
 
 
 def test_pictures_to_test_on_are_enough(tmp_path: Path) -> None:
