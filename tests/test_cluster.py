@@ -56,7 +56,7 @@ class Copy(batch.Work[Path]):
             raise ValueError("is bad")
         time.sleep(self.seconds)
         (self.folder / item.name).write_text(text.upper())
-        return batch.Result({"name": item.name, "pid": os.getpid()})
+        return batch.Result({"name": item.name, "pid": os.getpid(), "parent": os.getppid()})
 
 
 @pytest.fixture
@@ -102,6 +102,11 @@ def test_workers_that_die_lose_nothing(
     assert [row["status"] for row in rows] == ["done"] * 3 + ["failed", "done", "failed", "done"]
     made = (folders[1].parent / "made").read_text().split()
     assert len(made) == len(set(made)), "the work is made once a process"
+    (parent,) = {line["result"]["values"]["parent"] for line in lines if "item" in line and line["result"]["finished"]}
+    assert parent != os.getpid(), "all are forks of one process, those that came later too"
+    started_with = Path(f"/proc/{parent}/environ").read_text().split("\0")
+    assert {f"{name}={value}" for name, value in cluster.ENVIRONMENT.items()} <= {*started_with}, "which malloc reads"
+    assert len(os.listdir(f"/proc/{parent}/task")) == 1, "a fork has no other thread"
 
 
 def test_of_a_chunk_only_the_item_fails(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

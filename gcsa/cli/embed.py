@@ -43,7 +43,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import DOUBTFUL, part_of, warn_slides_out_of_distribution
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings, start_workers
 from gcsa.images.choices import MAX, MPP_RANGE
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 
@@ -177,6 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _check_folder(args.output, images)
         else:
             _check_output(args.output, images)
+        start_workers(args, "gcsa.tasks.classification.slides")
         from gcsa.batch import Run
         from gcsa.tasks.classification.folder import collect, write_features
 
@@ -230,7 +231,8 @@ def _work(args: argparse.Namespace) -> Any:
         if not is_foreign(args.model):
             network = predictor.with_ood_scores(network)
         cut = Cut(**options | {"roi": None if args.roi is None else Roi(*args.roi)})
-        work: Any = SlideWork(network, prepare, Path(args.output), about, cut, args.batch_size, settings(args), heat)
+        how_to = args.batch_size, settings(args), heat, args.overwrite
+        work: Any = SlideWork(network, prepare, Path(args.output), about, cut, *how_to)
     else:
         work = ImageWork(predictor, network, args.batch_size, settings(args), "--patches embeds its patches")
         work.about = about

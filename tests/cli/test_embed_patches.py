@@ -1,5 +1,6 @@
 """gcsa embed --patches: the patches of slides, in files that CLAM and TRIDENT read, by runs that may be killed."""
 
+import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -110,6 +111,18 @@ def test_a_killed_run_goes_on(run: Run, slide: Path, tmp_path: Path, monkeypatch
     assert (code, out, err) == (0, "", "1 of 1 are done already, by the same weights and options\n")
     code, _, err = run(*arguments, tmp_path / "parts", "--mpp", 2)
     assert (code, "x.h5 is there, made with --mpp left out (now 2.0): --overwrite makes it anew" in err) == (2, True)
+
+
+def test_what_is_embedded_anew(run: Run, slide: Path, tmp_path: Path) -> None:
+    arguments = ("embed", WEIGHTS, slide, "--patches", "--output", tmp_path)
+    assert run(*arguments)[0] == 0
+    (tmp_path / "gcsa_embed.ledger").unlink()
+    code, _, err = run(*arguments)
+    assert (code, "no run that is known here wrote it: --overwrite writes it anew" in err) == (2, True)
+    code, out, _ = run(*arguments, "--overwrite")
+    assert (code, out) == (0, f"{tmp_path / 'x.h5'}: 12 patches, 96 features each\n")
+    os.utime(slide, (0, 0))
+    assert run(*arguments)[:2] == (0, out), "another slide of this name and size"
 
 
 def test_several_processes_share_a_slide(run: Run, slide: Path, tmp_path: Path) -> None:
@@ -319,7 +332,7 @@ def test_ome_zarr(run: Run, slide: Path, tmp_path: Path) -> None:
     ours, theirs = (read(tmp_path / f"out/{name}.h5") for name in "xy")
     assert np.array_equal(ours[1], theirs[1])
     assert np.array_equal(ours[0], theirs[0])
-    assert ours[3]["slide_bytes"] > 1000
+    assert int(ours[3]["slide_stamp"]) > 1000, "bytes of its files"
     code, _, err = run("embed", WEIGHTS, tmp_path / "x.zarr", "--output", tmp_path / "x.h5")
     assert (code, "x.zarr is a slide or a pyramid" in err) == (1, True)
     stack = np.random.default_rng(0).integers(0, 256, (2, 3, 100, 100), dtype=np.uint8)

@@ -6,7 +6,6 @@ was read. Several processes share a slide by batches of patches: NAME.h5.part.N 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -104,9 +103,11 @@ class SlideWork(batch.Work[Path]):
         batch_size: int,
         settings: Mapping[str, Any],
         heat: Heat | None = None,
+        overwrite: bool = False,
     ) -> None:
         """network: gives features and, if it is a `WithOODScore`, the OOD score. about: the settings of the network, among them `weights`, its
-        name. heat: slides that were embedded before get the picture that they lack.
+        name. heat: slides that were embedded before get the picture that they lack, and are embedded anew
+        only to `overwrite` what is there.
 
         Raises UserError without a scale.
         """
@@ -116,7 +117,7 @@ class SlideWork(batch.Work[Path]):
                 "mpp.missing",
             )
         self.network, self.prepare, self.folder, self.cut = network, prepare, folder, cut
-        self.batch_size, self.heat = prepare.together(batch_size), heat
+        self.batch_size, self.heat, self.overwrite = prepare.together(batch_size), heat, overwrite
         self.scored = isinstance(network, WithOODScore)
         self.columns = ("patches", "ood_patches") if self.scored else ("patches",)
         self.about: dict[str, Any] = {
@@ -136,7 +137,7 @@ class SlideWork(batch.Work[Path]):
         about = _of(item, self.about)
         with self._opened(item, about) as (slide, patches):
             shape, said = slide.shape, f"{file}: there already"
-            if not _is_embedded(file, about, self.scored):
+            if not self._is_there(file, about):
                 said = self._embed(slide, patches, about, file, pace)
         unlike = _unlike(file) if self.scored else None
         if self.heat is not None:
@@ -174,7 +175,7 @@ class SlideWork(batch.Work[Path]):
 
     def parts(self, item: Path, most: int) -> int:
         file, about = _file(self.folder, item), _of(item, self.about)
-        if _is_embedded(file, about, self.scored):
+        if self._is_there(file, about):
             return 1
         with self._opened(item, about) as (_, patches):
             left = len(patches.corners) - self._rows(file, about).count
@@ -188,6 +189,9 @@ class SlideWork(batch.Work[Path]):
             first, last = (before + batches * end // parts * self.batch_size for end in (number, number + 1))
             store = self._rows(file, about, first)
             embed_patches(self.network, self.prepare, slide, patches.between(first, last), store, self.batch_size)
+
+    def _is_there(self, file: Path, about: Mapping[str, Any]) -> bool:
+        return not self.overwrite and _is_embedded(file, about, self.scored)
 
     def _rows(self, file: Path, about: Mapping[str, Any], first: int | None = None) -> RowStore:
         return RowStore(rows_file(file, first), {**about, OOD_SCORES: self.scored})
@@ -208,15 +212,8 @@ def _file(folder: Path, slide: Path) -> Path:
 
 
 def _of(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the file of one slide: another slide of that name has other bytes."""
-    return {**settings, "slide": path.name, "slide_bytes": _bytes(path)}
-
-
-def _bytes(path: Path) -> int:
-    """Of a file, or of all files in a folder of OME-Zarr."""
-    if not path.is_dir():
-        return path.stat().st_size
-    return sum(Path(parent, name).stat().st_size for parent, _, names in os.walk(path) for name in names)
+    """The settings of the file of one slide: another slide of that name has another stamp."""
+    return {**settings, "slide": path.name, "slide_stamp": batch.stamp(path)}
 
 
 def _is_embedded(file: Path, about: Mapping[str, Any], scored: bool) -> bool:
