@@ -16,6 +16,7 @@ import pytest
 
 from gcsa import batch
 from gcsa._utils.errors import Terminated, UserError
+from gcsa.batch import pace as of_pace
 from tests.errors import raises
 
 ERRORS = {
@@ -362,6 +363,6 @@ def test_in_the_threads_of_another_program_signals_are_its_own() -> None:
 def test_without_a_terminal_a_line_says_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(batch, "LINE_SECONDS", -1)
+    monkeypatch.setattr(of_pace, "LINE_SECONDS", -1)
     run("ab", Upper())
     assert [line.split(",")[0] for line in capsys.readouterr().err.splitlines()] == ["1 of 2", "2 of 2"]

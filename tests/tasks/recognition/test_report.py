@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 from rich.progress import Task
 
-from gcsa.batch import AMinute, check_report
+from gcsa.batch.pace import AMinute
+from gcsa.batch.report import check_report
 from gcsa.cli.transcribe import main
 from tests.errors import raises
 from tests.tasks.recognition.test_page_text import write_page
