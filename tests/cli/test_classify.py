@@ -13,6 +13,7 @@ from skimage.data import coffee
 from torch import Tensor, nn
 
 from gcsa.batch import Run as Batch
+from gcsa.cluster import ENVIRONMENT
 from gcsa.images.prepare import Prepare
 from gcsa.images.resampling import resampled
 from gcsa.tasks import load
@@ -53,6 +54,16 @@ def test_a_row_for_every_image(run: Run, images: Path, tmp_path: Path) -> None:
     with open("b.csv", newline="") as file:
         averaged = [float(row["tumour"]) for row in csv.DictReader(file)]
     assert averaged == pytest.approx([float(row["tumour"]) for row in rows], abs=1e-5)
+
+
+def test_two_workers_write_the_bytes_of_one_process(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    options = "--batch-size", 2, "--output"
+    assert run("classify", WEIGHTS, images, *options, "a.csv", "--threads", 1)[0] == 0
+    for name in ENVIRONMENT:  # which the command sets for its workers
+        monkeypatch.setenv(name, "1")
+    assert run("classify", WEIGHTS, images, *options, "b.csv", "--workers", 2) == (0, "b.csv: 9 images\n", "")
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
 
 
 def test_the_mean_over_angles_between(run: Run, images: Path) -> None:
