@@ -23,7 +23,7 @@ import yaml
 from torch import Tensor, nn
 
 from gcsa._utils.atomic import write_json
-from gcsa.cli.memory import keep_freed_memory
+from gcsa._utils.memory import keep_freed_memory
 from gcsa.training.results import git_commit, machine
 
 RESULTS = Path(__file__).parent / "results"

@@ -77,6 +77,9 @@ HAND = re.compile(
     "|ma-shan|yuji|nanumpen|nanum-pen|gaegu|kalam|charm|sriracha|chancery",
     re.I,
 )
+TYPED = re.compile(
+    r"(courier-prime|cutive-mono|special-elite)-latin-\d+-normal|Liberation ?Mono-|DejaVuSansMono|FreeMono|NotoSansMono-(Regular|Light|Medium)\."
+)
 STRANGE = [
     "Balinese",
     "Bamum",
@@ -104,6 +107,7 @@ SHARES = {
     "latin": 5,
     "gothic": 3,
     "hand": 3,
+    "typed": 4,
     "lines": 6,
     "scans": 10,
     "strange": 4,
@@ -140,7 +144,7 @@ def texts(folder: Path) -> dict[str, list[str]]:
 
 
 def fonts_of(folder: Path, words: dict[str, list[str]]) -> dict[str, dict[str, list[str]]]:
-    """For each script the families, and their files, that have 98 % of its letters; also `gothic`, `hand` and `strange`."""
+    """For each script the families, and their files, that have 98 % of its letters; also `gothic`, `hand`, `typed` and `strange`."""
     counts = {script: Counter(filter(str.isalpha, "".join(text))) for script, text in words.items()}
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for file in sorted(folder.rglob("*")):
@@ -161,7 +165,7 @@ def fonts_of(folder: Path, words: dict[str, list[str]]) -> dict[str, dict[str, l
             if sum(n for c, n in count.items() if ord(c) in known) >= 0.98 * count.total():
                 found[script][family].append(name)
         if all(ord(c) in known for c in "abcdefghijklmnopqrstuvwxyzABCDEFG,."):
-            for kind, pattern in (("gothic", GOTHIC), ("hand", HAND)):
+            for kind, pattern in (("gothic", GOTHIC), ("hand", HAND), ("typed", TYPED)):
                 if pattern.search(name):
                     found[kind][family].append(name)
     return {script: dict(families) for script, families in found.items()}
@@ -441,7 +445,8 @@ def drawing(draw: random.Random) -> tuple[Array, bool]:
             for i in range(0, size, step):
                 pen.line((x + i, y, x + i + slant, y + size), 0, stroke)
         else:
-            walk = (*np.cumsum(np.random.default_rng(draw.randrange(1 << 30)).normal(0, 12, (60, 2)), 0), x, y)
+            steps = np.random.default_rng(draw.randrange(1 << 30)).normal(0, 12, (60, 2))
+            walk = np.add((x, y), steps.cumsum(0))
             pen.line([tuple(point) for point in walk.tolist()], 0, stroke)
     return np.asarray(page), False
 
@@ -503,7 +508,7 @@ def kinds(sources: Path) -> dict[str, tuple[float, Draw]]:
     for number, script in enumerate(LANGUAGES):
         share = SHARES.get(script, 2.2 if number < ISSUE else 0.9)
         made[script] = (share, partial(typeset, script=script, words=words[script], families=fonts[script]))
-    for kind in ("gothic", "hand"):
+    for kind in ("gothic", "hand", "typed"):
         made[kind] = (SHARES[kind], partial(typeset, script=kind, words=words["latin"], families=fonts[kind]))
     documents: dict[str, list[Path]] = defaultdict(list)
     for manifest in sorted((sources / "lines").glob("*/manifest.tsv")):

@@ -1,5 +1,5 @@
-"""Tesseract and our weights on whole pages: `python -m benchmarks.text.page_rivals SET FOLDER tesseract WEIGHTS ...`. Rows of other
-systems stay; one at a time tells its memory too.
+"""Others and our weights on whole pages: `python -m benchmarks.text.page_rivals SET FOLDER tesseract rapidocr WEIGHTS ...`. Rows of other
+systems stay; one at a time tells its memory too. "rapidocr" is PP-OCRv6 small, with its own reader.
 
 FOLDER holds a folder for each book, with images and the ALTO or PAGE-XML of their lines, as in the repositories that `SETS` names: no
 weights were trained on them. A page whose image is missing is left out. Each page is given upright, which ours do not know and
@@ -29,7 +29,7 @@ import gcsa
 from benchmarks.text.rivals import cpu_seconds, modern, run_tesseract
 from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError
-from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa._utils.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.pages.page_xml import read_page
 from gcsa.training.results import git_commit, machine
@@ -71,13 +71,20 @@ NOTES: Pages = {
 """All pages of a Latin book of the 16th century with five or more lines of notes in the margin."""
 SETS = {"books": BOOKS, "notes": NOTES}
 
-TESSERACT = "tesseract"
+TESSERACT, RAPIDOCR = "tesseract", "rapidocr"
 
 Read = Callable[[Path], str]
 
 
 def tesseract(languages: str, mode: int) -> Read:
     return lambda page: run_tesseract(str(page), "-", "-l", languages, "--psm", str(mode))
+
+
+def rapidocr() -> Read:
+    from rapidocr import RapidOCR
+
+    engine = RapidOCR()
+    return lambda page: "\n".join(engine(str(page)).txts or ())
 
 
 def network(weights: str) -> Read:
@@ -136,7 +143,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("set", choices=SETS)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("systems", nargs="+", help=f"published weights, or {TESSERACT}")
+    parser.add_argument("systems", nargs="+", help=f"published weights, {TESSERACT} or {RAPIDOCR}")
     args = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -152,7 +159,8 @@ def main() -> None:
     content: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
     rows = content.setdefault(args.set, {})
     for name in args.systems:
-        read = tesseract("fra+lat", 3) if name == TESSERACT else network(name)
+        peers = {TESSERACT: lambda: tesseract("fra+lat", 3), RAPIDOCR: rapidocr}
+        read = peers[name]() if name in peers else network(name)
         row = measure(read, pages) | about
         if name != TESSERACT:
             row["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -31,7 +31,7 @@ from PIL import Image, ImageOps
 from benchmarks.text.french import SAME
 from benchmarks.text.rotated_lines import DEGREES, ROOT, Side, sides
 from gcsa._utils.atomic import write_json
-from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa._utils.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data.charset import normalize
 from gcsa.tasks.recognition.data.line_image import Line, read_line

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 import gcsa
 from benchmarks.common import CPU, alternate, save
 from gcsa._utils.atomic import write_json
-from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa._utils.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.data.storage import data_root
 from gcsa.groups import group
 from gcsa.tasks.recognition.ctc import CTCRecognizer

@@ -26,7 +26,7 @@ from PIL import Image
 
 import gcsa
 from benchmarks.common import CPU, alternate, save
-from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa._utils.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.data.storage import data_root
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer

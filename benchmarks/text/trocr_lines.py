@@ -20,7 +20,7 @@ from torch import nn
 
 import gcsa
 from gcsa._utils.atomic import write_json
-from gcsa.cli.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa._utils.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.tasks.recognition.data.batches import LineBatch
 from gcsa.tasks.recognition.data.datamodule import LinesDataModule
 from gcsa.tasks.recognition.evaluate import text_scores

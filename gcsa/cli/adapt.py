@@ -18,10 +18,10 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.memory import keep_freed_memory
 from gcsa.cli.arguments import count
 from gcsa.cli.composition import HYDRA_USERS, conf_folder, explain
 from gcsa.cli.errors import Parser, user_errors
-from gcsa.cli.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from gcsa.tasks.recognition.adapt import Adaptation

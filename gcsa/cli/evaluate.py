@@ -10,8 +10,8 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from gcsa._utils.memory import keep_freed_memory
 from gcsa.cli.composition import check_keys, composition_errors, conf_folder, task_errors
-from gcsa.cli.memory import keep_freed_memory
 
 
 def offer_configs(folder: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.memory import KEPT, keep_freed_memory
 from gcsa.batch import Engine, How
 from gcsa.cli.errors import user_errors
-from gcsa.cli.memory import KEPT, keep_freed_memory
 from gcsa.cli.output import SCREEN
 
 

@@ -8,8 +8,8 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from gcsa._utils.memory import keep_freed_memory
 from gcsa.cli.composition import check_keys, composition_errors, conf_folder, task_errors
-from gcsa.cli.memory import keep_freed_memory
 
 
 @hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name="train")

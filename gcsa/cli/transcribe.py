@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from gcsa._utils.errors import MissingExtraError, UserError, visible
+from gcsa._utils.memory import keep_compiled_kernels
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, add_run, count, device
 from gcsa.cli.errors import Parser
-from gcsa.cli.memory import keep_compiled_kernels
 from gcsa.cli.output import SCREEN, part_of, written
 from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings, start_workers
 from gcsa.tasks.recognition.choices import FINDERS, FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS, is_folder

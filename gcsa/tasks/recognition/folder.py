@@ -13,6 +13,7 @@ import torch
 from gcsa import batch
 from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import visible
+from gcsa._utils.memory import give_back_memory
 from gcsa.tasks.recognition.choices import FINDERS, PAGE_FORMATS, SCREEN, is_folder
 from gcsa.tasks.recognition.pages.forms import to_form
 from gcsa.tasks.recognition.pages.inputs import (
@@ -129,6 +130,8 @@ class ReadWork(batch.Work[Source]):
             with torch.autocast(device, torch.bfloat16, enabled=self.wanted.half):
                 as_read = next(found)
             yield self._result(source, as_read)
+            if len(as_read) > 1:
+                give_back_memory()
 
     def _result(self, source: Source, as_read: list[Transcript]) -> batch.Result:
         """Writes a page; what came of it."""

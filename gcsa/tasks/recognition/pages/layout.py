@@ -24,6 +24,9 @@ from gcsa.tasks.recognition.pages.detector import check_detector, detect_lines
 from gcsa.tasks.recognition.pages.inputs import Source, is_page, is_xml
 from gcsa.tasks.recognition.pages.orientation import find_orientation
 
+INK = 0.35
+"""Of the usual difference of paper and ink, by which a pixel is darker than the paper of its line: print in grey or in a colour is half as dark
+as black, print that shines through from the back a sixth."""
 LEAST_PRINT = 0.4
 """A line with less than this share of the dark pixels that are usual on the page is print of the back, or a rule."""
 FAINT = 0.7
@@ -116,13 +119,15 @@ def printed(lines: Sequence[FoundLine], page: Array) -> list[bool]:
     On a blank page, where most lines are grain of the paper or shine through, none is.
     """
     cuts = [cut(page, line.polygon, line.baseline) for line in lines]
-    usual = np.median(
-        [np.percentile(grey[inside], (1, 95)) for grey, inside in cuts if inside.any()] or [[0, 0]], axis=0
-    )
+    tones = [np.percentile(grey[inside], (1, 95)) if inside.any() else np.zeros(2) for grey, inside in cuts]
+    ink, paper = np.median([tone for tone in tones if tone.any()] or [[0, 0]], axis=0)
     least_contrast = MIN_CONTRAST / 255 * page.max()  # a page of 16 bits may use few of them
-    if not cuts or usual[0] > FAINT * usual[1] or usual[1] - usual[0] < least_contrast:
+    if not cuts or ink > FAINT * paper or paper - ink < least_contrast:
         return [False] * len(lines)
-    shares = [_print_share(grey < usual.mean(), inside) for grey, inside in cuts]
+    shares = [
+        _print_share(grey < own - INK * (paper - ink), inside)
+        for (grey, inside), (_, own) in zip(cuts, tones, strict=True)
+    ]
     least = LEAST_PRINT * float(np.median(shares))
     return [share >= least for share in shares]
 

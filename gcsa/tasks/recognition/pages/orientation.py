@@ -29,6 +29,8 @@ TILE = 96
 """Pixels a side."""
 SIDE = 2048
 """Pixels of the longer side of a page, which is seen at half of that too: most letters are 8 to 12 pixels high in one of the two."""
+BAND = 512
+"""Rows of a scan that are reduced at a time: a whole one of 5,000 x 3,500 pixels has 140 MB in float64."""
 MOST_TILES = 48
 """Of each size, those with the most contrast."""
 WINDOW = 63
@@ -137,11 +139,19 @@ def tiles_of(grey: Array, side: int = SIDE) -> Tensor:
 
     They hold the difference to the mean of a neighbourhood in its standard deviations, at most 4, and 0 outside of the page.
     """
-    page = torch.from_numpy(np.ascontiguousarray(grey, dtype=np.float64))[None, None]
     height, width = (max(4, 4 * round(length * side / max(grey.shape) / 4)) for length in grey.shape)
-    # In float64, because in float32 the two sides of the antialiasing kernel differ by 2e-5.
-    page = F.interpolate(page, (height, width), mode="bilinear", antialias=True, align_corners=False)
+    bands = np.array_split(grey, math.ceil(len(grey) / BAND))
+    page = _resized(torch.cat([_resized(_as_image(band), len(band), width) for band in bands], 2), height, width)
     return torch.cat([_with_contrast(*even_contrast(size)) for size in (F.avg_pool2d(page, 2), page)])
+
+
+def _as_image(grey: Array) -> Tensor:
+    """(1, 1, H, W) in float64, because in float32 the two sides of the antialiasing kernel differ by 2e-5."""
+    return torch.from_numpy(np.ascontiguousarray(grey, dtype=np.float64))[None, None]
+
+
+def _resized(image: Tensor, height: int, width: int) -> Tensor:
+    return F.interpolate(image, (height, width), mode="bilinear", antialias=True, align_corners=False)
 
 
 def even_contrast(page: Tensor) -> tuple[Tensor, Tensor]:

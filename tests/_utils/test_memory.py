@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from gcsa.cli import memory
+from gcsa._utils import memory
 
 from .conftest import ROOT
 
 PROGRAM = """
 import resource, sys
 import numpy
-from gcsa.cli.memory import keep_freed_memory
+from gcsa._utils.memory import keep_freed_memory
 
 told = keep_freed_memory() if sys.argv[1] == "keep" else False
 for _ in range(3):
