@@ -8,7 +8,6 @@ are done one by one, and what still ends its worker is reported. Whoever reads a
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import re
 import signal
@@ -20,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from glob import glob
 from importlib.util import find_spec
-from multiprocessing import forkserver
 from queue import Empty, SimpleQueue
 from typing import Any
 from uuid import uuid4
@@ -150,7 +148,6 @@ class Dask:
             "distributed.scheduler.worker-saturation": 1.0,  # what waits for a worker that dies did not kill it
             "distributed.deploy.lost-worker-timeout": RESTART,
             "distributed.nanny.pre-spawn-environ": ENVIRONMENT,
-            "distributed.worker.multiprocessing-method": "forkserver",
             # What nobody looks at, and what nothing is gained by, of items that are independent: it takes as much CPU as the rest.
             "distributed.admin.tick.interval": "1s",
             "distributed.worker.profile.enabled": False,
@@ -175,7 +172,6 @@ class Dask:
         if self.cluster is not None:
             started: Any = self._jobs()
         else:
-            start_server()
             started = LocalCluster(
                 n_workers=self.workers,
                 threads_per_worker=1,
@@ -208,14 +204,6 @@ class Dask:
                 f"--cluster {self.cluster} takes no jobs here: {one_line(error)}", "cluster.refused"
             ) from error
         return jobs
-
-
-def start_server(*modules: str) -> None:
-    """Starts the process of which the workers on this machine are forks, if it is not there: it imports `modules`, once for all workers, while the
-    command opens its network. None of them may start a thread or touch a card when it is imported: a fork has neither."""
-    os.environ.update({name: str(value) for name, value in ENVIRONMENT.items()})
-    multiprocessing.set_forkserver_preload(["distributed.nanny", *modules])
-    forkserver.ensure_running()
 
 
 def check_installed(needed: str = "distributed") -> None:

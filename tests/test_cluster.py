@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 
 from gcsa import batch, cluster
 from gcsa._utils.errors import Terminated
-from gcsa.cli import running
 from gcsa.cli.classify import main
 from tests.errors import raises
 
@@ -58,7 +56,7 @@ class Copy(batch.Work[Path]):
             raise ValueError("is bad")
         time.sleep(self.seconds)
         (self.folder / item.name).write_text(text.upper())
-        return batch.Result({"name": item.name, "pid": os.getpid(), "parent": os.getppid()})
+        return batch.Result({"name": item.name, "pid": os.getpid()})
 
 
 @pytest.fixture
@@ -104,21 +102,6 @@ def test_workers_that_die_lose_nothing(
     assert [row["status"] for row in rows] == ["done"] * 3 + ["failed", "done", "failed", "done"]
     made = (folders[1].parent / "made").read_text().split()
     assert len(made) == len(set(made)), "the work is made once a process"
-    (parent,) = {line["result"]["values"]["parent"] for line in lines if "item" in line and line["result"]["finished"]}
-    assert parent != os.getpid(), "all are forks of one process, those that came later too"
-    started_with = Path(f"/proc/{parent}/environ").read_text().split("\0")
-    assert {f"{name}={value}" for name, value in cluster.ENVIRONMENT.items()} <= {*started_with}, "which malloc reads"
-    assert len(os.listdir(f"/proc/{parent}/task")) == 1, "a fork has no other thread"
-
-
-def test_what_is_imported_for_forks_starts_no_thread() -> None:
-    commands = Path(running.__file__).parent.glob("*.py")
-    modules = [name for file in commands for name in re.findall(r'start_workers\(args, "(.+)"\)', file.read_text())]
-    assert len(modules) == 5
-    script = f"import os, torch, distributed.nanny, {', '.join(modules)}\nprint(len(os.listdir('/proc/self/task')), torch.cuda.is_initialized())"
-    environment = {**os.environ, **{name: str(value) for name, value in cluster.ENVIRONMENT.items()}}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "1 False\n"
 
 
 def test_of_a_chunk_only_the_item_fails(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, part_of, warn_out_of_distribution, written
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings, start_workers
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -60,7 +60,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not args.output.lower().endswith(".csv"):
                 raise UserError(f"--output {args.output} must end in .csv", "output.suffix", output=args.output)
             check_output(args.output, images)
-        start_workers(args, "gcsa.tasks.classification.folder")
         import torch
 
         from gcsa.batch import Run

@@ -43,7 +43,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import DOUBTFUL, part_of, warn_slides_out_of_distribution
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings, start_workers
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 
@@ -177,7 +177,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             _check_folder(args.output, images)
         else:
             _check_output(args.output, images)
-        start_workers(args, "gcsa.tasks.classification.slides")
         from gcsa.batch import Run
         from gcsa.tasks.classification.folder import collect, write_features
 

@@ -22,7 +22,7 @@ from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import add_run, check_stems, count, find_images
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import DOUBTFUL, SCREEN, part_of, written
-from gcsa.cli.running import check_workers, compute_on, how, running, settings, start_workers
+from gcsa.cli.running import check_workers, compute_on, how, running, settings
 
 LEDGER = "gcsa_orient.ledger"
 TABLES = (".csv", ".json")
@@ -94,7 +94,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_workers(args)
         images = find_images(args.inputs, recursive=True)
         _check(args, images)
-        start_workers(args, "gcsa.tasks.recognition.pages.upright")
         from gcsa.batch import Run
         from gcsa.tasks.recognition.pages.upright import rows_of, warn_doubtful, write_rows
 

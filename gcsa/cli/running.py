@@ -83,14 +83,6 @@ def check_workers(args: argparse.Namespace) -> None:
     check_installed("distributed" if args.cluster is None else "dask_jobqueue")
 
 
-def start_workers(args: argparse.Namespace, module: str) -> None:
-    """With --workers on this machine, imports `module` for them while this process makes the work."""
-    if args.workers and args.cluster is None:
-        from gcsa.cluster import start_server
-
-        start_server(module)
-
-
 def _engine(args: argparse.Namespace, make: Callable[[argparse.Namespace], Any], kept: int) -> Engine | None:
     if not (args.workers or args.scheduler):
         return None

@@ -36,7 +36,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import warn_out_of_distribution
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings, start_workers
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE, STAINS
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 from gcsa.tasks.segmentation.choices import ALL, AUTO, ENDINGS, KINDS, OUTPUTS, PROPERTIES, TILE
@@ -267,7 +267,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UserError("--properties are columns of the table: add csv to --only", "properties.needs_csv")
         if args.scale != AUTO:
             check_float("--scale", args.scale, *SCALES)
-        start_workers(args, "gcsa.tasks.segmentation.folder")
         from gcsa.batch import Run
         from gcsa.tasks.segmentation.folder import list_jobs, tell, without_own, write_images
 

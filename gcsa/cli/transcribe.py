@@ -28,7 +28,7 @@ from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, add_run, count, device
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, part_of, written
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings, start_workers
+from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
 from gcsa.tasks.recognition.choices import FINDERS, FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS, is_folder
 
 LEDGER = "gcsa_transcribe.ledger"
@@ -154,7 +154,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise MissingExtraError(
                 "an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]", "peft.missing"
             )
-        start_workers(args, "gcsa.tasks.recognition.folder")
         from gcsa.batch import Run
         from gcsa.tasks.recognition.folder import Told
         from gcsa.tasks.recognition.pages.inputs import find_sources, images_left_out
