@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.memory import keep_freed_memory
-from gcsa.cli.arguments import count
+from gcsa.cli.arguments import check_folder, count
 from gcsa.cli.composition import HYDRA_USERS, conf_folder, explain
 from gcsa.cli.errors import Parser, user_errors
 
@@ -92,11 +92,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         output = Path(args.output)
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise UserError(f"--output {output} is there already: name a new folder", "output.exists", output=output)
-        from gcsa.tasks.recognition.adapt import adapt_recognizer
+        check_folder(output.parent, output.name)
+        from gcsa.tasks.recognition.adapt import adapt_recognizer, corrected_lines
         from gcsa.training.adapt import check_installed
         from gcsa.weights import read
 
         check_installed()
+        corrected_lines(args.pages, args.any_image)
         base = read(args.base)
         if base.task != "recognition":
             raise UserError(

@@ -151,15 +151,21 @@ def add_plane(parser: argparse.ArgumentParser, slices: str, *names: str) -> None
     )
 
 
-def symmetry_options(args: argparse.Namespace) -> SymmetryOptions:
-    """What --symmetry and --group say. Raises UserError for a group alone."""
-    from gcsa.symmetry import SymmetryOptions
-
-    if args.symmetry is None and args.group is not None:
+def check_network(args: argparse.Namespace) -> None:
+    """Raises UserError for a --group alone, and a --device that cannot be used here; before weights are read."""
+    if getattr(args, "group", None) is not None and args.symmetry is None:
         raise UserError(
             f"--group {args.group} is the group of --symmetry: add --symmetry canonical, for example",
             "group.needs_symmetry",
         )
+    if getattr(args, "device", None) is not None:
+        device(args.device)
+
+
+def symmetry_options(args: argparse.Namespace) -> SymmetryOptions:
+    """What --symmetry and --group say."""
+    from gcsa.symmetry import SymmetryOptions
+
     return SymmetryOptions(symmetry=args.symmetry, symmetry_group=args.group)
 
 
@@ -262,6 +268,12 @@ def check_output(name: str, images: Iterable[Path]) -> None:
         raise UserError(
             f"--output {name} is one of the images, and would be overwritten: name another file", "output.is_input"
         )
+
+
+def check_folder(folder: Path, name: str) -> None:
+    """Raises UserError where no file `name` can be written into a folder, which need not be there yet."""
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    check_writable(there / name)
 
 
 def check_outside(folder: Path, images: Iterable[Path]) -> None:

@@ -16,12 +16,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gcsa._utils.atomic import check_writable, write_json
+from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import (
     NETWORKS,
     add_hardware,
     add_symmetry,
+    check_folder,
+    check_network,
     count,
     device,
     find_images,
@@ -111,8 +113,7 @@ def _check_output(folder: Path, images: Sequence[Path]) -> None:
             f"--output {folder} holds images, among which the figure would be one: name another folder",
             "output.holds_images",
         )
-    if folder.exists():
-        check_writable(folder / "audit.json")
+    check_folder(folder, "audit.json")
 
 
 @contextmanager
@@ -173,7 +174,6 @@ def _check_whole(args: argparse.Namespace, kind: str) -> None:
         raise UserError(f"--symmetry {args.symmetry} is not for a {kind}: use {choose}", "symmetry.kind")
     if args.rotations is not None:
         raise UserError(f"--rotations is for classifiers and embeddings: leave it out for a {kind}", "rotations.kind")
-    symmetry_options(args)
 
 
 def _measure(predictor: Any, images: Sequence[Path], args: argparse.Namespace) -> dict[str, Audited]:
@@ -269,6 +269,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         images = find_images(args.images, recursive=True)[: args.limit]
         if args.output is not None:
             _check_output(Path(args.output), images)
+        check_network(args)
         from rich.console import Console
 
         from gcsa.evaluation.poses import exact_symmetry, verdict

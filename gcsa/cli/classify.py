@@ -28,7 +28,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, part_of, warn_out_of_distribution, written
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
+from gcsa.cli.running import check_run, compute_on, how, mark, running, settings
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -54,8 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     with running():
-        check_workers(args)
         images = find_images(args.inputs, recursive=True)
+        check_run(args, images)
         if args.output != SCREEN:
             if not args.output.lower().endswith(".csv"):
                 raise UserError(f"--output {args.output} must end in .csv", "output.suffix", output=args.output)

@@ -21,7 +21,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from gcsa._utils.atomic import check_writable, replacing
+from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
 from gcsa.batch import Result, say
 from gcsa.cli.arguments import (
@@ -31,6 +31,7 @@ from gcsa.cli.arguments import (
     add_plane,
     add_run,
     add_symmetry,
+    check_folder,
     check_output,
     check_outside,
     check_stems,
@@ -43,7 +44,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import DOUBTFUL, part_of, warn_slides_out_of_distribution
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
+from gcsa.cli.running import check_run, compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 
@@ -137,7 +138,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _check_folder(name: str, slides: Sequence[Path]) -> None:
-    """Makes the folder `name`. Raises UserError where it cannot be one, and for slides whose files would be the same."""
+    """Raises UserError where `name` can be no folder, and for slides whose files would be the same."""
     folder = Path(name)
     if folder.suffix.lower() in (".h5", ".parquet", *SUFFIXES) and not folder.is_dir():
         raise UserError(
@@ -147,8 +148,7 @@ def _check_folder(name: str, slides: Sequence[Path]) -> None:
         raise UserError(f"--output {name} is a file: with --patches, name a folder", "output.is_file")
     check_stems(((path.stem, path) for path in slides), "embed")
     check_outside(folder, slides)
-    folder.mkdir(parents=True, exist_ok=True)
-    check_writable(folder / f"{slides[0].stem}.h5")
+    check_folder(folder, f"{slides[0].stem}.h5")
 
 
 def _check_output(name: str, images: Sequence[Path]) -> None:
@@ -170,9 +170,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     with running():
-        check_workers(args)
         _check_options(args)
         images = find_images(args.inputs, recursive=True, suffixes=(*SUFFIXES, *SLIDES, ZARR))
+        check_run(args, images)
         if args.patches:
             _check_folder(args.output, images)
         else:
@@ -181,6 +181,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gcsa.tasks.classification.folder import collect, write_features
 
         work = _work(args)
+        if args.patches:
+            Path(args.output).mkdir(parents=True, exist_ok=True)
         if not work.exact:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
         if isinstance(sys.stdout, TextIOWrapper):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
 from gcsa._utils.published import published
 from gcsa.cli.arguments import count
@@ -94,7 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         file = Path(args.output)
         if args.format in OF_WEIGHTS:
             from gcsa.tasks import load
+            from gcsa.tasks.hub import check_new
 
+            (check_new if args.format == "hub" else check_writable)(file)
             exporters = load(args.model).exporters if _is_trained(args.model) else {}
             if args.format not in exporters:
                 raise UserError(
@@ -106,9 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         import torch
 
         from gcsa.export.formats import check_file, export
-        from gcsa.tasks.calibration import read_images
+        from gcsa.tasks.calibration import image_files, read_images
 
         check_file(file, args.format)
+        if args.images is not None:
+            image_files(args.images)
         model, about, (channels, *size) = open_model(str(published(args.model) or args.model), args.group)
         height, width = args.size or size
         torch.manual_seed(0)

@@ -19,10 +19,10 @@ from typing import Any
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
-from gcsa.cli.arguments import add_run, check_stems, count, find_images
+from gcsa.cli.arguments import add_run, check_folder, check_stems, count, find_images
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import DOUBTFUL, SCREEN, part_of, written
-from gcsa.cli.running import check_workers, compute_on, how, running, settings
+from gcsa.cli.running import check_run, compute_on, how, running, settings
 
 LEDGER = "gcsa_orient.ledger"
 TABLES = (".csv", ".json")
@@ -85,14 +85,15 @@ def _check(args: argparse.Namespace, images: Sequence[Path]) -> None:
                 "fix.holds_inputs",
             )
         check_stems(((image.name, image) for image in images), "fix")
+        check_folder(folder, images[0].name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     with running():
-        check_workers(args)
         images = find_images(args.inputs, recursive=True)
+        check_run(args, images)
         _check(args, images)
         from gcsa.batch import Run
         from gcsa.tasks.recognition.pages.upright import rows_of, warn_doubtful, write_rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 from gcsa._utils.errors import UserError
 from gcsa._utils.memory import KEPT, keep_freed_memory
 from gcsa.batch import Engine, How
+from gcsa.batch.report import check_report
+from gcsa.cli.arguments import check_network
 from gcsa.cli.errors import user_errors
 from gcsa.cli.output import SCREEN
 
@@ -57,6 +59,15 @@ def how(
     """How --report, --overwrite and --workers say that a run goes; make: what makes the work from `args`, in any process."""
     output = None if args.output == SCREEN else Path(args.output)
     return How(output, args.overwrite, args.report, _engine(args, make, kept), shown)
+
+
+def check_run(args: argparse.Namespace, read: Iterable[Path]) -> None:
+    """Raises UserError for options that cannot work, before weights are read: those of `check_workers` and `check_network`, and a --report
+    that takes no file or is one of the files that are `read`."""
+    check_workers(args)
+    check_network(args)
+    if args.report is not None:
+        check_report(args.report, read, ())
 
 
 def check_workers(args: argparse.Namespace) -> None:

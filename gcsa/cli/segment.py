@@ -17,13 +17,13 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
 from gcsa._utils.validation import check_float
 from gcsa.cli.arguments import (
     add_hardware,
     add_plane,
     add_run,
+    check_folder,
     check_outside,
     check_stems,
     count,
@@ -36,7 +36,7 @@ from gcsa.cli.arguments import (
 )
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import warn_out_of_distribution
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
+from gcsa.cli.running import check_run, compute_on, how, mark, running, settings
 from gcsa.images.choices import MAX, MPP_RANGE, STAINS
 from gcsa.images.folders import SLIDES, SUFFIXES, ZARR
 from gcsa.tasks.segmentation.choices import ALL, AUTO, ENDINGS, KINDS, OUTPUTS, PROPERTIES, TILE
@@ -185,7 +185,7 @@ def _properties(text: str) -> list[str]:
 
 
 def _check_folder(name: str, stems: Sequence[str], found: Sequence[Path], kinds: Sequence[str]) -> Path:
-    """The folder to write to, made. Raises UserError where it cannot be one, and where a file of `found` would be overwritten."""
+    """The folder to write to. Raises UserError where it cannot be one, and where a file of `found` would be overwritten."""
     folder = Path(name)
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--output {name} is a file: name a folder", "output.is_file")
@@ -204,8 +204,7 @@ def _check_folder(name: str, stems: Sequence[str], found: Sequence[Path], kinds:
                     "output.is_input",
                 )
     check_outside(folder, found)
-    folder.mkdir(parents=True, exist_ok=True)
-    check_writable(folder / (stems[0] + endings[0]))
+    check_folder(folder, stems[0] + endings[0])
     return folder
 
 
@@ -261,8 +260,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     with running(KEPT):
-        check_workers(args)
         images = find_images(args.inputs, suffixes=(*SUFFIXES, *SLIDES, ZARR))
+        check_run(args, images)
         if args.properties and "csv" not in args.only:
             raise UserError("--properties are columns of the table: add csv to --only", "properties.needs_csv")
         if args.scale != AUTO:
@@ -272,9 +271,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         jobs = without_own(list_jobs(images, args.channel, args.z, args.time), args.inputs)
         check_stems(((job.stem, job.path) for job in jobs), "segment")
-        existed = Path(args.output).exists()
-        work = _work(args)
         folder = _check_folder(args.output, [job.stem for job in jobs], images, args.only)
+        existed = folder.exists()
+        work = _work(args)
+        folder.mkdir(parents=True, exist_ok=True)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
         with Run(jobs, work, folder / LEDGER, how(args, _work, kept=KEPT), in_folder=True) as run:

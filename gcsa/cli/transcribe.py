@@ -28,7 +28,7 @@ from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, add_run, count, device
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, part_of, written
-from gcsa.cli.running import check_workers, compute_on, how, mark, running, settings
+from gcsa.cli.running import check_run, compute_on, how, mark, running, settings
 from gcsa.tasks.recognition.choices import FINDERS, FORMATS, FORMS, ORIENTATIONS, PAGE_FORMATS, is_folder
 
 LEDGER = "gcsa_transcribe.ledger"
@@ -148,8 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _arguments(argv)
     as_pages = args.format in PAGE_FORMATS
     with running():
-        check_workers(args)
         _check_inputs(args.inputs)
+        check_run(args, map(Path, args.inputs))
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError(
                 "an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]", "peft.missing"

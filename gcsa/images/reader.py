@@ -65,9 +65,7 @@ def _open(
         return OmeZarr(path, plane)
     if scanner and (slide := open_scanned(path)) is not None:
         stack.callback(slide.close)
-        if plane not in (None, Plane()):
-            raise Refused("is a slide, one image in colour: leave out --channel, --z and --time", "planes.slide")
-        return Scanned(str(path), slide)
+        return Scanned(str(path), slide, plane=plane)
     if path.exists() and not path.is_file():  # reading a pipe or a device would not end
         raise ValueError("not a regular file")
     file = stack.enter_context(BoundedFile(path))

@@ -12,6 +12,7 @@ from gcsa._utils.errors import MissingExtraError
 from gcsa.images.choices import MPP_RANGE
 from gcsa.images.folders import SLIDES
 from gcsa.images.pixels import Pixels, Refused
+from gcsa.images.planes import Plane, choose_channel
 from gcsa.images.source import ImageSource
 
 DICOM = (".dcm", ".dicom")
@@ -19,13 +20,19 @@ DICOM = (".dcm", ".dicom")
 
 
 class Scanned(ImageSource):
-    """A level of an open slide, of 8 bits, in colour. What the scanner left out is white. Where pixels of a smaller level do not begin
-    at pixels of the first, OpenSlide interpolates between them."""
+    """A level of an open slide, of 8 bits, in colour, or its channel that `plane` names. What the scanner left out is white, and in a
+    channel, which is one of fluorescence, black. Where pixels of a smaller level do not begin at pixels of the first, OpenSlide
+    interpolates between them.
+
+    Raises Refused for a plane that a picture in colour does not hold.
+    """
 
     dtype, white, is_slide, rows_are_plain, part_size = np.uint8, 255, True, True, (1, 1)
 
-    def __init__(self, name: str, slide: Any, level: int = 0) -> None:
-        self.name, self.slide, self.level = name, slide, level
+    def __init__(self, name: str, slide: Any, level: int = 0, plane: Plane | None = None) -> None:
+        self.name, self.slide, self.level, self.plane = name, slide, level, plane or Plane()
+        self.ground = "white" if self.plane.channel is None else "black"
+        choose_channel(Pixels(np.zeros((1, 1, 3), self.dtype), self.white), self.plane)
         width, height = slide.level_dimensions[level]
         self.shape, self.levels_stored = (height, width), slide.level_count
         sides = [_number(slide.properties.get(f"openslide.mpp-{axis}"), *MPP_RANGE) for axis in "yx"]
@@ -39,14 +46,15 @@ class Scanned(ImageSource):
 
     @property
     def smaller_levels(self) -> list[ImageSource]:
-        return [Scanned(self.name, self.slide, level) for level in range(1, self.levels_stored)]
+        return [Scanned(self.name, self.slide, level, self.plane) for level in range(1, self.levels_stored)]
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Pixels:
         factor = self.slide.level_downsamples[self.level]
         corner = round(left * factor), round(top * factor)
         region = self.slide.read_region(corner, self.level, (right - left, bottom - top))
-        white = Image.new("RGBA", region.size, "white")
-        return Pixels(np.asarray(Image.alpha_composite(white, region).convert("RGB")), 255)
+        ground = Image.new("RGBA", region.size, self.ground)
+        colours = Pixels(np.asarray(Image.alpha_composite(ground, region).convert("RGB")), self.white)
+        return choose_channel(colours, self.plane)
 
 
 def open_scanned(path: Path) -> Any | None:

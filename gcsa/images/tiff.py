@@ -60,7 +60,7 @@ class Tiff(ImageSource):
         series: tifffile.TiffPageSeries | None = None,
         number: int | None = None,
     ) -> None:
-        self.file, self.labels, self.name = file, labels, str(file.name)
+        self.file, self.labels, self.plane, self.name = file, labels, plane, str(file.name)
         self.series = series or _series(file, number)
         self.page: Any = self.series.keyframe
         self.levels_stored = len(self.series.levels)
@@ -110,7 +110,7 @@ class Tiff(ImageSource):
         levels: list[ImageSource] = []
         for series in self.series.levels[1:]:
             with suppress(Refused):
-                levels.append(Tiff(self.file, series=series))
+                levels.append(Tiff(self.file, plane=self.plane, series=series))
         return levels
 
     @property
@@ -141,7 +141,8 @@ class Tiff(ImageSource):
             raise Refused(
                 f"holds samples of {self.bits} bits, which are not read here: save it in 8 or 16 bits", "image.bits"
             )
-        if page.predictor not in (1, 2, 3) or (page.predictor > 1 and self.bits % 8):
+        of_floats = page.predictor == 3 and self.dtype.kind != "f"  # which tifffile would decode into other numbers
+        if page.predictor not in (1, 2, 3) or of_floats or (page.predictor > 1 and self.bits % 8):
             raise Refused(
                 f"uses the predictor {page.predictor}, which is not read here: save it without one", "image.predictor"
             )

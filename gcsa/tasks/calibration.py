@@ -19,6 +19,13 @@ from gcsa.tasks.recognition.data.line_image import fit_line, read_line
 MOST = 256
 
 
+def image_files(folder: str | Path) -> list[Path]:
+    """All pictures in `folder` and below it. Raises UserError where there are none."""
+    if files := list_images(folder, recursive=True):
+        return files
+    raise UserError(f"{folder} is no folder with images ({', '.join(SUFFIXES)})", "images.none")
+
+
 def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]) -> Tensor:
     """(M, C, H, W), M up to 256, spread over all pictures in `folder` and below it, by name.
 
@@ -26,9 +33,7 @@ def read_images(folder: str | Path, model: nn.Module, size: tuple[int, int, int]
     upright lines, cut or filled up with paper on the right. Raises ValueError for a folder without pictures, for a picture
     that cannot be read, naming it, and for a model that does not know how its images are normalised.
     """
-    files = list_images(folder, recursive=True)
-    if not files:
-        raise UserError(f"{folder} is no folder with images ({', '.join(SUFFIXES)})", "images.none")
+    files = image_files(folder)
     files = files[:: -(-len(files) // MOST)]
     channels, height, width = size
     if fixed_height(model) is not None:

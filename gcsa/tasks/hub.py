@@ -35,6 +35,13 @@ FRONT = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 LICENSE = re.compile(r"^license: (\S+)$", re.MULTILINE)
 
 
+def check_new(folder: Path) -> None:
+    """Raises UserError for a folder that exists, and as `check_writable`."""
+    if folder.exists() or folder.is_symlink():
+        raise UserError(f"{folder} is there already: name a folder that is not, or remove it first", "hub.exists")
+    check_writable(folder)
+
+
 def write_hub(source: str, folder: str | Path) -> Path:
     """Writes the trained weights in `source` (see `gcsa.weights.read`) into a new `folder`, whole or not at all. Returns it.
 
@@ -43,9 +50,7 @@ def write_hub(source: str, folder: str | Path) -> Path:
     and for an adapter; and as `gcsa.load` and `check_writable`.
     """
     folder = Path(folder)
-    if folder.exists() or folder.is_symlink():
-        raise UserError(f"{folder} is there already: name a folder that is not, or remove it first", "hub.exists")
-    check_writable(folder)
+    check_new(folder)
     given = published(source) or Path(source.removeprefix("local-dir:"))
     if (given / ADAPTER_CONFIG).is_file():
         raise UserError(

@@ -178,6 +178,8 @@ def fit_and_report(task: Task, cfg: DictConfig, config: dict[str, Any], output_d
         checkpoint_activations(module.model, config["model"]["name"])
     base: dict[str, Tensor] = {}
     if config.get("adapter") is not None:
+        if first_process():  # what is wrong with the data is told before the base is read
+            data.prepare_data()
         adapt(module, config["adapter"])
         if config["adapter"].get("base_share"):
             base = {name: tensor.detach().clone() for name, tensor in averageable(module.model).items()}

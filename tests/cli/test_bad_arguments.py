@@ -250,3 +250,141 @@ def test_wrong_arguments(
     assert err.count("\n") == 1
     assert out == ""
     assert os.listdir() == []
+
+
+IMAGES = [
+    ("missing.png", "there is no missing.png"),
+    ("@empty", "empty"),
+    ("@pipe", "is a device or a pipe"),
+    ("@line.png --output missing/{file}", "create it first"),
+    ("@line.png --report @text.ckpt", "text.ckpt is there already, and is no report"),
+    ("@line.png --report @line.png", "is one of the inputs"),
+    ("@line.png --threads 0", "0 is not a whole number from 1"),
+    ("@line.png --workers 2 --threads 1", "--threads 1 is of one process"),
+    ("@line.png --partition x", "--partition x is of --cluster"),
+]
+DEVICE = [("@line.png --device tpu", "--device tpu cannot be used here")]
+GROUP = [("@line.png --group d4", "--group d4 is the group of --symmetry")]
+BEFORE_WEIGHTS = {
+    "classify gcsa_pooled_small.pcam": ("a.csv", [*IMAGES, *DEVICE, *GROUP]),
+    "embed gcsa_pooled_small.pcam": ("x.h5", [*IMAGES, *DEVICE, *GROUP]),
+    "embed gcsa_pooled_small.pcam --patches": (
+        "found",
+        [
+            *(row for row in IMAGES if "missing/" not in row[0]),
+            ("@line.png --output @text.ckpt/x", "text.ckpt"),
+            ("@line.png --output /proc/x", "the folder /proc takes no files"),
+            *DEVICE,
+            *GROUP,
+        ],
+    ),
+    "segment gcsa_unet_tiny.nuclei": (
+        "found",
+        [
+            *(row for row in IMAGES if "missing/" not in row[0]),
+            ("@line.png --output @text.ckpt", "is a file: name a folder"),
+            ("@line.png --output @text.ckpt/x", "text.ckpt"),
+            ("@line.png --output /proc/x", "the folder /proc takes no files"),
+            ("@line.png --only labels --properties solidity", "add csv to --only"),
+            *DEVICE,
+        ],
+    ),
+    "transcribe gcsa_ocr_tiny.print": ("a.txt", [*IMAGES, *DEVICE, ("@line.png --format pdf --output -", "pdf")]),
+    "orient": ("a.csv", [*IMAGES, ("@line.png --fix /proc/x", "the folder /proc takes no files")]),
+    "audit gcsa_pooled_small.pcam": (
+        "found",
+        [
+            ("--images missing.png", "there is no missing.png"),
+            ("--images @empty", "empty is a folder without images"),
+            ("--images @line.png --output @text.ckpt", "is a file: name a folder"),
+            ("--images @line.png --output /proc/x", "the folder /proc takes no files"),
+            ("--images @line.png --device tpu", "--device tpu cannot be used here"),
+            ("--images @line.png --group d4", "--group d4 is the group of --symmetry"),
+        ],
+    ),
+    "export gcsa_unet_tiny.nuclei --format bioimageio": ("x.zip", [("--output missing/x.zip", "create it first")]),
+    "export gcsa_ocr_tiny.print --format kraken": ("x.mlmodel", [("--output missing/x", "create it first")]),
+    "export gcsa_pooled_small.pcam --format hub": ("x", [("--output @empty", "is there already")]),
+    "export gcsa_pooled_small.pcam --format onnx": (
+        "x.onnx",
+        [
+            ("--output missing/x.onnx", "create it first"),
+            ("--images @empty", "is no folder with images"),
+            ("--images missing", "is no folder with images"),
+            ("--group c4", "--group c4 is for a name in timm"),
+        ],
+    ),
+    "adapt": (
+        "x",
+        [
+            ("missing", "missing is not a folder"),
+            ("@empty", "holds no line images"),
+            ("@line.png", "line.png is not a folder"),
+            ("@empty --output /proc/x", "the folder /proc takes no files"),
+            ("@empty --output @text.ckpt", "is there already"),
+        ],
+    ),
+    "evaluate model=gcsa_pooled_small.pcam": (
+        None,
+        [
+            ("data=image_folder data.path=missing", "missing is not a folder"),
+            ("data=image_folder data.path=@empty", "empty holds no folders"),
+            ("data=table data.path=missing.csv", "missing.csv is not a file"),
+            ("data=pcam data.root=@empty", "pcam"),
+            ("data=digits split=foo", "split=foo"),
+            ("data=digits device=tpu", "device=tpu"),
+            ("data=digits output_dir=/dev/null/out", "/dev/null/out"),
+            ("data=digits data.batch_size=0", "batch_size=0"),
+        ],
+    ),
+    "evaluate model=gcsa_unet_tiny.nuclei data=mask_folder": (
+        None,
+        [("data.path=missing", "missing is not a folder"), ("data.path=@empty", "holds no images and masks")],
+    ),
+    "evaluate model=gcsa_ocr_tiny.print data=lines": (
+        None,
+        [("data.path=missing", "missing is not a folder"), ("data.path=@empty", "holds no line images")],
+    ),
+    "train data=image_folder adapter=full adapter.base=gcsa_pooled_small.pcam model=gcsa_pooled_small": (
+        None,
+        [("data.path=missing", "missing is not a folder"), ("data.path=@empty", "empty holds no folders")],
+    ),
+    "train experiment=nuclei_few": (
+        None,
+        [("data.path=missing", "missing is not a folder"), ("data.path=@empty", "holds no images and masks")],
+    ),
+    "train experiment=ocr_adapter adapter.base=gcsa_ocr_tiny.print": (
+        None,
+        [("data.path=missing", "missing is not a folder"), ("data.path=@empty", "holds no line images")],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "arguments", "message"),
+    [
+        pytest.param(command, output, *row, id=f"{command} {row[0]}")
+        for command, (output, table) in BEFORE_WEIGHTS.items()
+        for row in table
+    ],
+)
+def test_inputs_are_refused_before_weights_are_read(
+    command: str,
+    output: str | None,
+    arguments: str,
+    message: str,
+    things: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for reader in ("schema.read_tensors", "adapter.read_tensors", "files.torch.load"):
+        monkeypatch.setattr(f"gcsa.weights.{reader}", lambda *_, **__: pytest.fail("weights were read"))
+    given = [
+        part.replace("@", f"{things}/").replace("{file}", str(output))
+        for part in [*command.split(), *arguments.split()]
+    ]
+    code, out, err = run(*given, *([] if output is None or "--output" in given else ["--output", output]))
+    assert (code, err.count("\n"), err.startswith("error: ")) == (2, 1, True), err
+    assert message in err
+    assert out == ""
+    assert os.listdir() == []

@@ -10,6 +10,7 @@ import tifffile
 
 from gcsa._utils.arrays import Array
 from gcsa.images import tissue
+from gcsa.images.planes import Plane
 from gcsa.images.reader import open_image
 from gcsa.images.slides import Roi, Slide, open_slide, open_window_source
 from gcsa.images.windows import ArrayImage, CroppedImage, StoredImage, resampled
@@ -42,6 +43,36 @@ def test_levels_and_scale(file: Path) -> None:
             assert level.percentiles(1, 99) == ArrayImage(pixels).percentiles(1, 99)
     with open_image(file, scanner=True) as image:
         assert image.is_pyramid
+
+
+@pytest.mark.parametrize(("channel", "sample"), [("red", 0), ("blue", 2), (2, 1)])
+def test_a_colour_is_a_channel_in_every_level(file: Path, channel: int | str, sample: int, tmp_path: Path) -> None:
+    """Of fluorescence that is stored in colour: whole, in a region, in a level and in patches; of a file with all levels in memory too."""
+    region = Roi(40, 100, 96, 80)
+    for in_memory in (1, 10**7):
+        with (
+            open_slide(file, 3, in_memory) as slide,
+            open_slide(file, 1, in_memory, Plane(channel)) as one,
+        ):
+            assert [level.shape for level in one.levels] == [level.shape for level in slide.levels]
+            for level, colours in zip(one.levels, slide.levels, strict=True):
+                assert np.array_equal(
+                    level.window(0, 0, *level.shape)[..., 0], colours.window(0, 0, *level.shape)[..., sample]
+                )
+            for number in (0, 1):
+                seen, image, origin = one.part(number, region)
+                expected = slide.part(number, region)
+                assert (origin, image.shape) == (expected.origin, expected.image.shape)
+                assert np.array_equal(
+                    seen.window(0, 0, *seen.shape)[..., 0], expected.seen.window(0, 0, *seen.shape)[..., sample]
+                )
+            assert np.array_equal(
+                one.overview(1).window(0, 0, 9, 9)[..., 0], slide.overview(1).window(0, 0, 9, 9)[..., sample]
+            )
+            assert np.array_equal(one.patch(100, 40, 96, 48)[..., 0], slide.patch(100, 40, 96, 48)[..., sample])
+    for plane in (Plane("violet"), Plane(4), Plane(z=2)):
+        with raises("planes.choice"), open_slide(file, 1, plane=plane):
+            pass
 
 
 @needs_openslide

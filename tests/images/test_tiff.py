@@ -480,6 +480,17 @@ def test_no_data_of_gdal(dtype: Any, nodata: str, samples: int, tmp_path: Path) 
         assert (seen[~there] == 255).all()
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+def test_the_predictor_of_floats_is_of_floats_only(dtype: Any, tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 250, (32, 48)).astype(dtype)
+    tifffile.imwrite(tmp_path / "x.tif", values, compression="deflate", predictor=2, rowsperstrip=8)
+    assert np.array_equal(picture(tmp_path / "x.tif")[..., 0], values)
+    with tifffile.TiffFile(tmp_path / "x.tif", mode="r+") as file:
+        file.pages[0].tags[317].overwrite(3)  # type: ignore[union-attr]
+    with raises("image.predictor"):
+        picture(tmp_path / "x.tif")
+
+
 def test_no_data_that_no_tag_states(tmp_path: Path) -> None:
     values = np.ones((4, 4), np.float32)
     values[0, 0] = 3.4e38

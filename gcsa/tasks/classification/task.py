@@ -44,7 +44,10 @@ class Task:
     def build_data(self, cfg: dict[str, Any]) -> Any:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
         options = data_options(cfg)
-        data = make_data(partial(create_datamodule, options["name"]), {**options, **normalisation(cfg)})
+        make = partial(make_data, partial(create_datamodule, options["name"]))
+        data = make({**options})
+        if own := normalisation(cfg):
+            data = make({**options, **own})
         task = ClassificationOptions.from_config(task_options(cfg))
         if task.teacher.sources:
             data.teach(find_teacher(task.teacher, data, Path(cfg["output_dir"])))

@@ -43,6 +43,9 @@ class Task:
         if cfg.get("adapter") is not None:
             check_adapter(cfg["adapter"])
             if options["charset"] is None:
+                make_data(LinesDataModule, {**options}).listed(
+                    "val"
+                )  # what is wrong with the data is told before weights are read
                 options["charset"] = stored_characters(read(cfg["adapter"]["base"]))
         if isinstance(cfg["model"], dict):  # a network that is trained
             with torch.device("meta"):
@@ -74,9 +77,9 @@ class Task:
         """CER and WER of `config["model"]` on the lines of a split, or on "all" of them, upright and rotated, and of each document; see `measure`."""
         check_config(config, (*SPLITS, "all"), options=("adapter",))
         data = self.build_data({**config, "adapter": None})
-        predictor: Any = load(config["model"], config["adapter"], "recognition").to(chosen_device(config))
         splits = SPLITS if config["split"] == "all" else (config["split"],)
         lines = evenly_spread(data.listed(*splits), config["limit"])
+        predictor: Any = load(config["model"], config["adapter"], "recognition").to(chosen_device(config))
         rates = measure(predictor, lines, data.batch_size)
         documents = rates.pop("documents")
         each = {f"CER, {name}, {row['lines']} lines": row["cer"] for name, row in documents.items()}

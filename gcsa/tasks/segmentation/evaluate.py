@@ -37,6 +37,8 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
     Raises UserError for a configuration, weights or images that cannot be used.
     """
     check_config(config, ("val", "test", "all"), options=("symmetry", "symmetry_group"))
+    splits = SPLITS if config["split"] == "all" else (config["split"],)
+    build_data().listed(*splits)
     predictor: Any = load(config["model"], task="segmentation").to(chosen_device(config))
     if config["symmetry"] is not None or config["symmetry_group"] is not None:
         predictor.make_exact(config["symmetry"], config["symmetry_group"])
@@ -49,7 +51,6 @@ def evaluate_masks(config: dict[str, Any], build_data: Callable[..., MasksDataMo
         label_validator=label_validator(network.output, network.num_classes),
         labels_are_classes=labels_are_classes(network.output, network.num_classes),
     )
-    splits = SPLITS if config["split"] == "all" else (config["split"],)
     examples = [data.example(pair) for pair in evenly_spread(data.listed(*splits), config["limit"])]
     if network.output == "instances":
         check_numbers([example.labels for example in examples])
