@@ -87,7 +87,7 @@ def test_masks(tmp_path: Path) -> None:
         (READER, ["data=lines", "limit=0"], "limit"),
         (SEGMENTER, ["data=lines"], "weights.task"),
         (SEGMENTER, ["data=mask_folder", "split=train"], "split"),
-        (READER, ["data=mask_folder"], "weights.task"),
+        (READER, ["data=mask_folder"], "pairs.no_mask"),
     ],
 )
 def test_what_cannot_be_measured(lines: Path, model: str, overrides: list[str], key: str) -> None:
