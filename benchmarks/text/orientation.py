@@ -2,8 +2,9 @@
 
 FOLDER/KIND/VOLUME__PAGE.png are upright pages, of which none is in the repository, and none was used in training. KIND is a script, or one
 of `WITHOUT`: pages that have no orientation to be known, and scripts that the network never saw. The network is exactly equivariant: one
-orientation of a page tells all four, which is verified on one page in `EVERY`. Both networks are measured one by one, too. `--tiles` keeps the
-tiles of pages between runs, and `--peers` takes the answers of `benchmarks/peers/orientation_peers.py` into the result.
+orientation of a page tells all four, which is verified on one page in `EVERY`. `--tiles` keeps the tiles of pages between runs, and `--peers`
+takes the answers of `benchmarks/peers/orientation_peers.py` into the result, in which those of other systems stay. The temperature was chosen
+on the volumes of `has_chosen`.
 
 `--skew` measures `page_skew` instead: each page is rotated by an angle of 1 to 15 degrees on a ground of the colour of its paper. The error
 is the estimate minus this angle and minus the estimate on the page as it is, which may be skewed itself.
@@ -12,6 +13,7 @@ is the estimate minus this angle and minus the estimate on the page as it is, wh
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import time
@@ -26,9 +28,6 @@ from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
 from gcsa.tasks.recognition.pages.orientation import (
     LEAST_PROBABILITY,
-    SCRIPTS_WEIGHTS,
-    WEIGHTS,
-    OrientationScorer,
     find_orientation,
     orientation_of,
     stored_scorer,
@@ -36,7 +35,6 @@ from gcsa.tasks.recognition.pages.orientation import (
 )
 from gcsa.tasks.recognition.pages.page_skew import page_skew
 from gcsa.training.results import git_commit, machine
-from gcsa.weights import fill, read
 
 WITHOUT = ("no text", "unknown scripts")
 EVERY = 25
@@ -54,10 +52,9 @@ def grey_pixels(file: Path) -> Array:
         return np.asarray(image.convert("L"))
 
 
-def scorer_of(folder: Path) -> OrientationScorer:
-    weights = read(folder)
-    fields = weights.tensors["scores.weight"].shape[1]
-    return fill(lambda: OrientationScorer(fields), weights)
+def has_chosen(kind: str, name: str) -> bool:
+    """Whether a page is of the half of the volumes on which the temperature was chosen."""
+    return int(hashlib.md5((kind + volume_of(name)).encode()).hexdigest(), 16) % 2 == 0
 
 
 def cached_tiles(file: Path, folder: Path | None) -> tuple[torch.Tensor, float]:
@@ -74,23 +71,22 @@ def cached_tiles(file: Path, folder: Path | None) -> tuple[torch.Tensor, float]:
     return tiles, seconds
 
 
-def see(files: list[Path], scorers: dict[str, torch.nn.Module], tiles: Path | None) -> dict[str, list[dict[str, Any]]]:
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in scorers}
+def see(files: list[Path], tiles: Path | None) -> list[dict[str, Any]]:
+    rows = []
     for file in files:
         page, seconds = cached_tiles(file, tiles)
-        for name, scorer in scorers.items():
-            start = time.process_time()
-            found = orientation_of(page, scorer)
-            rows[name].append(
-                {
-                    "kind": file.parent.name,
-                    "file": file.name,
-                    "degrees": found.degrees,
-                    "probability": round(max(found.probabilities), 4),
-                    **({"blank": True} if found.blank else {}),
-                    "seconds": round(seconds + time.process_time() - start, 3),
-                }
-            )
+        start = time.process_time()
+        found = orientation_of(page, stored_scorer())
+        rows.append(
+            {
+                "kind": file.parent.name,
+                "file": file.name,
+                "degrees": found.degrees,
+                "probability": round(max(found.probabilities), 4),
+                **({"blank": True} if found.blank else {}),
+                "seconds": round(seconds + time.process_time() - start, 3),
+            }
+        )
     return rows
 
 
@@ -145,12 +141,10 @@ def main() -> None:
     if args.skew:
         write_json(args.output, {"rows": skews([file for file in text if "held out" not in file.parent.name]), **about})
         return
-    scorers: dict[str, torch.nn.Module] = {"network": stored_scorer()}
-    scorers["before"] = scorer_of(WEIGHTS)
-    scorers["wide"] = scorer_of(SCRIPTS_WEIGHTS)
+    before = json.loads(args.output.read_text())["systems"] if args.output.exists() else {}
     content: dict[str, Any] = {
         "least_probability": LEAST_PROBABILITY,
-        "systems": see(files, scorers, args.tiles),
+        "systems": before | {"network": see(files, args.tiles)},
         "rotated": rotated_alike(text[::EVERY]),
         **about,
     }

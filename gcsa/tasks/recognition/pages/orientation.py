@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ LEAST_CONTRAST = 0.03
 """Of the range of a page's grey values: the standard deviation of a tile that is not blank."""
 LIMIT = 4.0
 """Standard deviations."""
-TEMPERATURE = 12.0
+TEMPERATURE = 20.0
 """Of the sum over tiles, which are not independent (ADR 56)."""
 SURE = 0.6
 LEAST_TILES = 2
@@ -48,11 +48,7 @@ LEAST_PROBABILITY = 0.9
 """Of the most probable orientation: with less, somebody has to look at the page."""
 BATCH = 32
 WEIGHTS = Path(__file__).parent / "page_orientation"
-"""Of a network that learnt Latin, Greek and Cyrillic letters only. In the package, for no user names them."""
-SCRIPTS_WEIGHTS = Path(__file__).parent / "page_orientation_scripts"
-"""Of a wider one that learnt more scripts, and what has no orientation."""
-NARROW = 0.3
-"""The share of the first in the probabilities of a tile: it knows typescript better, and is sure of scripts that it never saw."""
+"""In the package, for no user names them."""
 
 
 class OrientationScorer(nn.Module):
@@ -96,24 +92,10 @@ class Orientation:
         return not self.blank and max(self.probabilities) < LEAST_PROBABILITY
 
 
-class MixedScorer(nn.Module):
-    """Scores of tiles by two networks: the logarithms of the means of their probabilities, as equivariant as they are."""
-
-    def __init__(self, narrow: OrientationScorer, wide: OrientationScorer) -> None:
-        super().__init__()
-        self.narrow, self.wide = narrow, wide
-
-    def forward(self, x: Tensor) -> Tensor:
-        narrow, wide = (scorer(x).log_softmax(1) for scorer in (self.narrow, self.wide))
-        return torch.logaddexp(narrow + math.log(NARROW), wide + math.log(1 - NARROW))
-
-
 @cache
-def stored_scorer() -> nn.Module:
-    """The two networks with the weights that come with gcsa."""
-    return MixedScorer(
-        fill(partial(OrientationScorer, 16), read(WEIGHTS)), fill(OrientationScorer, read(SCRIPTS_WEIGHTS))
-    )
+def stored_scorer() -> OrientationScorer:
+    """The network with the weights that come with gcsa."""
+    return fill(OrientationScorer, read(WEIGHTS))
 
 
 def find_orientation(grey: Array, scorer: nn.Module | None = None) -> Orientation:
