@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from gcsa import batch, cluster
 from gcsa._utils.errors import Terminated
@@ -211,9 +212,10 @@ def test_the_jobs_of_a_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_options(
-    options: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cluster, "find_spec", lambda name: None)
+    Image.new("L", (300, 40)).save(tmp_path / "image.png")
     with pytest.raises(SystemExit, match="2"):
-        main(["weights", "image.png", *options.split()])
+        main(["weights", str(tmp_path / "image.png"), *options.split()])
     assert words in capsys.readouterr().err

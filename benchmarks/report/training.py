@@ -259,7 +259,8 @@ def learning_table(folders: Mapping[str, str]) -> str:
 def teaching() -> str:
     """Teachers and their students (`benchmarks.learning.teach`): means over the seeds."""
     rows = []
-    for chain, labels in {"plankton_3": "3 %", "plankton_10": "10 %", "pcam_10": "10 %", "pcam_all": "all"}.items():
+    chains = {"plankton_3": "3 %", "plankton_10": "10 %", "plankton_all": "all", "pcam_10": "10 %", "pcam_all": "all"}
+    for chain, labels in chains.items():
         paths = sorted((ROOT / "benchmarks/results/teach").glob(f"{chain}_seed*.json"))
         runs = [json.loads(path.read_text())["networks"] for path in paths]
         for kind, passes in {"teacher, one pose": 1, "teacher, averaged": 8, "student": 1}.items():

@@ -4,12 +4,13 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from gcsa._utils import memory
 
-from .conftest import ROOT
+ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import resource, sys

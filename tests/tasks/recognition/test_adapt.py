@@ -1,6 +1,7 @@
 """gcsa adapt: corrected lines to an adapter that gcsa transcribe reads, and its figure."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,12 +54,16 @@ def test_an_adapter_and_its_figure(
 def test_refused(weights: Path, corrected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    new = tmp_path / "books" / "new"
+    new, enough = tmp_path / "books" / "new", tmp_path / "enough"
+    enough.mkdir()
+    for file in corrected.iterdir():
+        for copy in range(5):
+            shutil.copy(file, enough / f"{copy}{file.name}")
     for arguments, message in (
         ([corrected, "--base", weights, "--output", new], f"{corrected} holds 12 corrected lines"),
         ([corrected, "--base", weights, "--output", tmp_path / "full"], "full is there already"),
-        ([corrected, "--base", "gcsa_tiny.rotmnist", "--output", new], "reads no text"),
-        ([corrected, "--base", "crnn.french", "--output", new], "model=crnn adapter=full adapter.base=crnn.french"),
+        ([enough, "--base", "gcsa_tiny.rotmnist", "--output", new], "reads no text"),
+        ([enough, "--base", "crnn.french", "--output", new], "model=crnn adapter=full adapter.base=crnn.french"),
         ([tmp_path / "none", "--base", weights, "--output", new], "none is not a folder"),
     ):
         with pytest.raises(SystemExit, match="2"):
