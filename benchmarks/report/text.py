@@ -428,8 +428,8 @@ def _whole_pages(pages: str) -> str:
     header = ["system", "CER % (95 %)", "median page", "words found", "CPU seconds a page", "peak GB"]
     commits = ", ".join(dict.fromkeys(found["commit"][:8] for found in content.values()))
     found = next(iter(content.values()))
-    about = f"{len(found['pages'])} pages. {machine_title(found['machine'])}; commits {commits}."
-    return f"{table(header, rows)}\n\n{about}"
+    machines = ", ".join(dict.fromkeys(machine_title(found["machine"]) for found in content.values()))
+    return f"{table(header, rows)}\n\n{len(found['pages'])} pages. {machines}; commits {commits}."
 
 
 PEERS = {"tesseract": "Tesseract 5.3", "rapidocr": "PP-OCRv6 small, its own reader"}
