@@ -19,8 +19,8 @@ PREFIX = ".gcsa-"
 """Of folders in which files are until they are whole."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says of a disk that is full, a quota that is used up and a file above the size that is allowed."""
-NUMBERS = re.compile(r"\[\n[-+.,\deE\s]+\]")
-"""A list of numbers as json.dumps lays it out, a line for each."""
+SHORT = re.compile(r"\[\n[-+.,\deE\s]+\]|^ +\{\n[^][{}]+\}", re.MULTILINE)
+"""A list of numbers, and an object of a list that holds neither list nor object, as json.dumps lays them out, a line for each value."""
 
 
 def check_writable(path: str | Path) -> Path:
@@ -63,9 +63,9 @@ def write_json(path: Path, content: dict[str, Any]) -> Path:
 
 
 def json_bytes(content: dict[str, Any]) -> bytes:
-    """`content` as JSON for people to read, each list of numbers on one line."""
+    """`content` as JSON for people to read: each list of numbers, and each row of a table, on one line."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
-    text = NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text)
+    text = SHORT.sub(lambda found: re.sub(r"\n *", "", re.sub(r",\n *", ", ", found[0])), text)
     return f"{text}\n".encode(errors="backslashreplace")  # names of files need not be UTF-8; JSON has the same escapes
 
 

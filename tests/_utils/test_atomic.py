@@ -154,9 +154,11 @@ def test_a_full_disk_is_one_error_that_names_the_file(writer: str, tmp_path: Pat
     assert os.listdir(tmp_path) == []
 
 
-def test_json_is_read_back_and_has_a_line_for_each_list_of_numbers(tmp_path: Path) -> None:
+def test_json_is_read_back_and_has_a_line_for_each_list_of_numbers_and_row(tmp_path: Path) -> None:
     content = {"é": [1, -2.5, 3e-7], "names": ["a", "b"], "file": "caf\udce9.png", "rows": [[1, 2], [3, 4]]}
+    content |= {"table": [{"a": "x,  y", "b": None}, {"a": "{", "b": []}], "about": {"c": 1}}
     lines = write_json(tmp_path / "a.json", content).read_text(encoding="utf-8").splitlines()
     assert json.loads("\n".join(lines)) == content
     assert '  "é": [1, -2.5, 3e-07],' in lines
-    assert len(lines) == 12
+    assert '    {"a": "x,  y", "b": null},' in lines
+    assert lines[-5:] == ["  ],", '  "about": {', '    "c": 1', "  }", "}"]

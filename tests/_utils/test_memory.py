@@ -44,6 +44,30 @@ def test_freed_memory_is_kept() -> None:
     assert count < 20
 
 
+GAPS = """
+import resource
+import numpy
+from gcsa._utils.memory import give_back_memory, keep_freed_memory
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+
+keep_freed_memory()
+kept = [numpy.ones(2**20, "float32") for _ in range(64)]  # of 4 MiB
+del kept[::2]
+before = resident()
+give_back_memory()
+print(before - resident())
+"""
+
+
+@glibc
+def test_freed_memory_is_given_back() -> None:
+    """Also from the gaps between blocks that are in use."""
+    run = subprocess.run([sys.executable, "-c", GAPS], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(run.stdout) > 100 << 20
+
+
 @pytest.mark.parametrize("name", memory.OF_THE_USER)
 def test_settings_of_the_user_are_left(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "1")

@@ -192,7 +192,7 @@ def evaluate(config: dict[str, Any], output_dir: Path) -> dict[str, Any]:
     torch.manual_seed(config["seed"])
     create_datamodule(
         **data_options(config)
-    ).prepare_data()  # what is wrong with the data is told before weights are read
+    ).prepare_data()  # tells what is wrong with the data before weights are read
     model, data, trained = model_and_data(str(config["model"]), data_options(config), config["adapter"])
     model = _symmetrized(model, config).to(chosen_device(config))
     label = str(config["label"] or getattr(model, "pretrained_cfg", {}).get("architecture", config["model"]))

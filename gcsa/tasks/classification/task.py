@@ -45,7 +45,9 @@ class Task:
         """The data module of `cfg["data"]`, which has read nothing yet. Raises ValueError for options it refuses."""
         options = data_options(cfg)
         make = partial(make_data, partial(create_datamodule, options["name"]))
-        data = make({**options})
+        data = make(
+            {**options}
+        )  # tells what is wrong with the data before weights are read, of which `normalisation` is
         if own := normalisation(cfg):
             data = make({**options, **own})
         task = ClassificationOptions.from_config(task_options(cfg))

@@ -43,9 +43,7 @@ class Task:
         if cfg.get("adapter") is not None:
             check_adapter(cfg["adapter"])
             if options["charset"] is None:
-                make_data(LinesDataModule, {**options}).listed(
-                    "val"
-                )  # what is wrong with the data is told before weights are read
+                make_data(LinesDataModule, {**options}).listed("val")  # tells what is wrong before weights are read
                 options["charset"] = stored_characters(read(cfg["adapter"]["base"]))
         if isinstance(cfg["model"], dict):  # a network that is trained
             with torch.device("meta"):
