@@ -10,13 +10,11 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from glob import glob
 from importlib.util import find_spec
 from queue import Empty, SimpleQueue
@@ -33,8 +31,8 @@ TRIES = 4
 """Workers that may die of a chunk, or of an item by itself, before it is reported."""
 CONNECT = "30s"
 """For how long a scheduler is waited for."""
-RESTART = "60s"
-"""Within which a worker that died is there again, on a busy machine too: then another one is asked for, and this one ended."""
+START = "60s"
+"""Within which a worker is there, or there again after it died, on a busy machine too: then another one is asked for, and this one ended."""
 MEMORY = "8 GB"
 """Of a job, where jobqueue.yaml does not say it."""
 CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
@@ -61,7 +59,7 @@ class Task:
     part: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Dask:
     """An `Engine`.
 
@@ -71,6 +69,7 @@ class Dask:
         scheduler: the address of one that is there, such as tcp://node:8786.
         cluster: one of `CLUSTERS`, whose jobs are workers.
         partition: the queue of the jobs.
+        client: Dask's, once started.
     """
 
     recipe: Recipe
@@ -78,6 +77,7 @@ class Dask:
     scheduler: str | None = None
     cluster: str | None = None
     partition: str | None = None
+    client: Any = field(default=None, init=False)
 
     def spread(
         self, work: Work[Any], items: Sequence[Any], chunks: Iterable[Sequence[int]], pace: Pace
@@ -89,7 +89,9 @@ class Dask:
         at_work, ended = dict[str, tuple[Future, Task]](), SimpleQueue[Future]()
         divided: dict[int, list[float | None]] = {}  # the seconds of the parts of an item that have ended
         with ExitStack() as stack:
-            client, grow = self._client(stack)
+            if self.client is None:
+                self.start(stack)
+            client = self.client
             looked, slots = 0.0, 1
 
             def begin() -> None:
@@ -103,13 +105,17 @@ class Dask:
                     at_work[str(future.key)] = future, task
                     future.add_done_callback(ended.put)
 
+            begin()
+            if at_work and self.scheduler is None and self.cluster is None:
+                with suppress(TimeoutError):
+                    client.wait_for_workers(self.workers, timeout=START)
             while True:
                 if time.monotonic() - looked > COUNT_SECONDS and client.status == "running":
                     with suppress(OSError):
                         looked, there = time.monotonic(), len(client.nthreads())
                         slots = max(1, there)
                         if there < (self.workers or 0):  # whoever should start a worker again may have given up
-                            grow()
+                            client.cluster.scale(self.workers)
                 begin()
                 if not at_work:
                     return
@@ -138,15 +144,16 @@ class Dask:
                     words = f"{work.name(items[number])}: {TRIES} workers died of it, of memory perhaps: {work.smaller}"
                     yield number, 0.0, Result(failed=[words], finished=False)
 
-    def _client(self, stack: ExitStack) -> tuple[Any, Callable[[], object]]:
-        """The client of the scheduler that is named or started, to be closed by `stack`, and what starts the workers that are missing."""
+    def start(self, stack: ExitStack) -> None:
+        """Begins to start the workers, or finds the scheduler, until `stack` closes. Workers of this machine import while the command does
+        (gcsa.worker). Raises UserError where there is no scheduler, or the cluster takes no jobs."""
         import dask
-        from distributed import Client, LocalCluster
+        from distributed import Client, LocalCluster  # before `set`: its defaults would be added to what is set
 
         settings = {
             "distributed.scheduler.allowed-failures": TRIES - 1,
             "distributed.scheduler.worker-saturation": 1.0,  # what waits for a worker that dies did not kill it
-            "distributed.deploy.lost-worker-timeout": RESTART,
+            "distributed.deploy.lost-worker-timeout": START,
             "distributed.nanny.pre-spawn-environ": ENVIRONMENT,
             # What nobody looks at, and what nothing is gained by, of items that are independent: it takes as much CPU as the rest.
             "distributed.admin.tick.interval": "1s",
@@ -163,27 +170,27 @@ class Dask:
             logging.getLogger(name).setLevel(logging.CRITICAL)  # the command says what happens
         if self.scheduler is not None:
             try:
-                return stack.enter_context(Client(self.scheduler, timeout=CONNECT, set_as_default=False)), lambda: None
+                self.client = stack.enter_context(Client(self.scheduler, timeout=CONNECT, set_as_default=False))
             except (OSError, ValueError) as error:
                 raise UserError(
                     f"--scheduler {self.scheduler}: no scheduler answers there ({one_line(error, 100)})",
                     "scheduler.none",
                 ) from error
+            return
         if self.cluster is not None:
-            started: Any = self._jobs()
+            started: Any = stack.enter_context(self._jobs())
         else:
+            stack.enter_context(dask.config.set({"distributed.worker.preload": ["gcsa.worker"]}))
             started = LocalCluster(
-                n_workers=self.workers,
+                n_workers=0,  # it would wait for them
                 threads_per_worker=1,
                 memory_limit=psutil.virtual_memory().total // (self.workers or 1),
                 dashboard_address="127.0.0.1:0",  # of a port that is free
                 host="127.0.0.1",
                 silence_logs=logging.CRITICAL,
             )
-        stack.enter_context(started)
-        client = stack.enter_context(Client(started, set_as_default=False))
-        client.register_plugin(_without_interrupt())
-        return client, partial(started.scale, self.workers)
+            stack.enter_context(started).scale(self.workers)
+        self.client = stack.enter_context(Client(started, set_as_default=False))
 
     def _jobs(self) -> Any:
         """The workers of a queueing system: what jobqueue.yaml says of a job counts, and a job is one worker."""
@@ -248,17 +255,6 @@ def _do(token: str, recipe: Recipe, items: Sequence[Any], part: tuple[int, int] 
             if isinstance(parts, int) and parts > 1:
                 return parts
         return list(work.results(items, Pace()))
-
-
-def _without_interrupt() -> Any:
-    """What lets workers, also those that come later, go on when Ctrl-C goes to all processes of a terminal: the command ends them."""
-    from distributed import WorkerPlugin
-
-    class WithoutInterrupt(WorkerPlugin):
-        def setup(self, worker: Any) -> None:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    return WithoutInterrupt()
 
 
 def _choose_card() -> None:

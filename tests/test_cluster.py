@@ -105,6 +105,22 @@ def test_workers_that_die_lose_nothing(
     assert len(made) == len(set(made)), "the work is made once a process"
 
 
+def test_a_worker_begins_with_its_own_settings() -> None:
+    """In a process that has not imported Dask, whose defaults would have memory given back at once."""
+    code = """if True:
+        import os, signal
+        from contextlib import ExitStack
+        from gcsa.cluster import Dask
+        with ExitStack() as stack:
+            engine = Dask(None, workers=1)
+            engine.start(stack)
+            asked = (os.getenv, "MALLOC_TRIM_THRESHOLD_"), (os.getenv, "OMP_NUM_THREADS"), (signal.getsignal, signal.SIGINT)
+            print(*[engine.client.submit(*one).result() for one in asked])
+    """
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.split() == ["None", "1", str(int(signal.SIG_IGN))]
+
+
 def test_of_a_chunk_only_the_item_fails(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "TRIES", 1)
     files = fill(folders[0], "a", "kill 99", "b")

@@ -31,6 +31,7 @@ from skimage.segmentation import watershed
 import gcsa
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
+from gcsa.tasks.segmentation.choices import AUTO
 from gcsa.tasks.segmentation.metrics import InstanceScores, OverlapScores
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
 from gcsa.training.results import git_commit, machine
@@ -108,7 +109,7 @@ def main() -> None:
     }
     for model in args.models:
         predictor: Any = gcsa.load(model)
-        for stain in (None, "haematoxylin"):
+        for stain in (None, "haematoxylin", AUTO):
             name = Path(model).name if stain is None else f"{Path(model).name} --stain {stain}"
             trials[name] = {f"scale={scale}": partial(found_by, predictor, scale, stain) for scale in SCALES}
     rows: dict[str, Any] = {}

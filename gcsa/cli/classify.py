@@ -53,13 +53,14 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    with running():
+    with running() as stack:
         images = find_images(args.inputs, recursive=True)
         check_run(args, images)
         if args.output != SCREEN:
             if not args.output.lower().endswith(".csv"):
                 raise UserError(f"--output {args.output} must end in .csv", "output.suffix", output=args.output)
             check_output(args.output, images)
+        going = how(stack, args, _work)
         import torch
 
         from gcsa.batch import Run
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         work = _work(args)
         predictor = work.predictor
-        with Run(images, work, part_of(args.output), how(args, _work)) as run:
+        with Run(images, work, part_of(args.output), going) as run:
             outcome = run.do()
             names, rows = collect(run, predictor.preprocess)
             if names:

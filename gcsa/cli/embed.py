@@ -169,7 +169,7 @@ def _check_output(name: str, images: Sequence[Path]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    with running():
+    with running() as stack:
         _check_options(args)
         images = find_images(args.inputs, recursive=True, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         check_run(args, images)
@@ -177,6 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _check_folder(args.output, images)
         else:
             _check_output(args.output, images)
+        going = how(stack, args, _work)
         from gcsa.batch import Run
         from gcsa.tasks.classification.folder import collect, write_features
 
@@ -188,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
         ledger = Path(args.output) / LEDGER if args.patches else part_of(args.output)
-        with Run(images, work, ledger, how(args, _work), in_folder=args.patches) as run:
+        with Run(images, work, ledger, going, in_folder=args.patches) as run:
             outcome = run.do(_tell if args.patches else None)
             if not args.patches:
                 names, rows = collect(run, work.prepare)

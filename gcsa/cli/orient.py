@@ -91,10 +91,11 @@ def _check(args: argparse.Namespace, images: Sequence[Path]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    with running():
+    with running() as stack:
         images = find_images(args.inputs, recursive=True)
         check_run(args, images)
         _check(args, images)
+        going = how(stack, args, _work)
         from gcsa.batch import Run
         from gcsa.tasks.recognition.pages.upright import rows_of, warn_doubtful, write_rows
 
@@ -102,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.fix is not None:
             Path(args.fix).mkdir(parents=True, exist_ok=True)
         ledger = part_of(args.output) if args.fix is None else Path(args.fix) / LEDGER
-        with Run(images, work, ledger, how(args, _work), in_folder=args.fix is not None) as run:
+        with Run(images, work, ledger, going, in_folder=args.fix is not None) as run:
             outcome = run.do()
             doubtful = False
             if rows := rows_of(run):

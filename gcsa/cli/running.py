@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gcsa._utils.errors import UserError
 from gcsa._utils.memory import KEPT, keep_freed_memory
-from gcsa.batch import Engine, How
+from gcsa.batch import How
 from gcsa.batch.report import check_report
 from gcsa.cli.arguments import check_network
 from gcsa.cli.errors import user_errors
@@ -19,11 +19,11 @@ from gcsa.cli.output import SCREEN
 
 
 @contextmanager
-def running(kept: int = KEPT) -> Iterator[None]:
-    """Freed blocks of up to `kept` bytes stay in the process, and errors are told as by `user_errors`."""
+def running(kept: int = KEPT) -> Iterator[ExitStack]:
+    """Freed blocks of up to `kept` bytes stay in the process, and errors are told as by `user_errors`. Gives what is closed at the end."""
     keep_freed_memory(kept)
-    with user_errors():
-        yield
+    with ExitStack() as stack, user_errors():  # an error is told before workers are waited for
+        yield stack
 
 
 def compute_on(threads: int | None) -> None:
@@ -54,11 +54,23 @@ def mark(args: argparse.Namespace, predictor: Any) -> None:
 
 
 def how(
-    args: argparse.Namespace, make: Callable[[argparse.Namespace], Any], shown: bool = True, kept: int = KEPT
+    stack: ExitStack,
+    args: argparse.Namespace,
+    make: Callable[[argparse.Namespace], Any],
+    shown: bool = True,
+    kept: int = KEPT,
 ) -> How:
-    """How --report, --overwrite and --workers say that a run goes; make: what makes the work from `args`, in any process."""
+    """How --report, --overwrite and --workers say that a run goes; make: what makes the work from `args`, in any process. Called before the
+    network is read here: workers import meanwhile."""
     output = None if args.output == SCREEN else Path(args.output)
-    return How(output, args.overwrite, args.report, _engine(args, make, kept), shown)
+    engine = None
+    if args.workers or args.scheduler:
+        from gcsa.cluster import Dask
+
+        recipe = partial(_in_worker, make, args, kept)
+        engine = Dask(recipe, args.workers, args.scheduler, args.cluster, args.partition)
+        engine.start(stack)
+    return How(output, args.overwrite, args.report, engine, shown)
 
 
 def check_run(args: argparse.Namespace, read: Iterable[Path]) -> None:
@@ -92,14 +104,6 @@ def check_workers(args: argparse.Namespace) -> None:
     from gcsa.cluster import check_installed
 
     check_installed("distributed" if args.cluster is None else "dask_jobqueue")
-
-
-def _engine(args: argparse.Namespace, make: Callable[[argparse.Namespace], Any], kept: int) -> Engine | None:
-    if not (args.workers or args.scheduler):
-        return None
-    from gcsa.cluster import Dask
-
-    return Dask(partial(_in_worker, make, args, kept), args.workers, args.scheduler, args.cluster, args.partition)
 
 
 def _in_worker(make: Callable[[argparse.Namespace], Any], args: argparse.Namespace, kept: int) -> Any:

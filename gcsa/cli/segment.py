@@ -259,13 +259,14 @@ def _predictor(args: argparse.Namespace) -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
-    with running(KEPT):
+    with running(KEPT) as stack:
         images = find_images(args.inputs, suffixes=(*SUFFIXES, *SLIDES, ZARR))
         check_run(args, images)
         if args.properties and "csv" not in args.only:
             raise UserError("--properties are columns of the table: add csv to --only", "properties.needs_csv")
         if args.scale != AUTO:
             check_float("--scale", args.scale, *SCALES)
+        going = how(stack, args, _work, kept=KEPT)
         from gcsa.batch import Run
         from gcsa.tasks.segmentation.folder import list_jobs, tell, without_own, write_images
 
@@ -277,7 +278,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
-        with Run(jobs, work, folder / LEDGER, how(args, _work, kept=KEPT), in_folder=True) as run:
+        with Run(jobs, work, folder / LEDGER, going, in_folder=True) as run:
             outcome = run.do(tell)
             found = [(job, result.values) for job, result in run.results() if result.finished]
         if found and "csv" in args.only:

@@ -147,13 +147,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     as_pages = args.format in PAGE_FORMATS
-    with running():
+    with running() as stack:
         _check_inputs(args.inputs)
         check_run(args, map(Path, args.inputs))
         if args.adapter is not None and find_spec("peft") is None:
             raise MissingExtraError(
                 "an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]", "peft.missing"
             )
+        shown = args.output != SCREEN or not sys.stdout.isatty()  # the bar would mix with text on the same terminal
+        going = how(stack, args, _work, shown)
         from gcsa.batch import Run
         from gcsa.tasks.recognition.folder import Told
         from gcsa.tasks.recognition.pages.inputs import find_sources, images_left_out
@@ -175,9 +177,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         in_folder = is_folder(args.output)
         ledger = Path(args.output) / LEDGER if in_folder else part_of(args.output)
-        shown = args.output != SCREEN or not sys.stdout.isatty()  # the bar would mix with text on the same terminal
         with (
-            Run(sources, work, ledger, how(args, _work, shown), in_folder=in_folder) as run,
+            Run(sources, work, ledger, going, in_folder=in_folder) as run,
             written(SCREEN) if args.output == SCREEN else nullcontext(None) as stream,
         ):
             told = Told(work.wanted, stream)

@@ -48,7 +48,9 @@ def tissue(picture: NDArray[np.uint8]) -> NDArray[np.bool_]:
         ) from error
     saturation: NDArray[np.uint8] = np.empty(picture.shape[:2], np.uint8)
     for top, bottom in strips(len(picture), 1):
-        highest, lowest = picture[top:bottom].max(2).astype(np.uint16), picture[top:bottom].min(2)
+        red, green, blue = np.moveaxis(picture[top:bottom], 2, 0)
+        highest = np.maximum(np.maximum(red, green), blue).astype(np.uint16)
+        lowest = np.minimum(np.minimum(red, green), blue)
         saturation[top:bottom] = 255 * (highest - lowest) // np.maximum(highest, 1)
     counts = sum(np.bincount(row, minlength=256) for row in saturation)
     threshold = threshold_otsu(hist=(counts, np.arange(256))) if np.count_nonzero(counts) > 1 else LEAST

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from gcsa._utils.arrays import Array
 from gcsa.images.intensity import percentile_values, percentiles
@@ -128,7 +129,10 @@ def resampled(
         taps(low, step, count, side) for low, step, count, side in zip(corner, steps, shape, image.shape, strict=True)
     )
     pixels = image.window(first, start, last, end).astype(np.float64)
-    return np.tensordot(columns, np.tensordot(rows, pixels, 1), (1, 1)).swapaxes(0, 1).astype(np.float32)
+    higher = csr_array(rows) @ pixels.reshape(len(pixels), -1)  # nearly all weights are 0
+    turned = higher.reshape(len(rows), end - start, -1).swapaxes(0, 1)
+    both = csr_array(columns) @ turned.reshape(end - start, -1)
+    return both.reshape(len(columns), len(rows), -1).swapaxes(0, 1).astype(np.float32)
 
 
 class StoredImage:

@@ -43,9 +43,9 @@ from gcsa.weights.fingerprint import differ, fingerprint
 
 TISSUE = 0.25
 """Least share of tissue in a patch, by default."""
-LEAST_PATCHES = 16_384
-"""Of a part of a slide: each process that does one opens the slide and looks for tissue first, which took as long as 2,000 patches of 96
-pixels. A slide of 7,056 took half as long again with two processes as with one."""
+LEAST_PATCHES = 4_096
+"""Of a part of a slide: each process that does one starts, opens the slide and looks for tissue first, which takes as long as some 2,000
+patches of 96 pixels. Two processes took 48 seconds for a slide of 13,351, and one 70 (docs/scale.md)."""
 
 
 @dataclass(frozen=True)
