@@ -113,8 +113,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--stain",
         choices=(AUTO, *STAINS, NONE),
         default=AUTO,
-        help="show the network the amount of this stain, in which nuclei of H&E are as bright as in fluorescence, and leave out objects "
-        "with little of it; auto, the default: for bright images in colour that are unlike those of training",
+        help="show the network the amount of this stain, in which nuclei of H&E (haematoxylin), or those that an antibody marks (dab), are as "
+        "bright as in fluorescence, and leave out objects with little of it; auto, the default: haematoxylin for bright images in colour that "
+        "are unlike those of training",
     )
     parser.add_argument(
         "--min-area", type=count(10**9), metavar="PIXELS", help="leave out objects of fewer pixels than this"

@@ -6,20 +6,23 @@ import numpy as np
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import UserError
+from gcsa.images.choices import STAINS
 from gcsa.images.intensity import percentile_values
 from gcsa.images.pixels import is_grey
 from gcsa.images.windows import WindowedImage, counts, row_windows
 
 BRIGHT = 1 / 3
 """Of white. H&E of the 2018 bowl has .53 and more, nuclei of its fluorescence in blue .11 and less."""
+COLUMNS = {"haematoxylin": 0, "dab": 2}
+"""Of scikit-image's matrix; column 1 is eosin's."""
 MOST = 4.0
 """Optical density of the stain that becomes the largest value; light is then weaker by a factor of 10,000."""
 
 
 class StainImage:
-    """The amount of haematoxylin in a picture of H&E: its optical density, unmixed by the colours of Ruifrok & Johnston (2001,
-    Quantification of histochemical staining by color deconvolution), in uint16, the same in each of three channels. Nuclei are bright in
-    it, as in fluorescence.
+    """The amount of one of `STAINS` in a picture of stained tissue: its optical density, unmixed from the other and from eosin by the colours
+    of Ruifrok & Johnston (2001, Quantification of histochemical staining by color deconvolution), in uint16, the same in each of three
+    channels. Nuclei are bright in that of haematoxylin, as in fluorescence, and those that an antibody marks in that of DAB.
 
     Each value depends on its own pixel alone, so that a rotated picture gives exactly the rotated amounts.
 
@@ -27,7 +30,7 @@ class StainImage:
     unless it is white.
     """
 
-    def __init__(self, image: WindowedImage) -> None:
+    def __init__(self, image: WindowedImage, stain: str = STAINS[0]) -> None:
         from skimage.color import hed_from_rgb
 
         first = image.window(0, 0, 1, 1)
@@ -40,10 +43,10 @@ class StainImage:
         white = np.iinfo(first.dtype).max
         if _is_grey(image, white):
             raise UserError("a stain is of images in colour, and this one is grey: leave the stain out", "stain.image")
-        self.image, self.shape = image, image.shape
+        self.image, self.shape, self.stain = image, image.shape, stain
         values = np.arange(white + 1.0)
         density = -np.log10(values.clip(1) / values[-1])
-        self.amounts = [density * weight for weight in hed_from_rgb[:, 0]]
+        self.amounts = [density * weight for weight in hed_from_rgb[:, COLUMNS[stain]]]
 
     def window(self, top: int, left: int, bottom: int, right: int) -> Array:
         picture = self.image.window(top, left, bottom, right)

@@ -1,4 +1,4 @@
-"""Haematoxylin, unmixed from pictures of stained tissue."""
+"""Stains, unmixed from pictures of stained tissue."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from skimage.color import rgb2hed, rgb_from_hed
 
+from gcsa.images.choices import STAINS
 from gcsa.images.stain import MOST, StainImage
 from gcsa.images.windows import ArrayImage
 from tests.errors import raises
@@ -13,25 +14,26 @@ from tests.errors import raises
 PICTURE = np.random.default_rng(0).integers(1, 256, (37, 50, 3), dtype=np.uint8)
 
 
-def amounts(picture: Any) -> Any:
-    """Optical densities of haematoxylin (H, W)."""
-    return StainImage(ArrayImage(picture)).window(0, 0, *picture.shape[:2])[..., 0] * MOST / 65_535
+def amounts(picture: Any, stain: str = "haematoxylin") -> Any:
+    """Optical densities of a stain (H, W)."""
+    return StainImage(ArrayImage(picture), stain).window(0, 0, *picture.shape[:2])[..., 0] * MOST / 65_535
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_amounts_are_those_of_scikit_image(dtype: Any) -> None:
+@pytest.mark.parametrize(("stain", "column"), [("haematoxylin", 0), ("dab", 2)])
+def test_amounts_are_those_of_scikit_image(dtype: Any, stain: str, column: int) -> None:
     picture = PICTURE if dtype == np.uint8 else PICTURE.astype(np.uint16) * 257
-    expected = rgb2hed(picture)[..., 0] * 6  # in units of log10(1e-6)
+    expected = rgb2hed(picture)[..., column] * 6  # in units of log10(1e-6)
     assert (expected > 0.1).mean() > 0.3
-    assert np.allclose(amounts(picture), expected.clip(0, MOST), atol=1e-4)
+    assert np.allclose(amounts(picture, stain), expected.clip(0, MOST), atol=1e-4)
 
 
-def test_haematoxylin_is_told_from_eosin() -> None:
-    stains = [np.round(255 * 10 ** -rgb_from_hed[i])[None, None].astype(np.uint8) for i in range(2)]
-    haematoxylin, eosin = (float(amounts(one)[0, 0]) for one in stains)
-    assert haematoxylin == pytest.approx(1, abs=0.02)
-    assert eosin == pytest.approx(0, abs=0.02)
-    assert amounts(np.full((1, 1, 3), 255, np.uint8)) == 0
+@pytest.mark.parametrize("stain", STAINS)
+def test_a_stain_is_told_from_the_others(stain: str) -> None:
+    pictures = [np.round(255 * 10**-colour)[None, None].astype(np.uint8) for colour in rgb_from_hed]
+    expected = [float(stain == name) for name in ("haematoxylin", "eosin", "dab")]
+    assert [float(amounts(one, stain)[0, 0]) for one in pictures] == pytest.approx(expected, abs=0.02)
+    assert amounts(np.full((1, 1, 3), 255, np.uint8), stain) == 0
 
 
 def test_a_window_of_a_rotated_picture_is_the_rotated_window_to_the_last_bit() -> None:

@@ -323,10 +323,10 @@ class SegmentationPredictor(Predictor):
             images: as in `Predictor.predict`, or a `gcsa.images.windows.WindowedImage`.
             scale: the network sees the image magnified by this factor; results are of the image as it is. "auto" reads at 1, and
                 again where the objects that it found are of another size than those of training (`own_scale`).
-            stain: "haematoxylin": the network sees the amount of this stain, in which nuclei of H&E are as bright as in fluorescence,
-                and objects with little of it are left out (`Segmentation.without_pale`). "auto": so it does where it is shown a bright
-                picture in colour whose OOD score is above 1, and above that of the stain; the score told is that of the picture. None: it
-                sees the picture.
+            stain: "haematoxylin" or "dab": the network sees the amount of this stain, in which nuclei of H&E, or those that an antibody
+                marks, are as bright as in fluorescence, and objects with little of it are left out (`Segmentation.without_pale`). "auto":
+                that of haematoxylin, where it is shown a bright picture in colour whose OOD score is above 1, and above that of the stain;
+                the score told is that of the picture. None: it sees the picture.
             tile: side of the tiles of large images, in pixels; None chooses.
             shape: height and width of the results, where the image is a smaller level of a picture of this shape; None: its own.
             whole: the picture that the image is a part of, whose percentiles then scale it; None: its own.
@@ -347,7 +347,7 @@ class SegmentationPredictor(Predictor):
             check_choice("stain", stain, (AUTO, *STAINS))
         with open_image(images, self.network.in_chans) as opened:
             read = partial(self._read, whole=whole, scale=scale, tile=tile, progress=progress)
-            image = StainImage(opened) if stain in STAINS else opened
+            image = StainImage(opened, stain) if stain in STAINS else opened
             candidates = read(image)
             unlike = candidates.ood_score
             if stain == AUTO and unlike is not None and unlike > 1 and may_be_stained(opened):
@@ -359,7 +359,7 @@ class SegmentationPredictor(Predictor):
             result = self.finish(candidates.resized(upright))
             if not isinstance(image, StainImage):
                 return result
-            result = replace(result, stain=STAINS[0])
+            result = replace(result, stain=image.stain)
             return result if result.objects is None else result.without_pale(image)
 
     def _read(
@@ -371,7 +371,11 @@ class SegmentationPredictor(Predictor):
         progress: Callable[[float], object],
     ) -> Candidates:
         """The candidates of an image, or of its stain, at the scale that is asked for; as `predict`."""
-        limits = None if whole is None else self.limits(StainImage(whole) if isinstance(image, StainImage) else whole)
+        limits = (
+            None
+            if whole is None
+            else self.limits(StainImage(whole, image.stain) if isinstance(image, StainImage) else whole)
+        )
         read = partial(self.predict_candidates, image, tile=tile, limits=limits, progress=progress)
         candidates = read(scale=1.0 if scale == "auto" else scale)
         if scale == "auto" and (factor := self.own_scale(self.finish(candidates))) != 1:

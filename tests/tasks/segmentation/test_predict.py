@@ -134,6 +134,9 @@ def test_a_stain_is_exact_in_every_pose() -> None:
     predictor, image = untrained(torch.float32, prob_thresh=0.3), stained()
     expected = predictor.predict(image, stain="haematoxylin").labels
     assert expected.max() > 3
+    brown = predictor.predict(image, stain="dab")
+    assert brown.stain == "dab"
+    assert not np.array_equal(brown.labels, expected)
     assert not np.array_equal(expected, predictor.predict(image).labels), "the network sees another picture"
     for g in predictor.group.exact_elements:
         labels = predictor.predict(transform_array(image, predictor.group, g), stain="haematoxylin", tile=20).labels
