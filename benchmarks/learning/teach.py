@@ -228,26 +228,27 @@ def run(name: str, seed: int, threads: int, limit: Sequence[str]) -> str:
     torch.set_num_threads(threads)
     content: dict[str, Any] = {"chain": name, "seed": seed, "overrides": {}, "networks": {}}
     features = chain.teacher is None
+    of_teacher = next((name.removesuffix(word) for word in BESIDE if name.endswith(word)), name)
+    shared = folder.parents[1] / of_teacher / folder.name
     if chain.teacher is None:
         source = imagenet(chain, folder / "imagenet")
     else:
-        of_teacher = next((name.removesuffix(word) for word in BESIDE if name.endswith(word)), name)
-        shared = ROOT / f"outputs/teach/{of_teacher}/seed{seed}/teacher"
-        content["teacher_seconds"] = train((*chain.teacher, *limit), shared, seed, threads)["fit_seconds"]
-        source = shared / "weights"
+        content["teacher_seconds"] = train((*chain.teacher, *limit), shared / "teacher", seed, threads)["fit_seconds"]
+        source = shared / "teacher/weights"
     teacher: Any = gcsa.load(source)
     own = teacher.preprocess
     shape = {} if chain.data["name"] == "pcam" else {"image_size": own.size, "in_chans": len(own.mean)}
     data = data_of(chain, mean=own.mean, std=own.std, **shape)
-    began = time.monotonic()
-    network = teacher.embedding if features else teacher.network
-    for kind, made in {"teacher, one pose": network, "teacher, averaged": Averaged(network, "d4")}.items():
-        content["networks"][kind] = (probes if features else scores_of)(made, data)
-    content["measuring_seconds"] = time.monotonic() - began
+    if of_teacher == name:  # another chain has measured its teacher
+        began = time.monotonic()
+        network = teacher.embedding if features else teacher.network
+        for kind, made in {"teacher, one pose": network, "teacher, averaged": Averaged(network, "d4")}.items():
+            content["networks"][kind] = (probes if features else scores_of)(made, data)
+        content["measuring_seconds"] = time.monotonic() - began
     for student, overrides in chain.students.items():
         taught = (
             "task.teacher.source='" + str(source) + "'",
-            f"task.teacher.answers='{folder / 'answers.safetensors'}'",
+            f"task.teacher.answers='{shared / 'answers.safetensors'}'",
         )
         found = train(
             (*overrides, *taught, *limit), folder / student.replace(", ", "_").replace(" ", "_"), seed, threads

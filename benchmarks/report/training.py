@@ -257,24 +257,32 @@ def learning_table(folders: Mapping[str, str]) -> str:
 
 
 def teaching() -> str:
-    """Teachers and their students (`benchmarks.learning.teach`): means over the seeds."""
+    """Teachers and their students (`benchmarks.learning.teach`): means over the seeds; and their rates (`benchmarks.learning.teach_rate`)."""
     rows = []
+    (rates,) = load_timings("teach_rate", lambda content: content["threads"]).values()
     chains = {"plankton_3": "3 %", "plankton_10": "10 %", "plankton_all": "all", "pcam_10": "10 %", "pcam_all": "all"}
     for chain, labels in chains.items():
-        paths = sorted((ROOT / "benchmarks/results/teach").glob(f"{chain}_seed*.json"))
-        runs = [json.loads(path.read_text())["networks"] for path in paths]
-        for kind, passes in {"teacher, one pose": 1, "teacher, averaged": 8, "student": 1}.items():
-            if kind not in runs[0]:
-                continue
+        runs = load_teaching(chain)
+        shown = {kind: [run[kind] for run in runs] for kind in runs[0]}
+        if steady := load_teaching(f"{chain}_steady"):
+            shown["steady student"] = [run["steady student"] for run in steady]
+        for kind, found in shown.items():
             cells = []
             for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
                 for split in ("val", "test"):
-                    values = [run[kind][split][key] for run in runs]
+                    values = [one[split][key] for one in found]
                     cells.append("" if None in values else spread_cell([scale * value for value in values], digits))
             data = {"plankton": "plankton", "pcam": "tissue"}[chain.partition("_")[0]]
-            rows.append([data, labels, kind, str(passes), *cells])
-    header = ["data", "labels", "network", "passes", "validation accuracy %", "test accuracy %"]
+            rate = rates["images_per_second"][data][kind.removeprefix("steady ")]
+            rows.append([data, labels, kind, "8" if kind.endswith("averaged") else "1", f"{rate:.0f}", *cells])
+    header = ["data", "labels", "network", "passes", "images a second", "validation accuracy %", "test accuracy %"]
     return table([*header, "validation AUROC", "test AUROC"], rows)
+
+
+def load_teaching(chain: str) -> list[dict[str, Any]]:
+    """What the networks of a chain reached, a dictionary a seed."""
+    paths = sorted((ROOT / "benchmarks/results/teach").glob(f"{chain}_seed*.json"))
+    return [json.loads(path.read_text())["networks"] for path in paths]
 
 
 def teaching_features() -> str:

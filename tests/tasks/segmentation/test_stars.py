@@ -1,7 +1,7 @@
 """Star-convex polygons: what was drawn comes back, in every pose, whatever the order and the number of the objects."""
 
+import subprocess
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gcsa.actions import act
 from gcsa.groups import group
+from gcsa.tasks.segmentation import stars
 from gcsa.tasks.segmentation.metrics import changes
 from gcsa.tasks.segmentation.stars import (
     FINENESS,
@@ -312,7 +313,29 @@ def test_objects_are_chosen_joined_and_moved() -> None:
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     check_installed()
-    modules: Any = sys.modules
-    monkeypatch.setitem(modules, "stardist.geometry", None)
-    with raises("stardist.missing"):
-        check_installed()
+    for missing in ("find_spec", "EXTENSION_SUFFIXES"):  # the package, or its compiled part
+        stars._compiled.cache_clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(stars, missing, [] if missing.isupper() else lambda name: None)
+            with raises("stardist.missing"):
+                check_installed()
+
+
+def test_suppression_is_that_of_the_package_which_is_not_imported() -> None:
+    """It imports numba, for most of the time to a first answer."""
+    code = """if True:
+        import sys
+        import numpy as np
+        from gcsa.tasks.segmentation.stars import Objects, suppress
+        ones = np.ones((2, 32), np.float32)
+        assert len(suppress(Objects(np.array([[9.0, 9], [9, 9.5]]), 5 * ones, np.array([0.9, 0.8])), 0.3, (20, 20))) == 1
+        assert "stardist" not in sys.modules and "numba" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
+    from stardist.nms import non_maximum_suppression_inds
+
+    objects = find_candidates(noisy(1), 0.5)
+    objects = objects[np.argsort(-objects.scores)]
+    kept = non_maximum_suppression_inds(objects.distances * 64, objects.points * 64, None, thresh=0.3, verbose=0)
+    assert 3 < kept.sum() < len(objects)
+    assert np.array_equal(suppress(objects, 0.3, (60, 60)).points, objects[kept].points)
