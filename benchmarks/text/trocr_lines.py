@@ -1,6 +1,6 @@
 """TrOCR on the equivariant encoder, trained on lines for some CPU-minutes: `python -m benchmarks.text.trocr_lines LINES OUTPUT`.
 
-LINES is a folder as `benchmarks.text.french` makes it. The encoder starts as that of `gcsa_ocr_tiny.print`, with the layer that makes
+LINES is a folder as `benchmarks.text.french` makes it. The encoder starts as that of `gcsa_ocr_tiny.french`, with the layer that makes
 tokens of its columns, the decoder of two layers from scratch. The encoder is fixed for the first half of the time, in which the
 decoder learns where to look, and both are trained in the second half. OUTPUT gets model and tokenizer, and `training.json` with the
 error rate of the validation lines.
@@ -27,7 +27,7 @@ from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.trocr import TrOCRRecognizer, create_trocr
 from gcsa.training.results import git_commit, machine
 
-BASE = "gcsa_ocr_tiny.print"
+BASE = "gcsa_ocr_tiny.french"
 BATCH, SEED, WARMUP = 8, 0, 0.05
 RATE, ENCODER_RATE = 1e-3, 2e-4
 """Peak learning rates of the decoder and the encoder."""
@@ -94,12 +94,13 @@ def set_trained(module: nn.Module, trained: bool) -> None:
     module.train(trained).requires_grad_(trained)
 
 
-def error(recognizer: TrOCRRecognizer, data: LinesDataModule, split: str) -> float:
-    """The character error rate of upright lines of a split."""
+def error(recognizer: TrOCRRecognizer, data: LinesDataModule, split: str, quarters: int = 0) -> float:
+    """The character error rate of the lines of a split: upright, or rotated by so many times 90 degrees and read in any orientation."""
     recognizer.model.eval()
     read, texts = [], []
     for batch in data.make_loader(split):
-        read += [reading.text for reading in recognizer.read(batch.images)]
+        images = batch.images.rot90(quarters, (2, 3))
+        read += [reading.text for reading in recognizer.read(images, "any" if quarters else "upright")]
         texts += batch.texts
     return text_scores(read, texts).cer
 
@@ -108,7 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lines", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--minutes", type=float, default=14, help="of this process's CPU time (default 14)")
+    parser.add_argument("--minutes", type=float, default=55, help="of this process's CPU time (default 55)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
@@ -121,7 +122,8 @@ def main() -> None:
     seen = train(recognizer, data, args.minutes)
     recognizer.save_pretrained(args.output)
     content = {"base": BASE, "cpu_minutes": args.minutes, "lines_seen": seen, "train_lines": len(data.lines("train"))}
-    content |= {"val/cer": error(recognizer, data, "val"), "seed": SEED, "commit": commit, "machine": machine()}
+    content |= {"val/cer": error(recognizer, data, "val"), "val/cer_rotated": error(recognizer, data, "val", 1)}
+    content |= {"seed": SEED, "commit": commit, "machine": machine()}
     print(write_json(args.output / "training.json", content))
 
 

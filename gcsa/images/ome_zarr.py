@@ -113,9 +113,11 @@ class OmeZarr(ImageSource):
         values = self.array[tuple(index[axis] for axis in self.image.axes[:-2]) + window]
         if told is None and (missing := self.image.store.missing) is not None:
             log.warning(
-                "%s has no chunk %s: it counts as %s there, and wherever others are missing",
+                "%s lacks chunk %s, and %d of %d in all: it counts as %s there",
                 self.name,
                 missing,
+                self.array.nchunks - self.array.nchunks_initialized,
+                self.array.nchunks,
                 self.array.fill_value,
             )
         return np.asarray(values).astype(self.dtype.newbyteorder("="), copy=False)
