@@ -10,5 +10,5 @@ import gcsa.models  # noqa: E402, F401
 
 
 def dask_teardown(worker: object) -> None:
-    """Leaves out the end of the interpreter, of torch above all: .9 s in which the command waits."""
+    """Leaves out the end of the interpreter, of torch above all: 1.1 s in which the command waits."""
     os._exit(0)

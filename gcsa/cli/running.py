@@ -69,7 +69,8 @@ def how(
 
         recipe = partial(_in_worker, make, args, kept)
         engine = Dask(recipe, args.workers, args.scheduler, args.cluster, args.partition)
-        engine.start(stack)
+        if args.cluster is None:  # jobs are asked for when all is known to be right
+            engine.start(stack)
     return How(output, args.overwrite, args.report, engine, shown)
 
 

@@ -159,7 +159,8 @@ def test_segmenters(run: Run, images: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_objects_between_the_exact_poses_are_matched(run: Run) -> None:
-    """No pixel changes in an exact pose, the control being the angles between: resampling moves a border pixel of each object, which does not make it another one."""
+    """No pixel changes in an exact pose. Between them, the control, resampling moves a border pixel of each object, which does not make it
+    another one."""
     nuclei = Path(__file__).parents[1] / "stored/nuclei.png"
     code, out, err = run("audit", "gcsa_unet_tiny.nuclei", "--images", nuclei, "--angles", 8, "--output", "found")
     assert code == 0, err

@@ -371,11 +371,9 @@ class SegmentationPredictor(Predictor):
         progress: Callable[[float], object],
     ) -> Candidates:
         """The candidates of an image, or of its stain, at the scale that is asked for; as `predict`."""
-        limits = (
-            None
-            if whole is None
-            else self.limits(StainImage(whole, image.stain) if isinstance(image, StainImage) else whole)
-        )
+        if whole is not None and isinstance(image, StainImage):
+            whole = StainImage(whole, image.stain)
+        limits = None if whole is None else self.limits(whole)
         read = partial(self.predict_candidates, image, tile=tile, limits=limits, progress=progress)
         candidates = read(scale=1.0 if scale == "auto" else scale)
         if scale == "auto" and (factor := self.own_scale(self.finish(candidates))) != 1:
