@@ -7,6 +7,7 @@ are done one by one, and what still ends its worker is reported. Whoever reads a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
@@ -84,7 +85,6 @@ class Dask:
     ) -> Generator[tuple[int, float, Result], None, None]:
         """As `Engine` says. Raises UserError where there is no scheduler, or no longer."""
         from distributed import Future
-        from distributed.exceptions import WorkerStartTimeoutError
 
         token, waiting, again = uuid4().hex, map(Task, chunks), list[Task]()
         at_work, ended = dict[str, tuple[Future, Task]](), SimpleQueue[Future]()
@@ -108,7 +108,7 @@ class Dask:
 
             begin()
             if at_work and self.scheduler is None and self.cluster is None:
-                with suppress(WorkerStartTimeoutError):  # those that are there begin
+                with suppress(asyncio.TimeoutError):  # those that are there begin
                     client.wait_for_workers(self.workers, timeout=START)
             while True:
                 if time.monotonic() - looked > COUNT_SECONDS and client.status == "running":
