@@ -125,19 +125,19 @@ def attend_nearby(
         q, k, v = F.pad(q, (0, more)), F.pad(k, (0, more)), F.pad(v, (0, more))
     q = window_partition(q, window, window, dim=2)  # (B, heads, windows, positions, T, D)
     k, v = [window_partition(x, window, window, radius, circular, dim=2) for x in (k, v)]
-    # Windows take the batch axis, so that the bias of each serves all images and heads.
-    q, k, v = [x.flatten(3, 4).flatten(0, 1).transpose(0, 1) for x in (q, k, v)]
+    # Windows take the axis of heads, so that the bias of each serves all images and heads.
+    q, k, v = [x.flatten(3, 4).flatten(0, 1) for x in (q, k, v)]
     bias = attention_bias(height, width, window, radius, q, shape, circular)
     # The kernel needs rows of a multiple of 8 numbers in memory; without this padding, torch copies them.
     bias = F.pad(bias, (0, -bias.shape[2] % 8))[..., None].expand(-1, -1, -1, tokens).flatten(2)
-    bias = bias[:, None, :, None].expand(-1, -1, -1, tokens, -1).flatten(2, 3)[..., : k.shape[2]]
+    bias = bias[:, :, None].expand(-1, -1, tokens, -1).flatten(1, 2)[None, ..., : k.shape[2]]
     factors: Tensor | None = None
     if drop > 0:
         keys = pixel_coordinates(window + 2 * radius, window + 2 * radius, q).flatten(0, 1)
         offsets = keys - pixel_coordinates(window, window, q).flatten(0, 1)[:, None]
-        factors = for_tokens(dropout_factors(offsets, window + radius, b * heads, drop, q), tokens)
+        factors = for_tokens(dropout_factors(offsets, window + radius, b * heads, drop, q), tokens)[:, None]
     out = softmax_attention(q, k, v, dim, bias, factors)
-    out = out.transpose(0, 1).unflatten(2, (-1, tokens)).unflatten(0, (b, heads))
+    out = out.unflatten(2, (-1, tokens)).unflatten(0, (b, heads))
     return window_reverse(out[..., :dim] if more > 0 else out, window, window, height, width, dim=2)
 
 

@@ -68,8 +68,11 @@ def window_partition(
         x = x.index_select(dim + 1, torch.arange(-border, width + border, device=x.device) % width)
         inner = 0
     x = F.pad(x, [0] * (2 * (x.ndim - dim - 2)) + [inner, inner + right, inner, inner + bottom])
-    x = x.unfold(dim, rows + 2 * border, rows).unfold(dim + 1, columns + 2 * border, columns)
-    x = x.movedim(-2, dim + 2).movedim(-1, dim + 3)
+    if border == 0:  # a view in every format
+        x = x.unflatten(dim + 1, (-1, columns)).unflatten(dim, (-1, rows)).transpose(dim + 1, dim + 2)
+    else:
+        x = x.unfold(dim, rows + 2 * border, rows).unfold(dim + 1, columns + 2 * border, columns)
+        x = x.movedim(-2, dim + 2).movedim(-1, dim + 3)
     return x.flatten(dim + 2, dim + 3).flatten(dim, dim + 1)
 
 

@@ -2,13 +2,14 @@
 
 A steerable convolution assembles its filter from coefficients and the kernel basis in each forward pass (`gcsa.layers.conv`).
 Folding assembles the filter once. What multiplies each output field of a convolution in eval mode, a batch norm or a layer scale,
-becomes part of its coefficients first. The function in eval mode stays the same.
+becomes part of its coefficients first, and the affine end of a segmenter one convolution. The function in eval mode stays the same.
 """
 
 import copy
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from timm.layers import LayerScale
 from torch import Tensor, nn
 
@@ -17,8 +18,10 @@ from gcsa._utils.validation import check_choice
 from gcsa.layers.blocks import Block
 from gcsa.layers.conv import FieldConv2d, SteerableConv2d
 from gcsa.layers.conv_plans import Plan
+from gcsa.layers.layout import to_nchw
 from gcsa.layers.norm import FieldBatchNorm
 from gcsa.layers.stem import Stem
+from gcsa.models.unet import DenseHead
 
 Module = TypeVar("Module", bound=nn.Module)
 PLANS = ("auto", "portable", "direct")
@@ -50,9 +53,30 @@ class FoldedConv2d(FieldConv2d):
         return self.weight, self.bias
 
 
+class FoldedHead(nn.Module):
+    """A `DenseHead` whose `outputs` are one 1 x 1 convolution: the scalars and rays alone, and no regular fields to sum up."""
+
+    def __init__(self, head: DenseHead, plan: str) -> None:
+        super().__init__()
+        self.norm, self.hidden = head.norm, _folded(head.hidden, plan)
+        order, fields = head.norm.order, 2 * head.norm.fields
+        wide = copy.deepcopy(head).double()
+        with torch.no_grad():
+            inputs = torch.eye(order * fields, dtype=torch.float64, device=head.norm.weight.device)
+            shift = wide.outputs(torch.zeros_like(inputs[:1]).view(1, 1, 1, order, fields))
+            weight = (wide.outputs(inputs.view(-1, 1, 1, order, fields)) - shift).transpose(0, 1)
+        self.out = nn.Conv2d(order * fields, len(weight), 1).to(head.norm.weight)
+        self.out.load_state_dict({"weight": weight, "bias": shift.flatten()})
+        self.out.requires_grad_(head.out.weight.requires_grad)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, h, w, N, C) to (B, scalars + rays, h, w)."""
+        return self.out(to_nchw(F.gelu(self.hidden(self.norm(x)))))
+
+
 def fold(model: Module, plan: str = "auto") -> Module:
-    """A copy of `model` without any `SteerableConv2d`, batch norm behind one, and layer scale: the same methods, and the same function
-    in eval mode, in plain torch.
+    """A copy of `model` without any `SteerableConv2d`, batch norm behind one, and layer scale: the same methods but for the head of a
+    segmenter, and the same function in eval mode, in plain torch.
 
     A folded model is for inference. Training it would not keep it equivariant. Save it by `torch.save` or its state dict, because
     a folder of weights describes the unfolded model. Folding a folded model changes nothing.
@@ -120,6 +144,8 @@ def _folded(module: nn.Module, plan: str) -> nn.Module:
         portable = Plan("irreps" if module.plan.method == "irreps" else "direct")
         plans = dict(auto=module.plan, portable=portable, direct=Plan())
         return FoldedConv2d(module, plans[plan]).train(module.training)
+    if isinstance(module, DenseHead):
+        return FoldedHead(module, plan).train(module.training)
     for name, child in module.named_children():
         setattr(module, name, _folded(child, plan))
     return module

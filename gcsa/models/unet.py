@@ -98,7 +98,8 @@ class Decoder(nn.Module):
         widths = [*fields, levels[-1].fields]
         self.fusions, self.blocks = nn.ModuleList(), nn.ModuleList()
         for i in reversed(range(len(fields))):
-            self.fusions.append(Fusion(widths[i + 1], levels[i].fields, widths[i], group))
+            scale = levels[i + 1].stride // levels[i].stride
+            self.fusions.append(Fusion(widths[i + 1], levels[i].fields, widths[i], group, scale))
             self.blocks.append(nn.Sequential(*(ResidualBlock(widths[i], group, **block) for _ in range(depth))))
 
     def forward(self, maps: list[Tensor]) -> Tensor:
@@ -112,7 +113,8 @@ class Decoder(nn.Module):
 class DenseHead(nn.Module):
     """Outputs for each pixel: `scalars` scalar fields, and distances in pixels along `rays` directions (0: none).
 
-    The layers are a norm, a 1 x 1 group convolution, a GELU and a second 1 x 1 group convolution.
+    The layers are a norm, a 1 x 1 group convolution, a GELU, and `outputs`: a second 1 x 1 group convolution whose fields are
+    summed up as channels. `outputs` is affine, so that folding makes one convolution of it.
     """
 
     def __init__(self, fields: int, scalars: int, rays: int, group: Group) -> None:
@@ -127,7 +129,11 @@ class DenseHead(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, h, w, N, C) to (B, scalars + rays, h, w)."""
-        x = self.out(F.gelu(self.hidden(self.norm(x))))
+        return self.outputs(F.gelu(self.hidden(self.norm(x))))
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """(B, h, w, N, 2 * fields) to (B, scalars + rays, h, w)."""
+        x = self.out(x)
         scalars = self.scalars(x[..., : self.count])
         if self.ray_output is None:
             return scalars
@@ -199,7 +205,7 @@ class UNet(nn.Module):
         out = self.head(self.decoder(self.encoder(x)[self.unused :]))
         if self.stride == 1:
             return out
-        return F.interpolate(out, (height, width), mode="bilinear", align_corners=False)
+        return F.interpolate(out, scale_factor=float(self.stride), mode="bilinear", align_corners=False)
 
 
 def shortest_side(stage: nn.Module) -> int:

@@ -1,12 +1,15 @@
 """U-Nets: outputs that move exactly with the image, maps of the right sizes, and a receptive field that is what it says."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from gcsa.export import export
 from gcsa.models.create import create_model
+from gcsa.models.folding import FoldedHead, fold
 from gcsa.models.unet import Encoder, Level, UNet
 from gcsa.testing import assert_equivariant, randomize
 from tests.errors import not_equivariant, raises
@@ -121,7 +124,7 @@ def test_one_broken_layer_is_found(part: str, monkeypatch: pytest.MonkeyPatch) -
         places = network.head.ray_output._places
         places[0], places[1] = places[1], places[0]
     else:
-        monkeypatch.setattr("gcsa.layers.upsample.upsample", lambda x, h, w: x.repeat(1, 2, 2, 1, 1).roll(1, 1))
+        monkeypatch.setattr("gcsa.layers.upsample.upsample", lambda x, scale: x.repeat(1, 2, 2, 1, 1).roll(1, 1))
     with not_equivariant():
         assert_equivariant(Both(network), image(network), "d4", "image", "rays", GENERATORS, [torch.float64])
 
@@ -311,3 +314,27 @@ def test_a_part_of_an_image_says_what_the_whole_says() -> None:
     whole, part = network(x), network(x[:, :, :96, :96])
     assert torch.allclose(part[:, :, : 96 - margin, : 96 - margin], whole[:, :, : 96 - margin, : 96 - margin])
     assert not torch.allclose(part, whole[:, :, :96, :96])
+
+
+@pytest.mark.parametrize(("group", "dtype", "tolerance"), [("c4", torch.float64, 1e-10), ("d4", torch.float32, 1e-4)])
+def test_folded_network_ends_in_one_convolution(group: str, dtype: torch.dtype, tolerance: float) -> None:
+    network = unet("two stages", group).to(dtype).eval()
+    x = image(network).to(dtype)
+    folded = fold(network)
+    with torch.no_grad():
+        assert torch.allclose(folded(x), network(x), rtol=0, atol=tolerance)
+        assert isinstance(folded.head, FoldedHead)
+        assert folded.head.out.weight.shape[0] == 2 + RAYS
+        assert_equivariant(Both(folded), x, group, "image", "rays", dtypes=[dtype])
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's exporter warns of its own deprecations
+def test_onnx_upsamples_by_constant_scales(tmp_path: Path) -> None:
+    """With sizes that depend on the image, onnxruntime would leave the layout of its convolutions."""
+    onnx = pytest.importorskip("onnx")
+    export(unet("two stages", "c4").eval(), tmp_path / "m.onnx", "onnx", (3, 32, 32))
+    graph = onnx.load(tmp_path / "m.onnx").graph
+    constants = {weight.name for weight in graph.initializer}
+    upsampled = [node for node in graph.node if node.op_type == "Resize"]
+    assert len(upsampled) > 1
+    assert all(len(node.input) == 3 and node.input[2] in constants for node in upsampled)
