@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ from typing import Any
 
 import timm
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -60,9 +62,10 @@ PCAM_TEACHER = (
 POOLED = ("experiment=pcam_pooled", "callbacks.ema.decay=0.998")
 LIMIT: int | None = None
 """Images of a split that are measured; of a smoke test few."""
+TURNED = ("data.augment.degrees=180", "data.augment.flip=true")
 HARD = "task.teacher.temperature=0.02"
 """The teacher's first answer alone."""
-BESIDE = ("_rivals", "_steady")
+BESIDE = ("_rivals", "_steady", "_views")
 """Chains of further students: the teacher is that of the chain without the word."""
 VIEWS = (
     "data.augment.translate=1",
@@ -75,11 +78,12 @@ VIEWS = (
 @dataclass(frozen=True)
 class Chain:
     """A teacher and its students: overrides of train.py each; `teacher` None: ImageNet weights as they are. `data` are the options of
-    `create_datamodule` for the images as a student sees them."""
+    `create_datamodule` for the images as a student sees them; the teacher also answers for `views` rotated copies of each."""
 
     data: dict[str, Any]
     teacher: tuple[str, ...] | None
     students: dict[str, tuple[str, ...]]
+    views: int = 0
 
 
 PLANKTON_DATA = dict(name="image_folder", path="plankton", image_size=64, in_chans=1, pad="white")
@@ -94,25 +98,23 @@ CHAINS = {
         )
         for labels, share, epochs in (("10", 0.1, 30), ("3", 0.03, 60))
     },
-    "plankton_10_rivals": Chain(
+    **{
+        f"plankton_{labels}_rivals": Chain(
+            PLANKTON_DATA,
+            (*PLANKTON_TEACHER, f"data.limit_train={share}", f"trainer.max_epochs={epochs}"),
+            {
+                "no group": (*HYBRID, "model.group=c1", *TURNED, "trainer.max_epochs=24"),
+                "lite0, one pass": (*PLANKTON_TEACHER, *TURNED, "trainer.max_epochs=12"),
+                "hard answers": (*HYBRID, "data.augment.degrees=45", "trainer.max_epochs=24", HARD),
+            },
+        )
+        for labels, share, epochs in (("10", 0.1, 30), ("3", 0.03, 60))
+    },
+    "plankton_3_views": Chain(  # as many steps as without
         PLANKTON_DATA,
-        (*PLANKTON_TEACHER, "data.limit_train=0.1", "trainer.max_epochs=30"),
-        {
-            "hard answers": (*HYBRID, "data.augment.degrees=45", "trainer.max_epochs=24", HARD),
-            "no group": (
-                *HYBRID,
-                "model.group=c1",
-                "data.augment.degrees=180",
-                "data.augment.flip=true",
-                "trainer.max_epochs=24",
-            ),
-            "lite0, one pass": (
-                *PLANKTON_TEACHER,
-                "data.augment.degrees=180",
-                "data.augment.flip=true",
-                "trainer.max_epochs=12",
-            ),
-        },
+        (*PLANKTON_TEACHER, "data.limit_train=0.03", "trainer.max_epochs=60"),
+        {"student of four views": (*HYBRID, "data.augment.degrees=45", "trainer.max_epochs=6")},
+        views=3,
     ),
     "plankton_all": Chain(
         PLANKTON_DATA,
@@ -171,6 +173,18 @@ def imagenet(chain: Chain, folder: Path) -> Path:
     return save_classifier(network, folder, pad=chain.data.get("pad"), **about)
 
 
+def rotated_copies(images: Path, folder: Path, count: int) -> Path:
+    """A folder with `count` copies of each image, each rotated by an angle drawn by chance, on white."""
+    angles = random.Random(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in sorted(images.glob("*/*")):
+        with Image.open(file) as image:
+            for copy in range(count):
+                turned = image.rotate(angles.uniform(0, 360), Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+                turned.save(folder / f"{file.parent.name}_{file.stem}_{copy}.png")
+    return folder
+
+
 @torch.no_grad()
 def outputs(network: nn.Module, data: Any, split: str) -> tuple[Tensor, Tensor]:
     """Outputs (N, D) and labels (N,) of a split."""
@@ -223,10 +237,12 @@ def run(name: str, seed: int, threads: int, limit: Sequence[str]) -> str:
     """Works through a chain; returns a line for the screen."""
     chain, folder = CHAINS[name], ROOT / f"outputs/teach/{name}/seed{seed}"
     result = RESULTS / f"teach/{name}_seed{seed}.json"
+    content: dict[str, Any] = {"chain": name, "seed": seed, "overrides": {}, "networks": {}}
     if result.is_file():
+        content = json.loads(result.read_text())
+    if chain.students.keys() <= content["networks"].keys():
         return f"{name}, seed {seed}: done before"
     torch.set_num_threads(threads)
-    content: dict[str, Any] = {"chain": name, "seed": seed, "overrides": {}, "networks": {}}
     features = chain.teacher is None
     of_teacher = next((name.removesuffix(word) for word in BESIDE if name.endswith(word)), name)
     shared = folder.parents[1] / of_teacher / folder.name
@@ -245,15 +261,19 @@ def run(name: str, seed: int, threads: int, limit: Sequence[str]) -> str:
         for kind, made in {"teacher, one pose": network, "teacher, averaged": Averaged(network, "d4")}.items():
             content["networks"][kind] = (probes if features else scores_of)(made, data)
         content["measuring_seconds"] = time.monotonic() - began
+    taught = [f"task.teacher.source='{source}'"]
+    if chain.views:
+        copies = rotated_copies(
+            Path(os.environ["GCSA_DATA"]) / chain.data["path"] / "train", folder / "views", chain.views
+        )
+        taught += [f"data.unlabelled='{copies}'", f"task.teacher.answers='{folder / 'answers.safetensors'}'"]
+    else:
+        taught.append(f"task.teacher.answers='{shared / 'answers.safetensors'}'")
     for student, overrides in chain.students.items():
-        taught = (
-            "task.teacher.source='" + str(source) + "'",
-            f"task.teacher.answers='{shared / 'answers.safetensors'}'",
-        )
-        found = train(
-            (*overrides, *taught, *limit), folder / student.replace(", ", "_").replace(" ", "_"), seed, threads
-        )
+        if student in content["networks"]:
+            continue
         output = folder / student.replace(", ", "_").replace(" ", "_")
+        found = train((*overrides, *taught, *limit), output, seed, threads)
         predictor: Any = gcsa.load(output / "weights")
         seen = predictor.preprocess
         shape = {} if chain.data["name"] == "pcam" else {"image_size": seen.size, "in_chans": len(seen.mean)}
@@ -262,9 +282,9 @@ def run(name: str, seed: int, threads: int, limit: Sequence[str]) -> str:
         content["networks"][student] = measured
         content["overrides"][student] = overrides
         content[f"{student}, seconds"], content[f"{student}, parameters"] = found["fit_seconds"], found["parameters"]
-    content |= {"teacher": chain.teacher, "commit": git_commit(), "machine": machine()}
-    result.parent.mkdir(parents=True, exist_ok=True)
-    write_json(result, content)
+        content |= {"teacher": chain.teacher, "commit": git_commit(), "machine": machine()}
+        result.parent.mkdir(parents=True, exist_ok=True)
+        write_json(result, content)
     return f"{name}, seed {seed}: {json.dumps(content['networks'])}"
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import eq, gt
 from statistics import mean, stdev
 from typing import Any
 
@@ -256,6 +257,12 @@ def learning_table(folders: Mapping[str, str]) -> str:
     return table(header, rows)
 
 
+SAME_NETWORK = {"lite0, one pass": "teacher, one pose"} | dict.fromkeys(
+    ("steady student", "student of four views", "hard answers"), "student"
+)
+"""Whose images a second a student of `benchmarks.learning.teach` makes."""
+
+
 def teaching() -> str:
     """Teachers and their students (`benchmarks.learning.teach`): means over the seeds; and their rates (`benchmarks.learning.teach_rate`)."""
     rows = []
@@ -264,8 +271,11 @@ def teaching() -> str:
     for chain, labels in chains.items():
         runs = load_teaching(chain)
         shown = {kind: [run[kind] for run in runs] for kind in runs[0]}
-        if steady := load_teaching(f"{chain}_steady"):
-            shown["steady student"] = [run["steady student"] for run in steady]
+        for run in itertools.chain.from_iterable(
+            load_teaching(f"{chain}_{word}") for word in ("views", "rivals", "steady")
+        ):
+            for kind, scores in run.items():
+                shown.setdefault(kind, []).append(scores)
         for kind, found in shown.items():
             cells = []
             for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
@@ -273,8 +283,9 @@ def teaching() -> str:
                     values = [one[split][key] for one in found]
                     cells.append("" if None in values else spread_cell([scale * value for value in values], digits))
             data = {"plankton": "plankton", "pcam": "tissue"}[chain.partition("_")[0]]
-            rate = rates["images_per_second"][data][kind.removeprefix("steady ")]
-            rows.append([data, labels, kind, "8" if kind.endswith("averaged") else "1", f"{rate:.0f}", *cells])
+            rate = rates["images_per_second"][data].get(SAME_NETWORK.get(kind, kind))
+            passes = "8" if kind.endswith("averaged") else "1"
+            rows.append([data, labels, kind, passes, f"{rate:.0f}" if rate else "", *cells])
     header = ["data", "labels", "network", "passes", "images a second", "validation accuracy %", "test accuracy %"]
     return table([*header, "validation AUROC", "test AUROC"], rows)
 
@@ -326,7 +337,11 @@ def ceiling() -> str:
         cells += [f"{100 - 100 * mistakes / images:.2f}", f"{100 * bounds.low:.2f} to {100 * bounds.high:.2f}"]
         rows.append([*cells, str(mistakes), f"{shared / mistakes:.0%}"])
     header = ["network, trained on 10,000 images or all 12,000", "parameters", "epochs", "test %", "95 %", "mistakes"]
-    return table([*header, "of these, made by every network here"], rows)
+    votes = Counter(itertools.chain.from_iterable(wrong.values()))
+    lost, tied = (sum(compare(2 * found, len(runs)) for found in votes.values()) for compare in (gt, eq))
+    vote = f"A vote of the {len(runs)} is wrong on {lost} images and tied on {tied}: {100 - (lost + tied) / images * 100:.2f} to "
+    vote += f"{100 - lost / images * 100:.2f} %."
+    return table([*header, "of these, made by every network here"], rows) + f"\n\n{vote}"
 
 
 def trials() -> str:
