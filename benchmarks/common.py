@@ -186,6 +186,13 @@ def machine_folder(info: dict[str, Any]) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
 
 
+def keep(file: Path | None, content: dict[str, Any]) -> None:
+    """Writes what was measured, with commit and machine; nothing without a file."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        print(write_json(file, {**content, "commit": git_commit(), "machine": machine()}))
+
+
 def save(name: str, content: dict[str, Any], device: torch.device = DEVICE) -> None:
     """Prints the numbers and writes them to results/<name>.json, or, where something was timed, to
     results/<machine>/<name>.json, with commit and machine. Ends with status 2, and writes nothing, where other processes

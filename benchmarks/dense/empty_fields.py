@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 import gcsa
+from benchmarks.common import keep
 from gcsa._utils.arrays import Array
-from gcsa._utils.atomic import write_json
 from gcsa.images.windows import ArrayImage, contrast
 from gcsa.tasks.segmentation import predict
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores
-from gcsa.training.results import git_commit, machine
 
 SIGNALS = (20, 10, 6, 4, 3, 2, 1)
 """Range of an image between its percentiles, in deviations of the noise that is added."""
@@ -107,7 +106,7 @@ def main() -> None:
         },
         "noise_added": rows,
     }
-    print(write_json(args.write, content | {"commit": git_commit(), "machine": machine()}))
+    keep(args.write, content)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import torch
 from PIL import Image
 
 import gcsa
+from benchmarks.common import keep
 from gcsa._utils.arrays import Array
 from gcsa._utils.atomic import write_json
 from gcsa.images.reader import as_picture
@@ -35,7 +36,6 @@ from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores
 from gcsa.tasks.segmentation.thresholds import choose_thresholds
 from gcsa.training.adapt import average_with_base, averageable
-from gcsa.training.results import git_commit, machine
 
 BASE = "gcsa_unet_tiny.nuclei"
 SIDE = 512
@@ -150,14 +150,12 @@ def main() -> None:
         row = rows.setdefault(name, about)
         if key not in row:
             row[key] = score()
-            keep(name, row)
+            tell(name, row)
 
-    def keep(name: str, row: dict[str, Any]) -> None:
+    def tell(name: str, row: dict[str, Any]) -> None:
         print(name, row, flush=True)
         content = {"base": BASE, "laboratory": "gnf, Coelho et al. 2009", "images": len(parts["test"])}
-        content |= {"shares": shares, "rows": rows, "seed": args.seed, "commit": git_commit(), "machine": machine()}
-        args.write.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.write, content)
+        keep(args.write, content | {"shares": shares, "rows": rows, "seed": args.seed})
 
     measure("published", "laboratory", lambda: ap50(gcsa.load(BASE), parts["test"]))
     for count in args.counts:
@@ -176,7 +174,7 @@ def main() -> None:
             if system == "tuned" and count == args.counts[0]:
                 for share in sorted(set(args.shares) - {row["share"] for row in shares}):
                     shares.append(by_share(weights, parts, few, share))
-                    keep("share", shares[-1])
+                    tell("share", shares[-1])
     measure("published", "laboratory_auto", lambda: ap50(gcsa.load(BASE), parts["test"], "auto"))
     measure("published", "in_domain", lambda: ap50(gcsa.load(BASE), in_domain()))
 

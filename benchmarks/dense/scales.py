@@ -19,13 +19,12 @@ from skimage import data as pictures
 from torch.nn import functional as F
 
 import gcsa
+from benchmarks.common import keep
 from gcsa._utils.arrays import Array
-from gcsa._utils.atomic import write_json
 from gcsa.images.pixels import is_grey
 from gcsa.tasks.segmentation.data.crops import Example
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores
-from gcsa.training.results import git_commit, machine
 
 SCALES = (0.5, 1.0, 2.0)
 WITHOUT_NUCLEI = (
@@ -96,9 +95,7 @@ def main() -> None:
         "objects without nuclei": empty,
     }
     content |= {"prob_thresh": predictor.prob_thresh, "nms_thresh": predictor.nms_thresh}
-    if args.write is not None:
-        args.write.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.write, content | {"commit": git_commit(), "machine": machine()})
+    keep(args.write, content)
 
 
 if __name__ == "__main__":

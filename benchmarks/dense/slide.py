@@ -25,12 +25,11 @@ import torch
 from PIL import Image
 from skimage.io import imread
 
+from benchmarks.common import keep
 from benchmarks.dense.mosaic import differences, mosaic
 from gcsa._utils.arrays import Array
-from gcsa._utils.atomic import write_json
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks import load
-from gcsa.training.results import git_commit, machine
 
 TILE = 256
 LEVELS = 4
@@ -105,11 +104,8 @@ def main() -> None:
             "megabytes_beyond_model": whole - of_model,
             "objects": objects,
             "differences": differences(predictor.fold(), folder / "slide.tif", labels),
-            "commit": git_commit(),
-            "machine": machine(),
         }
-    args.write.parent.mkdir(parents=True, exist_ok=True)
-    write_json(args.write, content)
+    keep(args.write, content)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,12 @@ from skimage import data as pictures
 from stardist.data import test_image_he_2d
 
 import gcsa
+from benchmarks.common import keep
 from gcsa._utils.arrays import Array
-from gcsa._utils.atomic import write_json
 from gcsa.data.storage import data_root
 from gcsa.images.pixels import is_grey
 from gcsa.tasks.segmentation.data.datamodule import Nuclei
 from gcsa.tasks.segmentation.metrics import InstanceScores
-from gcsa.training.results import git_commit, machine
 
 EVERY = 60
 """Of the 600 test images of PatchCamelyon."""
@@ -77,8 +76,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, required=True, help="the JSON file")
     args = parser.parse_args()
     predictor: Any = gcsa.load(args.model, task="segmentation").fold()
-    content = {"model": args.model, "kinds": {kind: measured(predictor, examples) for kind, examples in kinds()}}
-    print(write_json(args.write, content | {"commit": git_commit(), "machine": machine()}))
+    found = {kind: measured(predictor, examples) for kind, examples in kinds()}
+    keep(args.write, {"model": args.model, "kinds": found})
 
 
 if __name__ == "__main__":

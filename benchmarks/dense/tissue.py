@@ -29,12 +29,11 @@ from skimage.morphology import remove_small_objects
 from skimage.segmentation import watershed
 
 import gcsa
+from benchmarks.common import keep
 from gcsa._utils.arrays import Array
-from gcsa._utils.atomic import write_json
 from gcsa.tasks.segmentation.choices import AUTO
 from gcsa.tasks.segmentation.metrics import InstanceScores, OverlapScores
 from gcsa.tasks.segmentation.predict import SegmentationPredictor
-from gcsa.training.results import git_commit, machine
 
 PARTS = {"validation": "MoNuSegTrainingData", "test": "MoNuSegTestData"}
 SCALES = (1.0, 0.75)
@@ -118,10 +117,7 @@ def main() -> None:
         chosen = max(tried, key=lambda option: tried[option]["dice"])
         rows[system] = {"validation": tried, "chosen": chosen, "test": measure(options[chosen], examples["test"])}
         print(system, rows[system], flush=True)
-    if args.write is not None:
-        args.write.parent.mkdir(parents=True, exist_ok=True)
-        counts = {part: len(found) for part, found in examples.items()}
-        write_json(args.write, {"images": counts, "rows": rows, "commit": git_commit(), "machine": machine()})
+    keep(args.write, {"images": {part: len(found) for part, found in examples.items()}, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -28,13 +28,11 @@ from torch import Tensor, nn
 from torchmetrics.classification import MulticlassAUROC
 
 import gcsa
-from benchmarks.common import clock, options_of
-from gcsa._utils.atomic import write_json
+from benchmarks.common import RESULTS, clock, keep, options_of
 from gcsa.symmetry import RotationAveraged
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import draw_sample
 from gcsa.tasks.classification.off_grid import Change, families as families_of, moved
-from gcsa.training.results import git_commit, machine
 
 
 class Both(nn.Module):
@@ -143,12 +141,8 @@ def main() -> None:
         *(parsed.source, parsed.data, parsed.split, parsed.device, parsed.limit, parsed.rotations, parsed.families),
         **options_of(parsed.set),
     )
-    content |= {"seconds": round(clock()[0] - started, 1), "commit": git_commit(), "machine": machine()}
-    folder = (
-        Path(__file__).parents[2] / "benchmarks/results" / ("off_grid" if parsed.split == "val" else "off_grid_test")
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    print(write_json(folder / f"{parsed.output}.json", content))
+    folder = RESULTS / ("off_grid" if parsed.split == "val" else "off_grid_test")
+    keep(folder / f"{parsed.output}.json", content | {"seconds": round(clock()[0] - started, 1)})
 
 
 if __name__ == "__main__":

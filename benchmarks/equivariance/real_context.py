@@ -21,14 +21,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import gcsa
+from benchmarks.common import RESULTS, keep
 from benchmarks.equivariance.off_grid import Both, answers
-from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError
 from gcsa.images.resampling import resampled
 from gcsa.images.slides import open_slide
 from gcsa.images.tissue import overview, shares, tissue
 from gcsa.tasks.classification.off_grid import moved
-from gcsa.training.results import git_commit, machine
 
 SIZE, STRIDE = 192, 96
 """Pixels of the slide along a patch, and from one to the next."""
@@ -84,9 +83,7 @@ def main() -> None:
         members[f"{degrees:g}"] = {"changed": moved(scores, upright, "classifier"), "neighbour_kept": kept}
         print(degrees, members[f"{degrees:g}"], flush=True)
     content = {"model": args.output, "slide": args.slide.name, "patches": len(squares), "angles": members}
-    path = Path(__file__).parents[2] / f"benchmarks/results/real_context/{args.output}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    print(write_json(path, content | {"commit": git_commit(), "machine": machine()}))
+    keep(RESULTS / f"real_context/{args.output}.json", content)
 
 
 if __name__ == "__main__":

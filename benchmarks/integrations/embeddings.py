@@ -28,13 +28,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from benchmarks.common import arguments
+from benchmarks.common import arguments, keep
 from benchmarks.integrations.patches import PATCHES, RESULTS, Features, largest_changes, patches
 from gcsa._utils.arrays import Array
-from gcsa._utils.atomic import write_json
 from gcsa.tasks import load
 from gcsa.testing import randomize
-from gcsa.training.results import git_commit, machine
 
 WEIGHTS = "gcsa_pooled_small.pcam"
 NAME = WEIGHTS.partition(".")[0]
@@ -188,7 +186,6 @@ def main() -> None:
         ),
     )
     pictures = patches(args.patches)
-    RESULTS.mkdir(parents=True, exist_ok=True)
     for name in args.frameworks:
         sides, package = FRAMEWORKS[name]
         content: dict[str, Any] = {"version": version(package) if package else "contract as documented"}
@@ -196,7 +193,7 @@ def main() -> None:
         for side, features in sides().items():
             content[side] = largest_changes(features, pictures, mirrors=False)
             print(name, side, content[side], flush=True)
-        print(write_json(RESULTS / f"{name}.json", {**content, "commit": git_commit(), "machine": machine()}))
+        keep(RESULTS / f"{name}.json", content)
 
 
 if __name__ == "__main__":

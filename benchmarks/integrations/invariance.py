@@ -16,15 +16,13 @@ import numpy as np
 import timm
 import torch
 
-from benchmarks.common import arguments
+from benchmarks.common import arguments, keep
 from benchmarks.integrations.embeddings import WEIGHTS, batched
 from benchmarks.integrations.patches import RESULTS, Features, elements, patches
 from gcsa._utils.arrays import Array
-from gcsa._utils.atomic import write_json
 from gcsa.tasks import load
 from gcsa.tasks.classification.predict import ClassificationPredictor
 from gcsa.testing import randomize
-from gcsa.training.results import git_commit, machine
 
 SIZE = 96
 TIMM: dict[str, dict[str, Any]] = {
@@ -68,7 +66,7 @@ def main() -> None:
             **changes(batched(predictor.embedding, predictor.preprocess), pictures),
         }
         print(name, content["models"][name], flush=True)
-    print(write_json(RESULTS / "invariance.json", {**content, "commit": git_commit(), "machine": machine()}))
+    keep(RESULTS / "invariance.json", content)
 
 
 if __name__ == "__main__":

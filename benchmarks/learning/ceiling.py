@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 
 import gcsa
+from benchmarks.common import RESULTS
 from benchmarks.learning import e2cnn  # noqa: F401, which registers the network
 from benchmarks.learning.queue import curve
 from gcsa._utils.atomic import write_json
@@ -26,7 +27,6 @@ from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.data.base import GCSADataModule
 from gcsa.training.results import git_commit
 
-RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 COLUMNS, SHOWN = 20, 100
 
 

@@ -14,12 +14,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.common import options_of
-from gcsa._utils.atomic import write_json
+from benchmarks.common import keep, options_of
 from gcsa.evaluation.metrics import predict, score
 from gcsa.symmetry import Averaged, Canonical
 from gcsa.tasks.classification.evaluate import draw_sample, model_and_data
-from gcsa.training.results import git_commit, machine
 
 
 def main() -> None:
@@ -53,10 +51,9 @@ def main() -> None:
         "labels": args.labels,
         "group": args.group,
         "rows": rows,
+        "limit": args.limit,
     }
-    if args.write is not None:
-        args.write.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.write, content | {"limit": args.limit, "commit": git_commit(), "machine": machine()})
+    keep(args.write, content)
 
 
 if __name__ == "__main__":

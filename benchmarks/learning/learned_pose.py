@@ -20,13 +20,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gcsa._utils.atomic import write_json
+from benchmarks.common import keep
 from gcsa.evaluation.metrics import score
 from gcsa.groups import Group, group as make_group
 from gcsa.models.pose import LearnedPose
 from gcsa.symmetry import moments
 from gcsa.tasks.classification.evaluate import draw_sample, model_and_data
-from gcsa.training.results import git_commit, machine
 
 LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "best pose": lambda scores, right: F.cross_entropy(scores, right.argmax(1)),
@@ -153,9 +152,7 @@ def main() -> None:
     }
     content |= {"parameters": sum(p.numel() for p in chooser.parameters()), "seconds": seconds}
     print({key: content[key] for key in ("chosen", "passes", "parameters", "seconds")})
-    if args.write is not None:
-        args.write.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.write, content | {"commit": git_commit(), "machine": machine()})
+    keep(args.write, content)
 
 
 if __name__ == "__main__":

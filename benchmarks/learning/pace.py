@@ -6,16 +6,15 @@ Forward and backward in training mode, 32 images, the systems of a data set taki
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from benchmarks.common import DEVICE, arguments, forward_and_step, save
+from benchmarks.common import DEVICE, RESULTS, arguments, forward_and_step, save
 from gcsa.models.create import create_model
 
-LEARNING = Path(__file__).parents[2] / "benchmarks/results/learning"
+LEARNING = RESULTS / "learning"
 BATCH = 32
 SHAPES = {"pcam": (3, 96, 2), "plankton": (1, 64, 31), "rotmnist": (1, 28, 10)}  # channels, side, classes
 

@@ -33,15 +33,13 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 import gcsa
-from benchmarks.common import DEVICE, RESULTS
+from benchmarks.common import DEVICE, RESULTS, keep
 from benchmarks.learning.lite0 import FILE as LITE0
-from gcsa._utils.atomic import write_json
 from gcsa.data.splits import limited
 from gcsa.evaluation.metrics import score
 from gcsa.symmetry import Averaged
 from gcsa.tasks.classification.data import create_datamodule
 from gcsa.tasks.classification.evaluate import draw_sample
-from gcsa.training.results import git_commit, machine
 from gcsa.weights import save_classifier
 
 ROOT = Path(__file__).parents[2]
@@ -282,9 +280,7 @@ def run(name: str, seed: int, threads: int, limit: Sequence[str]) -> str:
         content["networks"][student] = measured
         content["overrides"][student] = overrides
         content[f"{student}, seconds"], content[f"{student}, parameters"] = found["fit_seconds"], found["parameters"]
-        content |= {"teacher": chain.teacher, "commit": git_commit(), "machine": machine()}
-        result.parent.mkdir(parents=True, exist_ok=True)
-        write_json(result, content)
+        keep(result, content | {"teacher": chain.teacher})
     return f"{name}, seed {seed}: {json.dumps(content['networks'])}"
 
 

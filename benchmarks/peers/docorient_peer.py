@@ -12,17 +12,15 @@ from __future__ import annotations
 import importlib.metadata
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from gcsa._utils.atomic import write_json
+from benchmarks.common import RESULTS, keep
 from gcsa.data.storage import data_root
 from gcsa.tasks.recognition.data.lines import list_lines
-from gcsa.training.results import git_commit, machine
 
-FILE = Path(__file__).parents[2] / "benchmarks/results/symmetry/docorient.json"
+FILE = RESULTS / "symmetry/docorient.json"
 PAGES = ("fr_print_page.jpg", "170025120000003,0074.jpg", "arabic.webp")
 SCRIPTS = ("fr17_roman_print", "de19_fraktur_print")
 LINES = 25
@@ -68,8 +66,7 @@ def main() -> None:
     for kind, page in upright_pages():
         found.setdefault(kind, Counter()).update(judge(page, correct_image))
         print(kind, dict(found[kind]), flush=True)
-    about = {"version": importlib.metadata.version("docorient"), "kinds": found}
-    print(write_json(FILE, about | {"commit": git_commit(), "machine": machine()}))
+    keep(FILE, {"version": importlib.metadata.version("docorient"), "kinds": found})
 
 
 if __name__ == "__main__":

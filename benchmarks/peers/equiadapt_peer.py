@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gcsa._utils.atomic import write_json
+from benchmarks.common import RESULTS, keep
 from gcsa.actions import act
 from gcsa.evaluation.cost import count_flops
 from gcsa.evaluation.evaluation_mode import evaluation_mode
@@ -32,9 +31,7 @@ from gcsa.models.pose import LearnedPose
 from gcsa.symmetry import Averaged, Canonical
 from gcsa.tasks.classification.evaluate import draw_sample, model_and_data
 from gcsa.testing import relative_error
-from gcsa.training.results import git_commit, machine
 
-RESULTS = Path(__file__).parents[2] / "benchmarks/results/symmetry"
 BATCH = 32
 IMAGES = 20
 SIZES = (96, 97)
@@ -158,8 +155,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = measure(args.model, args.group)
     about = {"model": "tf_efficientnet_lite0", "group": args.group, "images": IMAGES, "versions": versions()}
-    file = RESULTS / f"equiadapt_{args.group}.json"
-    print(write_json(file, about | {"rows": rows, "commit": git_commit(), "machine": machine()}))
+    keep(RESULTS / f"symmetry/equiadapt_{args.group}.json", about | {"rows": rows})
 
 
 if __name__ == "__main__":

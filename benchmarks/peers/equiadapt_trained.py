@@ -22,24 +22,22 @@ import copy
 import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.common import RESULTS, keep
 from benchmarks.learning.learned_pose import measured, read, train_chooser
 from benchmarks.peers.equiadapt_peer import BATCH, Adapted, answers, changes, versions
-from gcsa._utils.atomic import write_json
 from gcsa.evaluation.cost import count_flops
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.groups import group as make_group
 from gcsa.symmetry import Canonical
 from gcsa.tasks.classification.evaluate import draw_sample, model_and_data
-from gcsa.training.results import git_commit, machine
 
-FILE = Path(__file__).parents[2] / "benchmarks/results/learned_pose/equiadapt_c4.json"
+FILE = RESULTS / "learned_pose/equiadapt_c4.json"
 GROUP = "c4"
 CONTRAST = 1e-4
 """The weight of the loss that the optimized network needs, in its example."""
@@ -150,8 +148,7 @@ def main() -> None:
         row |= {"changes": changes(scores), "passes": count_flops(system, val[0][0]) / alone}
         rows[name] = row | known
         print(f"{name}: {rows[name]}", flush=True)
-        write_json(FILE, about | {"rows": rows, "commit": git_commit(), "machine": machine()})
-    print(FILE)
+        keep(FILE, about | {"rows": rows})
 
 
 if __name__ == "__main__":

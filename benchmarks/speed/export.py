@@ -33,13 +33,11 @@ import torch
 from torch import Tensor, nn
 
 import gcsa  # noqa: F401  (registers the models)
-from benchmarks.common import CPU, RESULTS, alternate, arguments, save
-from gcsa._utils.atomic import write_json
+from benchmarks.common import CPU, RESULTS, alternate, arguments, keep, save
 from gcsa.export import export
 from gcsa.export.formats import TOLERANCE, parity_error
 from gcsa.models.folding import fold
 from gcsa.tasks.recognition.ctc import CTCRecognizer
-from gcsa.training.results import git_commit, machine
 
 FAMILIES = "gcsa*", "gcnn*", "gsa*", "z2sa*", "performer*", "linformer_tiny", "routing_transformer_tiny"
 BASELINES = "alexnet_small", "vgg16_small"
@@ -176,7 +174,7 @@ def sweep(patterns: list[str]) -> None:
             for way in (way for way in ways if way not in row):
                 row[way] = within(seconds, way, name)
                 print(name, way, row[way], flush=True)
-                write_json(file, {"passes": passes, "commit": git_commit(), "machine": machine()})
+                keep(file, {"passes": passes})
 
 
 def speed(name: str, batch: int, repeats: int) -> dict[str, Any]:
