@@ -84,7 +84,8 @@ def fold(model: Module, plan: str = "auto") -> Module:
     Args:
         model: any module.
         plan: "auto" keeps the plans for the device of the model. "portable" uses dense k x k filters, because expansions are
-            fast only on CPUs in PyTorch. "direct" also uses dense filters for 1 x 1 convolutions.
+            fast only on CPUs in PyTorch. "direct" also uses dense filters for 1 x 1 convolutions, and leaves the end of a segmenter:
+            it is for formats of narrow numbers.
 
     Raises:
         UserError: an unknown plan, an adapter that is not merged, "direct" for a folded model in the basis of irreps.
@@ -144,7 +145,7 @@ def _folded(module: nn.Module, plan: str) -> nn.Module:
         portable = Plan("irreps" if module.plan.method == "irreps" else "direct")
         plans = dict(auto=module.plan, portable=portable, direct=Plan())
         return FoldedConv2d(module, plans[plan]).train(module.training)
-    if isinstance(module, DenseHead):
+    if isinstance(module, DenseHead) and plan != "direct":  # in 8 bits, scalars would share the scale of the larger rays
         return FoldedHead(module, plan).train(module.training)
     for name, child in module.named_children():
         setattr(module, name, _folded(child, plan))
