@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from .equivariance import FAMILIES
-from .results import ROOT, table
+from .results import ROOT, load_benchmark, load_runs, table
 
 RESULTS = ROOT / "benchmarks/results"
 ANGLE_PICTURE = "off_grid.png"
@@ -16,8 +15,7 @@ ANGLE_PICTURE = "off_grid.png"
 
 def off_grid_weights() -> list[str]:
     """Names of the published weights that benchmarks/equivariance/off_grid.py measured."""
-    names = (path.stem for path in sorted((RESULTS / "off_grid").glob("*.json")))
-    return [name for name in names if (ROOT / "weights" / name).is_dir()]
+    return [name for name in load_runs("off_grid") if (ROOT / "weights" / name).is_dir()]
 
 
 def sections(name: str) -> str:
@@ -34,7 +32,7 @@ def sections(name: str) -> str:
 
 def off_grid_section(name: str) -> str:
     """The answers of a classifier that change, and its features, by family of changes."""
-    content = _load(f"off_grid/{name}")
+    content = load_benchmark(f"off_grid/{name}")
     families = {family: content["families"][family]["members"] for family in FAMILIES if family in content["families"]}
     words = dict(FAMILIES)
     if not _knows_reflections(name):
@@ -63,7 +61,7 @@ def off_grid_section(name: str) -> str:
 
 def angle_shares(name: str) -> dict[float, float]:
     """Angle in degrees, 0 to 360, to the share of answers that change there; multiples of 90 degrees are exact on the pixel grid."""
-    families = _load(f"off_grid/{name}")["families"]
+    families = load_benchmark(f"off_grid/{name}")["families"]
     shares = {0.0: 0.0, 360.0: 0.0}
     shares |= {90.0 * k: row["changed"] for k, row in enumerate(_rotations(families["exact"]["members"]).values(), 1)}
     shares |= {float(angle.split()[0]): row["changed"] for angle, row in families["angle"]["members"].items()}
@@ -72,7 +70,7 @@ def angle_shares(name: str) -> dict[float, float]:
 
 def scales_section(name: str) -> str:
     """Average precision of a segmenter at other sizes."""
-    content = _load(f"scales/{name}")
+    content = load_benchmark(f"scales/{name}")
     scores = {view: _percent(found["all"]) for view, found in content["ap50"].items()}
     own = {"0.5": scores["0.5, read with scale=2"], "1": scores["1"], "2": scores["2, read with scale=0.5"]}
     rows = [
@@ -95,7 +93,7 @@ def scales_section(name: str) -> str:
 
 def pages_section(name: str) -> str:
     """Character error rates of a page in its four orientations, rotated by small angles, and photographed."""
-    upright, skewed = _load(f"pages/{name}"), _load("pages/skewed")
+    upright, skewed = load_benchmark(f"pages/{name}"), load_benchmark("pages/skewed")
     rows = [
         [f"rotated by {degrees} degrees" if degrees != "0" else "upright", _percent(scan["cer"]), ""]
         for degrees, scan in upright["page"]["orientations"].items()
@@ -120,13 +118,8 @@ def pages_section(name: str) -> str:
 {table(header, rows)}"""
 
 
-def _load(name: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())
-    return content
-
-
 def _knows_reflections(name: str) -> bool:
-    return any("reflection" in move for move in _load(f"published/{name}")["invariance"])
+    return any("reflection" in move for move in load_benchmark(f"published/{name}")["invariance"])
 
 
 def _rotations(exact: dict[str, Any]) -> dict[str, Any]:

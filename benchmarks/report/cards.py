@@ -5,12 +5,11 @@ The figures of the test set are what `python -m benchmarks.learning.card` measur
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from .card_sections import sections
-from .results import ROOT, Run, load_runs, machine_title, table
+from .results import ROOT, Run, load_benchmark, load_runs, machine_title, table
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,7 @@ def of_segmenter(found: dict[str, Any]) -> dict[str, str]:
 
 def figures(name: str) -> dict[str, str]:
     """What was measured on the test set, the most important first."""
-    found: dict[str, Any] = json.loads((ROOT / f"benchmarks/results/published/{name}.json").read_text())
+    found: dict[str, Any] = load_benchmark(f"published/{name}")
     of = of_recogniser if "lines" in found else of_segmenter if found.get("data") == "nuclei" else of_classifier
     values = of(found)
     return values | {"measured at": f"{found['commit'][:8]}, {machine_title(found['machine'])}"}
@@ -246,9 +245,7 @@ def published_pages() -> str:
 
 def ood_scores() -> dict[str, dict[str, Any]]:
     """What benchmarks/learning/ood.py measured, by the name of the weights."""
-    return {
-        path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/ood").glob("*.json"))
-    }
+    return load_runs("ood")
 
 
 def told(found: dict[str, Any], which: str) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from .results import ROOT, Run, budget_cells, load_runs, load_timings, table, thousands
+from .results import Run, budget_cells, load_benchmark, load_runs, load_timings, table, thousands
 from .training import load_seeds
 
 SHARES = {"": "all", "_30": "30 %", "_10": "10 %"}
@@ -94,7 +93,7 @@ def mosaic() -> str:
 
 def slide() -> str:
     """A pyramid of JPEG tiles through gcsa segment."""
-    content = json.loads((ROOT / "benchmarks/results/slide/nuclei.json").read_text())
+    content = load_benchmark("slide/nuclei")
     pixels, objects = (sum(counts) for counts in zip(*content["differences"], strict=True))
     row = [
         f"{content['width']:,} x {content['height']:,}",
@@ -114,9 +113,7 @@ def slide() -> str:
 
 def scales() -> str:
     """AP50 of each published segmenter on the validation images at other sizes, by colour, and objects where there are none."""
-    contents = {
-        path.stem: json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/scales").glob("*.json"))
-    }
+    contents = load_runs("scales")
     views = list(dict.fromkeys(view for content in contents.values() for view in content["ap50"]))
     rows = []
     for name, content in contents.items():
@@ -135,7 +132,7 @@ def scales() -> str:
 
 def empty_fields() -> str:
     """Objects in noise and in parts of images that hold none, with and without the least contrast, and what noise costs."""
-    content = json.loads((ROOT / "benchmarks/results/empty_fields.json").read_text())
+    content = load_benchmark("empty_fields")
     rows = [
         [f"`{name}`" if "(" in name else name, *(f"{row[key]:,}" for key in ("contrast", "network", "predict"))]
         for name, row in content["noise"].items()
@@ -158,7 +155,7 @@ def empty_fields() -> str:
 
 def stains() -> str:
     """By kind of picture in colour: OOD scores of picture and stain, which one `--stain auto` chooses, and AP50 where there are masks."""
-    content = json.loads((ROOT / "benchmarks/results/stains.json").read_text())
+    content = load_benchmark("stains")
     rows = []
     for kind, row in content["kinds"].items():
         scores = [f"{min(row[key]):.2f} to {max(row[key]):.2f}" for key in ("ood", "ood_stain")]
@@ -170,7 +167,7 @@ def stains() -> str:
 
 def few_images() -> str:
     """AP50 of a laboratory that the published weights have not seen, from them and from random weights by a few of its images."""
-    content = json.loads((ROOT / "benchmarks/results/few_images/gnf.json").read_text())
+    content = load_benchmark("few_images/gnf")
     names = {
         "averaged": "published weights, trained on",
         "tuned": "the same with `adapter.base_share=0`",
@@ -193,7 +190,7 @@ def few_images() -> str:
 
 def tissue() -> str:
     """Nuclei in H&E that nothing was trained on, by a threshold and by networks."""
-    content = json.loads((ROOT / "benchmarks/results/tissue/monuseg.json").read_text())
+    content = load_benchmark("tissue/monuseg")
     rows = []
     for system, row in content["rows"].items():
         chosen, test = row["validation"][row["chosen"]], row["test"]

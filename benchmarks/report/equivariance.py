@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from statistics import mean
 from typing import Any
 
 from gcsa.groups import group
 
-from .results import ROOT, measured, table
-from .training import DATA_SETS, spread_cell
-
-INTEGRATIONS = ROOT / "benchmarks/results/integrations"
+from .results import load_benchmark, load_runs, measured, table
+from .training import DATA_SETS, SPLIT_CELLS, split_cells, spread_cell
 
 
 def size_of(name: str) -> str:
@@ -58,9 +55,7 @@ def off_grid_plankton() -> str:
 
 
 def _off_grid(data: str) -> str:
-    folder = ROOT / "benchmarks/results/off_grid"
-    contents = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-    models = {name: content for name, content in contents.items() if content["data"] == data}
+    models = {name: content for name, content in load_runs("off_grid").items() if content["data"] == data}
     rows = [["accuracy, upright", *(f"{100 * content['accuracy']:.1f} %" for content in models.values())]]
     measured_families = next(iter(models.values()))["families"]  # grey images have no stains
     for family in measured_families:
@@ -81,13 +76,12 @@ def _mean_and_worst(family: dict[str, Any]) -> str:
 def real_context() -> str:
     """The share of the answers that change where the slide around each patch rotates too."""
     rows = []
-    for path in sorted((ROOT / "benchmarks/results/real_context").glob("*.json")):
-        content = json.loads(path.read_text())
+    for name, content in load_runs("real_context").items():
         angles = {float(degrees): row for degrees, row in content["angles"].items()}
         between = [row["changed"] for degrees, row in angles.items() if degrees % 90]
         exact = max(row["changed"] for degrees, row in angles.items() if not degrees % 90)
         kept = [angles[degrees]["neighbour_kept"] for degrees in (7.5, 15, 45)]
-        cells = [f"`{path.stem}`", f"{100 * exact:.1f} %", f"{100 * mean(between):.1f} / {100 * max(between):.1f} %"]
+        cells = [f"`{name}`", f"{100 * exact:.1f} %", f"{100 * mean(between):.1f} / {100 * max(between):.1f} %"]
         rows.append([*cells, *(f"{100 * share:.0f} %" for share in kept)])
     header = ["network", "answers that change at 90, 180, 270 degrees", "at other angles, mean / worst"]
     return table([*header, *(f"nearest to themselves at {angle} degrees" for angle in ("7.5", "15", "45"))], rows)
@@ -95,9 +89,10 @@ def real_context() -> str:
 
 def two_views() -> str:
     """Variants of training on two views of each image, the shortest first, on the validation patches."""
-    found = [json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/two_views").glob("*.json"))]
     rows = []
-    for one in sorted(found, key=lambda one: (one["epochs"], -one["families"]["angle"]["worst_changed"])):
+    for one in sorted(
+        load_runs("two_views").values(), key=lambda one: (one["epochs"], -one["families"]["angle"]["worst_changed"])
+    ):
         families = one["families"]
         worst = [f"{100 * families[name]['worst_changed']:.1f}" for name in ("angle", "shift")]
         blur = 100 * families["blur"]["members"]["sigma 0.7"]["changed"]
@@ -120,27 +115,20 @@ def two_views() -> str:
 def exact() -> str:
     """Trained classifiers as they are, and made exact by the wrappers of `gcsa.symmetry`; the mean over seeds where there are some."""
     seeds: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for path in sorted((ROOT / "benchmarks/results/exact").glob("*.json")):
-        found = json.loads(path.read_text())
-        data, _, name = path.stem.partition("_seed")[0].removesuffix("_tenth").partition("_")
+    for file, found in load_runs("exact").items():
+        data, _, name = file.partition("_seed")[0].removesuffix("_tenth").partition("_")
         seeds.setdefault((DATA_SETS[data], found["labels"], name, found["group"]), []).append(found["rows"])
     rows = []
     for (data, labels, name, elements), runs in seeds.items():
         for kind, passes in {"as it is": 1, "Averaged": group(elements).order, "Canonical": 1}.items():
-            cells = []
-            for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
-                for split in ("val", "test"):
-                    values = [one[f"{kind}, {split}"][key] for one in runs]
-                    cells.append("" if None in values else spread_cell([scale * value for value in values], digits))
+            cells = split_cells({split: [one[f"{kind}, {split}"] for one in runs] for split in ("val", "test")})
             rows.append([data, labels, f"`{name}`", str(len(runs)), kind, str(passes), *cells])
-    header = ["data", "labels", "network", "seeds", "used", "passes", "validation accuracy %", "test accuracy %"]
-    return table([*header, "validation AUROC", "test AUROC"], rows)
+    return table(["data", "labels", "network", "seeds", "used", "passes", *SPLIT_CELLS], rows)
 
 
 def learned_pose() -> str:
     """A frozen classifier in one pose, in poses that a chooser finds, and in all of them; choosers of several seeds."""
-    paths = sorted((ROOT / "benchmarks/results/learned_pose").glob("pcam_tf_efficientnet_lite0_seed*.json"))
-    found = [json.loads(path.read_text()) for path in paths]
+    found = list(load_runs("learned_pose", "pcam_tf_efficientnet_lite0_seed*").values())
     passes = {
         "one pose": "1",
         "canonical, moments": "1",
@@ -151,16 +139,11 @@ def learned_pose() -> str:
     rows = []
     for name, cost in passes.items():
         learned = found if name == "canonical, learned" else found[:1]  # no other row depends on the chooser
-        cells = []
-        for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
-            for split in ("val", "test"):
-                values = [scale * content["rows"][f"{name}, {split}"][key] for content in learned]
-                cells.append(spread_cell(values, digits))
-        rows.append([name, cost, *cells])
-    header = ["used", "passes", "validation accuracy %", "test accuracy %", "validation AUROC", "test AUROC"]
+        runs = {split: [content["rows"][f"{name}, {split}"] for content in learned] for split in ("val", "test")}
+        rows.append([name, cost, *split_cells(runs)])
     commits = ", ".join(dict.fromkeys(content["commit"][:8] for content in found))
     return (
-        table(header, rows)
+        table(["used", "passes", *SPLIT_CELLS], rows)
         + f"\n\nChoosers of the seeds {', '.join(str(c['seed']) for c in found)}; commits {commits}."
     )
 
@@ -168,24 +151,21 @@ def learned_pose() -> str:
 def audits() -> str:
     """Audits of networks by gcsa audit: the sentence of each, and the features at the exact poses and between them."""
     rows = []
-    for path in sorted((ROOT / "benchmarks/results/audit").glob("*.json")):
-        content = json.loads(path.read_text())
+    for network, content in load_runs("audit").items():
         for name, system in content["systems"].items():
             cells = []
             for is_exact in (True, False):
                 some = [change for change in system["changes"] if (change["turn"]["degrees"] % 90 == 0) == is_exact]
                 kept, moved = (mean(change[key] for change in some) for key in ("neighbours", "distance"))
                 cells += [f"{100 * kept:.0f} %", f"{moved:.2f}"]
-            rows.append([f"`{path.stem}`, {name}", system["group"], *cells])
+            rows.append([f"`{network}`, {name}", system["group"], *cells])
     header = ["features of", "exact under", "nearest images kept, exact poses", "distance / between images"]
     return table([*header, "nearest images kept, between them", "distance / between images"], rows)
 
 
 def choosers() -> str:
     """A classifier in the wrappers of gcsa and behind equiadapt: the change of its scores, for images of 96 and of 97 pixels."""
-    found = [
-        json.loads(path.read_text()) for path in sorted((ROOT / "benchmarks/results/symmetry").glob("equiadapt_*.json"))
-    ]
+    found = list(load_runs("symmetry", "equiadapt_*").values())
     rows = []
     for content in found:
         for name, sizes in content["rows"].items():
@@ -204,23 +184,14 @@ def choosers() -> str:
 
 def trained_choosers() -> str:
     """A frozen classifier behind choosers of poses that were trained for it: what it gains, and what rotations still change."""
-    content = json.loads((ROOT / "benchmarks/results/learned_pose/equiadapt_c4.json").read_text())
+    content = load_benchmark("learned_pose/equiadapt_c4")
     rows = []
     for name, one in content["rows"].items():
-        figures = [f"{100 * one[split]['accuracy']:.1f}" for split in ("val", "test")]
-        figures += [f"{one[split]['auroc']:.3f}" for split in ("val", "test")]
+        figures = split_cells({split: [one[split]] for split in ("val", "test")})
         changes = [_size(one["changes"]["relative"])]
         changes += [f"{100 * one['changes'][key]:.1f} %" for key in ("above_rounding", "answers")]
         rows.append([name, f"{one['minutes']:.1f}", f"{one['passes']:.2f}", *figures, *changes])
-    header = [
-        "network",
-        "minutes",
-        "passes",
-        "validation accuracy %",
-        "test accuracy %",
-        "validation AUROC",
-        "test AUROC",
-    ]
+    header = ["network", "minutes", "passes", *SPLIT_CELLS]
     header += ["largest change", "scores that change", "answers that change"]
     return (
         table(header, rows)
@@ -256,21 +227,20 @@ def who_is_exact() -> str:
 
 def exact_rows() -> list[list[str]]:
     """The rows of `who_is_exact`."""
-    results = ROOT / "benchmarks/results"
-    ours = json.loads((INTEGRATIONS / "invariance.json").read_text())
+    ours = load_benchmark("integrations/invariance")
     moved = max(ours["models"]["gcsa_pooled_small.pcam"][key] for key in ("turns", "mirrors"))
     rows = [["`gcsa_pooled_small.pcam`, features", "d4", f"{ours['patches']} patches", f"features by {_size(moved)}"]]
-    classifiers = json.loads((results / "symmetry/equiadapt_c4.json").read_text())
+    classifiers = load_benchmark("symmetry/equiadapt_c4")
     for name, sizes in classifiers["rows"].items():
         largest = max(one["relative"] for one in sizes.values())
         patches = f"{classifiers['images']} patches, 96 and 97 pixels"
         rows.append([f"`{classifiers['model']}`, {name}", "c4", patches, f"scores by {_size(largest)}"])
-    stardist = json.loads((results / "stardist/nuclei_seed0.json").read_text())
-    smp = json.loads((results / "symmetry/smp_unet_resnet18.json").read_text())
+    stardist = load_benchmark("stardist/nuclei_seed0")
+    smp = load_benchmark("symmetry/smp_unet_resnet18")
     segmenters = {
-        "`gcsa_unet_tiny`, as `gcsa segment` uses it": json.loads(
-            (results / "learning/nuclei/seed0/gcsa_unet_tiny.json").read_text()
-        )["results"]["turned"],
+        "`gcsa_unet_tiny`, as `gcsa segment` uses it": load_benchmark("learning/nuclei/seed0/gcsa_unet_tiny")[
+            "results"
+        ]["turned"],
         f"StarDist's package {stardist['versions']['stardist']}": stardist["results"]["turned"],
         "U-Net of smp, ResNet-18, as it is": smp["as it is"],
         "U-Net of smp, ResNet-18, gcsa, Canonical": smp["canonical"],
@@ -278,12 +248,12 @@ def exact_rows() -> list[list[str]]:
     for name, one in segmenters.items():
         parts = [f"{one[kind]:,.0f} of {one[f'of_{kind}']:,.0f} {kind}" for kind in ("pixels", "objects")]
         rows.append([name, "d4", f"{one.get('images turned', 65)} images", " and ".join(parts)])
-    for name, one in json.loads((results / "pages/rotated.json").read_text())["rows"].items():
+    for name, one in load_benchmark("pages/rotated")["rows"].items():
         if "+turns" not in name:
             lines = one["test"]["lines"]
             changed = round((1 - one["test"]["same_when_rotated"]) * lines)
             rows.append([f"`{name}`", "c4", f"{lines} lines", f"{changed} of {lines} texts"])
-    docorient = json.loads((results / "symmetry/docorient.json").read_text())
+    docorient = load_benchmark("symmetry/docorient")
     pages, alike = (sum(kind[key] for kind in docorient["kinds"].values()) for key in ("pages", "alike"))
     name = f"docorient {docorient['version']}, how it lays a page"
     rows.append([name, "c4", f"{pages} pages", f"{pages - alike} of {pages} pages"])
@@ -316,7 +286,7 @@ def integrations() -> str:
     """The largest and the median change of a patch's features under quarter turns, through each framework."""
     rows = []
     for name, title in FRAMEWORKS.items():
-        content = json.loads((INTEGRATIONS / f"{name}.json").read_text())
+        content = load_benchmark(f"integrations/{name}")
         for side, found in content.items():
             if isinstance(found, dict) and "largest" in found:
                 numbers = f"{found['numbers']:,}"
@@ -329,7 +299,7 @@ def integrations() -> str:
 def backbones() -> str:
     """How far features of ours and of timm's common backbones move, relative to their spread over patches."""
     rows = []
-    for name, found in json.loads((INTEGRATIONS / "invariance.json").read_text())["models"].items():
+    for name, found in load_benchmark("integrations/invariance")["models"].items():
         changes = [_size(found[key]) for key in ("turns", "mirrors")]
         rows.append([f"`{name}`", found["weights"], *changes, f"{100 * found['found']:.0f} %"])
     return table(["model", "weights", "rotations by 90 degrees", "reflections", "found"], rows)

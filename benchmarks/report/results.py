@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,20 @@ Run = dict[str, Any]
 """The results.json of a training run."""
 
 
-def load_runs(folder: str) -> dict[str, Run]:
-    """File name without ending to content, for the JSON files of a folder of benchmarks/results/."""
-    files = sorted((ROOT / "benchmarks/results" / folder).glob("*.json"))
+def load_runs(folder: str, names: str = "*") -> dict[str, Run]:
+    """File name without ending to content, for the JSON files of a folder of benchmarks/results/ that are called like `names`."""
+    files = sorted((ROOT / "benchmarks/results" / folder).glob(f"{names}.json"))
     return {path.stem: json.loads(path.read_text()) for path in files}
 
 
 def load_benchmark(name: str) -> dict[str, Any]:
     """The content of benchmarks/results/NAME.json."""
     return json.loads((ROOT / f"benchmarks/results/{name}.json").read_text())
+
+
+def sides(size: Sequence[int]) -> str:
+    """Such as "3 x 96 x 96"."""
+    return " x ".join(map(str, size))
 
 
 def machine_title(machine: dict[str, Any]) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from .results import ROOT, entries, load_benchmark, load_timings, measured, table, thousands
+from .results import entries, load_benchmark, load_timings, measured, sides, table, thousands
 
 MODES = ("forward", "forward_backward")
 Content = dict[str, Any]
@@ -33,8 +32,7 @@ def models() -> str:
     rows = []
     for name in dict.fromkeys(name for content in machines.values() for name in content["models"]):
         for machine, row in rows_of(machines, name, "models"):
-            size = " x ".join(map(str, row["size"]))
-            cells = [f"`{name}`", machine, f"{row['parameters'] / 1e6:.2f}M", f"{row['batch']} of {size}"]
+            cells = [f"`{name}`", machine, f"{row['parameters'] / 1e6:.2f}M", f"{row['batch']} of {sides(row['size'])}"]
             for mode, side in (("forward", "as created"), ("forward", "folded"), ("forward_backward", "as created")):
                 cells.append(f"{images_a_second(row, mode, side):,.0f}" if side in row[mode] else "")
             cells += [
@@ -60,7 +58,7 @@ def models_on_gpu() -> str:
         if not content["machine"]["gpu"]:
             continue
         for name, row in content["models"].items():
-            cells = [f"`{name}`", machine, f"{row['batch']} of {' x '.join(map(str, row['size']))}"]
+            cells = [f"`{name}`", machine, f"{row['batch']} of {sides(row['size'])}"]
             for mode, side in (
                 ("forward", "as created"),
                 ("forward", "folded"),
@@ -77,8 +75,7 @@ def models_on_gpu() -> str:
 def cards() -> str:
     """Ours beside timm's ViT on a card, each in every way that was timed (`benchmarks.speed.gpu`)."""
     rows = []
-    for path in sorted((ROOT / "benchmarks/results").glob("*/gpu.json")):
-        content = json.loads(path.read_text())
+    for content in load_timings("gpu", str).values():
         for row in content["rows"]:
             what = f"{row['network']}, width {row['width']}" if row["width"] else f"`{row['network']}`"
             mode = {"forward": "forward", "step": "forward and backward"}[row["mode"]]
@@ -95,8 +92,12 @@ def bfloat16() -> str:
     for machine, content in machines.items():
         for name, row in entries(content).items():
             wide, narrow = (row[side]["median_ms"] for side in ("float32", "bfloat16"))
-            size = " x ".join(map(str, row["size"]))
-            cells = [f"{row['batch']} of {size}", f"{wide:,.0f}", f"{narrow:,.0f}", f"{wide / narrow:.1f} x"]
+            cells = [
+                f"{row['batch']} of {sides(row['size'])}",
+                f"{wide:,.0f}",
+                f"{narrow:,.0f}",
+                f"{wide / narrow:.1f} x",
+            ]
             rows.append([f"`{name}`", machine, *cells])
     return table(["model", "machine", "batch", "float32, ms", "bfloat16, ms", "bfloat16 is faster"], rows)
 
@@ -110,8 +111,12 @@ def operators() -> str:
             kinds = [*row["shares"]]
             shares = [*row["shares"].values(), 1 - sum(row["shares"].values())]
             rate = row["convolutions of the matrix-product rate"]
-            size = f"{row['batch']} of {' x '.join(map(str, row['size']))}"
-            cells = [size, f"{row['milliseconds']:,.0f}", *(f"{share:.0%}" for share in shares), f"{rate:.0%}"]
+            cells = [
+                f"{row['batch']} of {sides(row['size'])}",
+                f"{row['milliseconds']:,.0f}",
+                *(f"{share:.0%}" for share in shares),
+                f"{rate:.0%}",
+            ]
             rows.append([f"`{name}`", machine, *cells])
     other = ["the rest", "rate of the convolutions, of matrix products"]
     return table(["network", "machine", "batch", "step, ms", *kinds, *other], rows)
@@ -311,20 +316,22 @@ def imagenet_costs() -> str:
 WAYS = {"eager": "as it is", "folded": "folded", "compiled": "compiled", "onnx": "ONNX", "onnx-int8": "ONNX, int8"}
 
 
+def timed_inference() -> dict[str, Content]:
+    """The machines that measured published networks and their peers, the fastest last."""
+    return load_timings("inference", lambda content: -content["resnet18"]["threads 1"]["eager"])
+
+
 def inference() -> str:
     """Images a second of each published network and of its peers, the slowest of each size of image first."""
     rows = []
-    for machine, results in load_timings(
-        "inference", lambda content: -content["resnet18"]["threads 1"]["eager"]
-    ).items():
+    for machine, results in timed_inference().items():
         networks = [(name, row) for name, row in results.items() if isinstance(row, dict) and "threads 1" in row]
         for name, row in sorted(networks, key=lambda item: (item[1]["shape"], item[1]["threads 1"]["eager"])):
-            size = " x ".join(map(str, row["shape"]))
             cells = []
             for way in WAYS:
                 rates = [row[f"threads {threads}"].get(way) for threads in (1, 2)]
                 cells.append("" if None in rates else " / ".join(f"{rate:,.0f}" for rate in rates))
-            rows.append([f"`{name}`", machine.split(",")[0], f"{row['batch']} of {size}", *cells])
+            rows.append([f"`{name}`", machine.split(",")[0], f"{row['batch']} of {sides(row['shape'])}", *cells])
     return table(["network", "machine", "batch", *WAYS.values()], rows)
 
 
@@ -335,9 +342,7 @@ PEERS_IN_SHORT = ("resnet18", "tf_efficientnet_lite0", "CRNN", "StarDist")
 def inference_in_short() -> str:
     """`inference` of the published networks and one or two peers of each kind, in the fastest way that was measured, on two threads."""
     rows = []
-    for machine, results in load_timings(
-        "inference", lambda content: -content["resnet18"]["threads 1"]["eager"]
-    ).items():
+    for machine, results in timed_inference().items():
         for name, row in results.items():
             if isinstance(row, dict) and "threads 2" in row and ("." in name or name in PEERS_IN_SHORT):
                 rates = {way: row["threads 2"].get(way) for way in WAYS}
@@ -345,8 +350,8 @@ def inference_in_short() -> str:
                 cells = [f"{rates['eager']:,.0f}", f"{rates[best]:,.0f}", WAYS[best]]
                 cells += [f"{rates['onnx-int8']:,.0f}" if rates["onnx-int8"] else ""]
                 exact = "yes" if name.startswith("gcsa") else "no"
-                size = " x ".join(map(str, row["shape"]))
-                rows.append((row["shape"], rates["eager"], [f"`{name}`", machine.split(",")[0], size, exact, *cells]))
+                about = [f"`{name}`", machine.split(",")[0], sides(row["shape"]), exact]
+                rows.append((row["shape"], rates["eager"], [*about, *cells]))
     header = [
         "network",
         "machine",
@@ -374,5 +379,5 @@ def memory() -> str:
     changes = []
     for name, row in measured("memory").items():
         before, after = (row[kind]["median_megabytes"] for kind in ("kept", "checkpointed"))
-        changes.append(f"{name}, {' x '.join(map(str, row['images']))}, {before:,.0f} to {after:,.0f} MB")
+        changes.append(f"{name}, {sides(row['images'])}, {before:,.0f} to {after:,.0f} MB")
     return f"`checkpoint_activations=true` lowers the peak memory of a training step on a CPU: {'; '.join(changes)}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import eq, gt
@@ -166,6 +165,20 @@ def spread_cell(values: Sequence[float], digits: int = 1) -> str:
     return f"{cell} ± {stdev(values):.{digits}f}" if len(values) > 1 else cell
 
 
+def split_cells(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    """Accuracy and AUROC, each of the splits "val" and "test": `spread_cell` of what several `runs` reached; "" where one has none."""
+    cells = []
+    for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
+        for split in ("val", "test"):
+            values = [run[key] for run in runs[split]]
+            cells.append("" if None in values else spread_cell([scale * value for value in values], digits))
+    return cells
+
+
+SPLIT_CELLS = ("validation accuracy %", "test accuracy %", "validation AUROC", "test AUROC")
+"""The header of `split_cells`."""
+
+
 def paired(runs: list[Run], ours: list[Run]) -> str:
     """The p value of the exact sign-flip test: of the sum, over the test images, of how many more of the seeds that both have
     are right in ours, if each image's difference had either sign equally often. Of one seed it is McNemar's exact test
@@ -277,31 +290,24 @@ def teaching() -> str:
             for kind, scores in run.items():
                 shown.setdefault(kind, []).append(scores)
         for kind, found in shown.items():
-            cells = []
-            for key, scale, digits in (("accuracy", 100, 1), ("auroc", 1, 3)):
-                for split in ("val", "test"):
-                    values = [one[split][key] for one in found]
-                    cells.append("" if None in values else spread_cell([scale * value for value in values], digits))
+            cells = split_cells({split: [one[split] for one in found] for split in ("val", "test")})
             data = {"plankton": "plankton", "pcam": "tissue"}[chain.partition("_")[0]]
             rate = rates["images_per_second"][data].get(SAME_NETWORK.get(kind, kind))
             passes = "8" if kind.endswith("averaged") else "1"
             rows.append([data, labels, kind, passes, f"{rate:.0f}" if rate else "", *cells])
-    header = ["data", "labels", "network", "passes", "images a second", "validation accuracy %", "test accuracy %"]
-    return table([*header, "validation AUROC", "test AUROC"], rows)
+    return table(["data", "labels", "network", "passes", "images a second", *SPLIT_CELLS], rows)
 
 
 def load_teaching(chain: str) -> list[dict[str, Any]]:
     """What the networks of a chain reached, a dictionary a seed."""
-    paths = sorted((ROOT / "benchmarks/results/teach").glob(f"{chain}_seed*.json"))
-    return [json.loads(path.read_text())["networks"] for path in paths]
+    return [run["networks"] for run in load_runs("teach", f"{chain}_seed*").values()]
 
 
 def teaching_features() -> str:
     """Students of a teacher's features that saw no label: a linear probe and the nearest neighbour, by a share of the training labels."""
     rows = []
-    for path in sorted((ROOT / "benchmarks/results/teach").glob("*_features_seed*.json")):
-        run = json.loads(path.read_text())
-        data = {"plankton": "plankton", "pcam": "tissue"}[path.name.partition("_")[0]]
+    for name, run in load_runs("teach", "*_features_seed*").items():
+        data = {"plankton": "plankton", "pcam": "tissue"}[name.partition("_")[0]]
         for kind, found in run["networks"].items():
             cells = [
                 f"{100 * found[f'{probe}, {share}, {split}']:.1f}"
