@@ -36,8 +36,6 @@ START = "60s"
 """Within which a worker is there, or there again after it died, on a busy machine too: then another one is asked for, and this one ended."""
 MEMORY = "8 GB"
 """Of a job, where jobqueue.yaml does not say it."""
-CLUSTERS = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
-"""Of dask-jobqueue."""
 LOOK_SECONDS = 0.2
 """Between two looks at whether the run is to stop."""
 ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1, "MALLOC_ARENA_MAX": 1}
@@ -68,7 +66,7 @@ class Dask:
         recipe: makes the work in a worker.
         workers: how many there are, or how many jobs of `cluster`; None for those that a scheduler has.
         scheduler: the address of one that is there, such as tcp://node:8786.
-        cluster: one of `CLUSTERS`, whose jobs are workers.
+        cluster: such as "slurm": a queueing system of dask-jobqueue, whose jobs are workers.
         partition: the queue of the jobs.
         client: Dask's, once started.
     """
@@ -205,7 +203,7 @@ class Dask:
         }
         queue = {} if self.partition is None else {"queue": self.partition}
         try:
-            jobs = getattr(dask_jobqueue, CLUSTERS[self.cluster])(processes=1, **missing, **queue)
+            jobs = getattr(dask_jobqueue, f"{self.cluster.upper()}Cluster")(processes=1, **missing, **queue)
             jobs.scale(jobs=self.workers)
         except (OSError, RuntimeError) as error:
             raise UserError(

@@ -1,11 +1,14 @@
-"""Work that waits for another package: nobody who does not import it pays for it."""
+"""Packages that not everybody has, or wants to wait for."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
+
+from gcsa._utils.errors import MissingExtraError
 
 
 class _Waiting:
@@ -30,6 +33,14 @@ class _Waiting:
 
             spec.loader.exec_module = execute_and_go_on  # type: ignore[method-assign]
         return spec
+
+
+def check_peft() -> None:
+    """Raises MissingExtraError without PEFT."""
+    if find_spec("peft") is None:
+        raise MissingExtraError(
+            "an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]", "peft.missing"
+        )
 
 
 def after_import(name: str, then: Callable[[], object]) -> None:

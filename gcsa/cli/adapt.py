@@ -18,8 +18,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.importing import check_peft
 from gcsa._utils.memory import keep_freed_memory
-from gcsa.cli.arguments import check_folder, count
+from gcsa.cli.arguments import add_threads, check_folder
 from gcsa.cli.composition import HYDRA_USERS, conf_folder, explain
 from gcsa.cli.errors import Parser, user_errors
 
@@ -47,9 +48,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--any-image", action="store_true", help="let the XML files name images outside of their folder"
     )
-    parser.add_argument(
-        "--threads", type=count(1000), help="threads of the CPU that are used (default: those that are free)"
-    )
+    add_threads(parser, "those that are free")
     return parser.parse_args(argv)
 
 
@@ -94,10 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UserError(f"--output {output} is there already: name a new folder", "output.exists", output=output)
         check_folder(output.parent, output.name)
         from gcsa.tasks.recognition.adapt import adapt_recognizer, corrected_lines
-        from gcsa.training.adapt import check_installed
         from gcsa.weights import read
 
-        check_installed()
+        check_peft()
         corrected_lines(args.pages, args.any_image)
         base = read(args.base)
         if base.task != "recognition":

@@ -35,30 +35,28 @@ def count(most: int) -> Callable[[str], int]:
     return read
 
 
-def number(low: float, high: float) -> Callable[[str], float]:
-    """What turns an argument into a number from `low` to `high`."""
+def real(fits: Callable[[float], bool], words: str) -> Callable[[str], float]:
+    """What turns an argument into a number that fits, which `words` describe. NaN must not fit."""
 
     def read(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text} is not a number from {low:g} to {high:g}")
+        if not fits(value):
+            raise argparse.ArgumentTypeError(f"{text} is not {words}")
         return value
 
     return read
 
 
-def share(text: str) -> float:
-    """An argument as a number between 0 and 1, both left out."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a number between 0 and 1")
-    return value
+def number(low: float, high: float) -> Callable[[str], float]:
+    """What turns an argument into a number from `low` to `high`."""
+    return real(lambda value: low <= value <= high, f"a number from {low:g} to {high:g}")
+
+
+share = real(lambda value: 0 < value < 1, "a number between 0 and 1")
+factor = real(lambda value: 0 < value < math.inf, "a positive number")
 
 
 def roi(text: str) -> tuple[int, ...]:
@@ -107,21 +105,31 @@ def add_images(
 ) -> None:
     """Adds WEIGHTS, IMAGES, --batch-size and --adapter of a command for classifiers; images are `done` together."""
     parser.add_argument("model", metavar="WEIGHTS", help=model)
+    add_inputs(parser)
+    add_batch_size(parser, done)
+    parser.add_argument(
+        "--adapter", metavar="ADAPTER", help="adapter that is added to the weights: a folder or a published name"
+    )
+
+
+def add_inputs(parser: argparse.ArgumentParser) -> None:
+    """Adds IMAGES."""
     parser.add_argument(
         "inputs",
         nargs="+",
         metavar="IMAGES",
         help="images, and folders of images, which are searched with all folders inside",
     )
+
+
+def add_batch_size(parser: argparse.ArgumentParser, done: str) -> None:
+    """Adds --batch-size of images, which are `done` together."""
     parser.add_argument(
         "--batch-size",
         type=count(10_000),
         default=32,
         metavar="IMAGES",
         help=f"images that are {done} together (default 32)",
-    )
-    parser.add_argument(
-        "--adapter", metavar="ADAPTER", help="adapter that is added to the weights: a folder or a published name"
     )
 
 
@@ -184,10 +192,13 @@ def symmetrized(network: nn.Module, args: argparse.Namespace, group: Group | Non
 
 def add_hardware(parser: argparse.ArgumentParser) -> None:
     """Adds --threads and --device."""
-    parser.add_argument(
-        "--threads", type=count(1000), help="threads of the CPU that are used (default: one for each core)"
-    )
+    add_threads(parser)
     parser.add_argument("--device", help="where to compute, such as cuda or cpu (default: cuda where there is one)")
+
+
+def add_threads(parser: argparse.ArgumentParser, default: str = "one for each core") -> None:
+    """Adds --threads."""
+    parser.add_argument("--threads", type=count(1000), help=f"threads of the CPU that are used (default: {default})")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -270,8 +281,10 @@ def check_output(name: str, images: Iterable[Path]) -> None:
         )
 
 
-def check_folder(folder: Path, name: str) -> None:
-    """Raises UserError where no file `name` can be written into a folder, which need not be there yet."""
+def check_folder(folder: Path, name: str, option: str = "output") -> None:
+    """Raises UserError where no file `name` can be written into the folder of an option, which need not be there yet."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--{option} {folder} is a file: name a folder", f"{option}.is_file")
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     check_writable(there / name)
 

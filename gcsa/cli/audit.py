@@ -20,6 +20,7 @@ from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError
 from gcsa.cli.arguments import (
     NETWORKS,
+    add_batch_size,
     add_hardware,
     add_symmetry,
     check_folder,
@@ -65,11 +66,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Measures how the answers of any network change when its images rotate and reflect.",
         epilog="A file .pt, .pt2 or MODULE:FUNCTION runs the code that it holds: audit those that you trust.",
     )
-    parser.add_argument(
-        "source",
-        metavar="NETWORK",
-        help=NETWORKS,
-    )
+    parser.add_argument("source", metavar="NETWORK", help=NETWORKS)
     parser.add_argument("--images", nargs="+", required=True, metavar="IMAGES", help="images, and folders of images")
     parser.add_argument(
         "--kind",
@@ -92,13 +89,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--limit", type=count(1_000_000), help="number of images to read, from the first on (default: all)"
     )
-    parser.add_argument(
-        "--batch-size",
-        type=count(10_000),
-        default=32,
-        metavar="IMAGES",
-        help="images that are computed together (default 32)",
-    )
+    add_batch_size(parser, "computed")
     parser.add_argument("--output", metavar="FOLDER", help="folder to write audit.json and audit.png to")
     add_hardware(parser)
     return parser.parse_args(argv)
@@ -106,8 +97,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _check_output(folder: Path, images: Sequence[Path]) -> None:
     """Raises UserError for a folder that cannot be written to, and for one in which the figure would become an image."""
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {folder} is a file: name a folder", "output.is_file")
     if folder.resolve() in {path.resolve().parent for path in images}:
         raise UserError(
             f"--output {folder} holds images, among which the figure would be one: name another folder",

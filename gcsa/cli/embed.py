@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +143,6 @@ def _check_folder(name: str, slides: Sequence[Path]) -> None:
         raise UserError(
             f"--output {name} is a folder with --patches: name it without {folder.suffix}", "output.suffix_of_folder"
         )
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {name} is a file: with --patches, name a folder", "output.is_file")
     check_stems(((path.stem, path) for path in slides), "embed")
     check_outside(folder, slides)
     check_folder(folder, f"{slides[0].stem}.h5")
@@ -186,8 +183,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             Path(args.output).mkdir(parents=True, exist_ok=True)
         if not work.exact:
             print(f"{args.model} has no group of rotations: its features change when an image rotates", file=sys.stderr)
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # for a name that cannot be printed
         ledger = Path(args.output) / LEDGER if args.patches else part_of(args.output)
         with Run(images, work, ledger, going, in_folder=args.patches) as run:
             outcome = run.do(_tell if args.patches else None)

@@ -19,7 +19,7 @@ from typing import Any
 
 from gcsa._utils.atomic import check_writable
 from gcsa._utils.errors import UserError
-from gcsa.cli.arguments import add_run, check_folder, check_stems, count, find_images
+from gcsa.cli.arguments import add_inputs, add_run, add_threads, check_folder, check_stems, find_images
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import DOUBTFUL, SCREEN, part_of, written
 from gcsa.cli.running import check_run, compute_on, how, running, settings
@@ -35,12 +35,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         epilog="Exit code 1 if an image could not be read or written: it is listed on stderr, and the others are in the table. "
         "Exit code 3 if a page is doubtful, for its probability is below 0.9: look at those that stderr lists.",
     )
-    parser.add_argument(
-        "inputs",
-        nargs="+",
-        metavar="IMAGES",
-        help="images, and folders of images, which are searched with all folders inside",
-    )
+    add_inputs(parser)
     parser.add_argument(
         "--output",
         metavar="FILE",
@@ -59,9 +54,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--fix-doubtful", action="store_true", help="with --fix: make doubtful pages upright as well")
     add_run(parser)
-    parser.add_argument(
-        "--threads", type=count(1000), help="threads of the CPU that are used (default: one for each core)"
-    )
+    add_threads(parser)
     return parser.parse_intermixed_args(argv)
 
 
@@ -76,8 +69,6 @@ def _check(args: argparse.Namespace, images: Sequence[Path]) -> None:
             raise UserError(f"{option} is about copies: add --fix FOLDER", f"{name}.without_fix")
     if args.fix is not None:
         folder = Path(args.fix)
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"--fix {args.fix} is a file: name a folder for the upright copies", "fix.is_file")
         inside = [image for image in images if image.resolve().parent == folder.resolve()]
         if inside:
             raise UserError(
@@ -85,7 +76,7 @@ def _check(args: argparse.Namespace, images: Sequence[Path]) -> None:
                 "fix.holds_inputs",
             )
         check_stems(((image.name, image) for image in images), "fix")
-        check_folder(folder, images[0].name)
+        check_folder(folder, images[0].name, "fix")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

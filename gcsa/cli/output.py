@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
@@ -51,14 +51,8 @@ def warn_out_of_distribution(ood_scores: Iterable[tuple[str, float | None]]) -> 
     """Says in one line on stderr which images, by their names, are unlike those of training: an OOD score above 1."""
     known = [(name, score) for name, score in ood_scores if score is not None]
     unlike = sorted([row for row in known if row[1] > 1], key=lambda row: -row[1])
-    if unlike:
-        named = ", ".join(f"{visible(name)} ({score:.1f})" for name, score in unlike[:MOST_NAMED])
-        rest = f" and {len(unlike) - MOST_NAMED} more" if len(unlike) > MOST_NAMED else ""
-        print(
-            f"warning: {len(unlike)} of {len(known)} images are unlike those of training (OOD score above 1): {named}{rest}; "
-            "look at their results before you use them",
-            file=sys.stderr,
-        )
+    named = [f"{visible(name)} ({score:.1f})" for name, score in unlike]
+    _warn(named, f"of {len(known)} images are unlike those of training")
 
 
 def warn_slides_out_of_distribution(slides: Iterable[tuple[str, int, int | None]]) -> bool:
@@ -66,14 +60,16 @@ def warn_slides_out_of_distribution(slides: Iterable[tuple[str, int, int | None]
     score above 1) are unlike the images of training; returns whether there are any."""
     known = [(name, above / patches, patches) for name, patches, above in slides if above is not None]
     unlike = sorted([row for row in known if row[1] > 0.5], key=lambda row: -row[1])
-    if unlike:
-        named = ", ".join(
-            f"{visible(name)} ({share:.0%} of {count:,} patches)" for name, share, count in unlike[:MOST_NAMED]
-        )
-        rest = f" and {len(unlike) - MOST_NAMED} more" if len(unlike) > MOST_NAMED else ""
+    named = [f"{visible(name)} ({share:.0%} of {count:,} patches)" for name, share, count in unlike]
+    _warn(named, f"of {len(known)} slides are for the most part unlike the images of training")
+    return bool(unlike)
+
+
+def _warn(named: Sequence[str], what: str) -> None:
+    if named:
+        rest = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
         print(
-            f"warning: {len(unlike)} of {len(known)} slides are for the most part unlike the images of training (OOD score above 1): "
-            f"{named}{rest}; look at their results before you use them",
+            f"warning: {len(named)} {what} (OOD score above 1): {', '.join(named[:MOST_NAMED])}{rest}; "
+            "look at their results before you use them",
             file=sys.stderr,
         )
-    return bool(unlike)

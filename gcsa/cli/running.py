@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from gcsa.cli.output import SCREEN
 def running(kept: int = KEPT) -> Iterator[ExitStack]:
     """Freed blocks of up to `kept` bytes stay in the process, and errors are told as by `user_errors`. Gives what is closed at the end."""
     keep_freed_memory(kept)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
     with ExitStack() as stack, user_errors():  # an error is told before workers are waited for
         yield stack
 

@@ -9,11 +9,9 @@ read; 130, interrupted.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from gcsa.cli.arguments import (
     check_stems,
     count,
     device,
+    factor,
     find_images,
     level,
     number,
@@ -54,7 +53,7 @@ def _scale(text: str) -> float | str:
     if text == AUTO:
         return text
     with suppress(argparse.ArgumentTypeError):
-        return _factor(text)
+        return factor(text)
     raise argparse.ArgumentTypeError(f"{text} is neither {AUTO} nor a positive number")
 
 
@@ -99,7 +98,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     sizes.add_argument(
         "--diameter",
-        type=_factor,
+        type=factor,
         metavar="PIXELS",
         help="diameter of the objects in the images; the factor of --scale follows from it and the weights",
     )
@@ -160,17 +159,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_intermixed_args(argv)
 
 
-def _factor(text: str) -> float:
-    """An argument as a positive number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
-
-
 def _kinds(text: str) -> list[str]:
     kinds = text.split(",")
     if not set(kinds) <= set(KINDS):
@@ -188,8 +176,6 @@ def _properties(text: str) -> list[str]:
 def _check_folder(name: str, stems: Sequence[str], found: Sequence[Path], kinds: Sequence[str]) -> Path:
     """The folder to write to. Raises UserError where it cannot be one, and where a file of `found` would be overwritten."""
     folder = Path(name)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"--output {name} is a file: name a folder", "output.is_file")
     if not folder.exists() and folder.suffix.lower() in {*SUFFIXES, ".csv", ".geojson"}:
         raise UserError(
             f"--output {name} is the folder of several files: name it without {folder.suffix}",
@@ -277,8 +263,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         existed = folder.exists()
         work = _work(args)
         folder.mkdir(parents=True, exist_ok=True)
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # for names that cannot be printed
         with Run(jobs, work, folder / LEDGER, going, in_folder=True) as run:
             outcome = run.do(tell)
             found = [(job, result.values) for job, result in run.results() if result.finished]

@@ -18,11 +18,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gcsa._utils.errors import MissingExtraError, UserError, visible
+from gcsa._utils.errors import UserError, visible
+from gcsa._utils.importing import check_peft
 from gcsa._utils.memory import keep_compiled_kernels
 from gcsa._utils.published import ADAPTER_CONFIG, published
 from gcsa.cli.arguments import add_hardware, add_run, count, device
@@ -150,10 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with running() as stack:
         _check_inputs(args.inputs)
         check_run(args, map(Path, args.inputs))
-        if args.adapter is not None and find_spec("peft") is None:
-            raise MissingExtraError(
-                "an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]", "peft.missing"
-            )
+        if args.adapter is not None:
+            check_peft()
         shown = args.output != SCREEN or not sys.stdout.isatty()  # the bar would mix with text on the same terminal
         going = how(stack, args, _work, shown)
         from gcsa.batch import Run

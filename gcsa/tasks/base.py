@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from torch import nn
 
-from gcsa._utils.errors import MissingExtraError, UserError
+from gcsa._utils.errors import UserError
+from gcsa._utils.importing import check_peft
 from gcsa.evaluation.audited import Audited, AuditOptions, Progress, silent
 from gcsa.groups import Group, group as make_group
 from gcsa.models.folding import fold
@@ -117,10 +117,7 @@ def merge_adapter(network: nn.Module, adapter: str | Path) -> Any:
 
     Raises MissingExtraError without PEFT, and as `gcsa.adapters.load`.
     """
-    if find_spec("peft") is None:
-        raise MissingExtraError(
-            "an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]", "peft.missing"
-        )
+    check_peft()
     from gcsa.adapters import load
 
     return load(network, adapter).merge_and_unload().eval()

@@ -9,7 +9,6 @@ calls `adapt` on the fresh module, and `save_and_merge` at its end. The base sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.importing import check_peft
 from gcsa._utils.validation import check_float, check_int, check_rate, listed, shown
 from gcsa.models.create import classifier_names
 from gcsa.training.callbacks import running_statistics
@@ -66,7 +66,7 @@ def attach(model: nn.Module, adapter: Mapping[str, Any]) -> nn.Module:
 
     Raises ValueError for a rank, a target or a combination that `model` does not take.
     """
-    check_installed()
+    check_peft()
     from gcsa.adapters.lora import get_peft_model, lora_config
 
     whole = classifier_names(model) if adapter["train_head"] else []
@@ -173,12 +173,6 @@ def load_base(model: Any, source: str, options: Mapping[str, Any]) -> bool:
     return fresh
 
 
-def check_installed() -> None:
-    """Raises ValueError where PEFT is missing."""
-    if find_spec("peft") is None:
-        raise UserError("an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]", "peft.missing")
-
-
 def check_adapter(adapter: Mapping[str, Any]) -> None:
     """Raises ValueError for values of conf/adapter that fit no model."""
     if not isinstance(adapter["base"], str):
@@ -192,7 +186,7 @@ def check_adapter(adapter: Mapping[str, Any]) -> None:
         return
     if unknown := sorted(adapter.keys() - KEYS):
         raise UserError(f"unknown key 'adapter.{unknown[0]}': choose one of {listed(KEYS)}", "adapter.unknown_key")
-    check_installed()
+    check_peft()
     check_int("adapter.rank", adapter["rank"])
     if adapter["alpha"] is not None:
         check_float("adapter.alpha", adapter["alpha"], above=0)

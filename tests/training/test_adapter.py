@@ -279,6 +279,6 @@ def test_bases_that_are_damaged_or_adapted(base: Path, finished: Path, tmp_path:
 
 
 def test_without_peft(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gcsa.training.adapt.find_spec", lambda name: None)
+    monkeypatch.setattr("gcsa._utils.importing.find_spec", lambda name: None)
     with raises("peft.missing"):
         adapt(classifier(), options("base.ckpt"))

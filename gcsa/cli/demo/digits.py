@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from gcsa.tasks.classification.data.digits import DIGIT_SIZE
+from gcsa.tasks.classification.data.digits import upright_digits
 
-SIDE = 28
 HELD_OUT = 359
 """Scans that the plain network does not see, as many as the test split of `data=digits` has."""
 STEPS, BATCH = 300, 64
-
-
-def upright_digits() -> tuple[Tensor, Tensor]:
-    """scikit-learn's scans (1797, 1, 28, 28), from 0 to 1, as `data=digits` has them before it turns them; their labels."""
-    from sklearn.datasets import load_digits
-
-    scans = load_digits()
-    images = torch.from_numpy(scans.images).float()[:, None] / 16
-    images = F.interpolate(images, size=(DIGIT_SIZE, DIGIT_SIZE), mode="bilinear", align_corners=False)
-    return F.pad(images, [(SIDE - DIGIT_SIZE) // 2] * 4), torch.from_numpy(scans.target).long()
 
 
 def plain_network() -> tuple[nn.Module, float]:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from gcsa._utils.errors import UserError
-from gcsa.cli.demo.digits import HELD_OUT, SIDE, plain_network, upright_digits
+from gcsa.cli.demo.digits import HELD_OUT, plain_network
 from gcsa.images.windows import ArrayImage
 from gcsa.tasks import load
+from gcsa.tasks.classification.data.digits import SIDE, upright_digits
 from gcsa.tasks.segmentation.writers import overlay
 
 EXAMPLES = Path(__file__).parent / "examples"

@@ -1,6 +1,7 @@
 """Handwritten digits that come with scikit-learn, randomly rotated: real scans that need no download."""
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from gcsa.data.augment import RandomAffine
@@ -8,8 +9,18 @@ from gcsa.data.loaders import seeded_generator
 from gcsa.data.splits import SPLIT_SEED, stratified_order
 from gcsa.tasks.classification.data.base import GCSADataModule, Split
 
-DIGIT_SIZE = 20
-"""Pixels a side of the scan on its 28 x 28 canvas: its diagonal still fits when it rotates."""
+SIDE, DIGIT_SIZE = 28, 20
+"""Pixels a side of the canvas, and of the scan on it: its diagonal still fits when it rotates."""
+
+
+def upright_digits() -> tuple[Tensor, Tensor]:
+    """scikit-learn's scans (1797, 1, 28, 28), from 0 to 1, and their labels."""
+    from sklearn.datasets import load_digits
+
+    scans = load_digits()
+    images = torch.from_numpy(scans.images).float()[:, None] / 16
+    images = F.interpolate(images, size=(DIGIT_SIZE, DIGIT_SIZE), mode="bilinear", align_corners=False)
+    return F.pad(images, [(SIDE - DIGIT_SIZE) // 2] * 4), torch.from_numpy(scans.target).long()
 
 
 class Digits(GCSADataModule):
@@ -22,7 +33,7 @@ class Digits(GCSADataModule):
     """
 
     name = "digits"
-    num_classes, in_chans, image_size = 10, 1, 28
+    num_classes, in_chans, image_size = 10, 1, SIDE
     class_names = tuple("0123456789")
     mean, std = (0.1570,), (0.2770,)
 
@@ -34,14 +45,8 @@ class Digits(GCSADataModule):
         whole, parts = self._read()
         return whole._replace(rows=parts[0])
 
-    def _read(self) -> tuple[Split, tuple[torch.Tensor, ...]]:
-        from sklearn.datasets import load_digits
-
-        scans = load_digits()
-        labels = torch.from_numpy(scans.target).long()
-        images = torch.from_numpy(scans.images).float()[:, None] / 16
-        images = F.interpolate(images, size=(DIGIT_SIZE, DIGIT_SIZE), mode="bilinear", align_corners=False)
-        images = F.pad(images, [(self.image_size - DIGIT_SIZE) // 2] * 4)
+    def _read(self) -> tuple[Split, tuple[Tensor, ...]]:
+        images, labels = upright_digits()
         # Bicubic resampling overshoots, which bytes cannot hold.
         images = RandomAffine(degrees=180)(images, seeded_generator(SPLIT_SEED)).clamp(0, 1)
         split = Split.whole((images * 255).round().byte(), labels, "scikit-learn's load_digits")
