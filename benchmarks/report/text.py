@@ -446,7 +446,10 @@ def right_angles() -> str:
         rows.append([PEERS.get(name, f"`{name}`"), share, errors, f"{found['cpu_seconds']:.1f}"])
     header = ["system", "lines found (95 %)", "CER % (95 %)", "CPU seconds a page"]
     found = next(iter(content.values()))
-    about = f"{found['lines']} lines on {len(found['pages'])} pages. {machine_title(found['machine'])}; commit {found['commit'][:8]}."
+    commits = ", ".join(dict.fromkeys(found["commit"][:8] for found in content.values()))
+    about = (
+        f"{found['lines']} lines on {len(found['pages'])} pages. {machine_title(found['machine'])}; commits {commits}."
+    )
     return f"{table(header, rows)}\n\n{about}"
 
 

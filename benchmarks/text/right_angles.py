@@ -2,8 +2,8 @@
 
 FOLDER holds the PDF files of `PAGES`, of public repositories: figures with the names of their axes, forms, tables, notes on the edge of the
 sheet. They are rendered at `DPI`; what their lines at a right angle say, and where they stand, is in the PDF. A line is found where the text
-that a system has in its place has at most half of the characters wrong. Rows of other systems stay. `--kraken PYTHON` reads lines that kraken
-finds, in an environment that has it, by the first of the weights.
+that a system has in its place has at most half of the characters wrong. Rows of other systems stay. `--kraken PYTHON` measures weights on
+the lines that kraken finds, in an environment that has it.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def main() -> None:
     readers: dict[str, Callable[[Path], Lines]] = {"tesseract": tesseract, "rapidocr": rapidocr}
     readers = {name: readers.get(name) or network(name, sys.executable) for name in args.systems}
     if args.kraken:
-        readers[f"{args.systems[0]}, lines by kraken"] = network(args.systems[0], args.kraken, "--lines", "kraken")
+        readers = {f"{name}, lines by kraken": network(name, args.kraken, "--lines", "kraken") for name in args.systems}
     content: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.is_file() else {}
     with tempfile.TemporaryDirectory() as folder:
         scans = list(pages(args.folder, Path(folder)))

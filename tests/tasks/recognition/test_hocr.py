@@ -90,10 +90,11 @@ def test_boxes_end_with_the_page(tmp_path: Path) -> None:
     source = Source(tmp_path / "1.png")
     polygon = ((-100.0, -5.0), (99.0, -5.0), (99.0, 20.0), (-100.0, 20.0))
     characters = tuple(Character(sign, i / 4, (i + 1) / 4, 0.9) for i, sign in enumerate("a bc"))
-    line = LineInput(source, Line(source.file, polygon=polygon), 1)
+    line = LineInput(source, Line(source.file, polygon=polygon, baseline=((20.0, 50.0), (24.0, 5.0))), 1)
     transcript = Transcript(line, Reading("a bc", 0.9, 0, characters))
     (placed,) = placed_page(source, [transcript]).lines
     assert placed.box == (0, 0, 99, 20)
+    assert placed.baseline is None, "the line was read across it"
     assert [word.box for word in placed.words] == [(0, 0, 25, 20), (49, 0, 99, 20)]
 
 

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gcsa.tasks.recognition.data.cutting import rotate_points
+from gcsa.tasks.recognition.data.cutting import Points, rotate_points
 from gcsa.tasks.recognition.pages.words import words_of
 from gcsa.tasks.recognition.reading import Character, Reading
 
@@ -53,6 +53,16 @@ def test_a_word_of_a_sloping_line_is_in_its_share_of_the_straightened_one(degree
     for word, start, end in zip(words, (0, 60), (40, 200), strict=True):
         xs, ys = zip(*rotated((start, 0), (end, 0), (end, 20), (start, 20)), strict=True)
         assert np.abs(np.subtract(word.box, (min(xs), min(ys), max(xs), max(ys)))).max() <= 1
+
+
+@pytest.mark.parametrize("baseline", [((20.0, 110.0), (20.0, 10.0)), ((20.0, 10.0), (22.0, 110.0))])
+def test_words_of_a_line_that_was_read_across_its_base_line_are_in_its_box(baseline: Points) -> None:
+    """A finder may call something upright a line whose text is read as level: no curve y = c(x) goes through an upright base line."""
+    upright = ((10.0, 10.0), (40.0, 10.0), (40.0, 110.0), (10.0, 110.0))
+    assert [word.box for word in words_of(upright, reading("ab cdefghi"), baseline)] == [
+        (10, 10, 16, 110),
+        (19, 10, 40, 110),
+    ]
 
 
 def test_a_word_of_a_slightly_sloping_line_is_as_high_as_the_line_is_there() -> None:

@@ -156,7 +156,7 @@ def fit_curve(outline: Array, course: Array | None) -> Curve | None:
         line = Polynomial([centre[1] - slope * centre[0], slope])
         return Curve(line, outline[:, 0].min(), outline[:, 0].max(), area / np.ptp(outline @ along))
     chord = course[-1] - course[0]
-    if not chord.any():
+    if abs(chord[0]) < max(1.0, abs(chord[1])):  # it ends where it starts, or the line was read across it
         return None
     thickness = area / max(1.0, np.ptp(outline @ chord) / np.hypot(*chord))
     x, y = _evenly(course).T

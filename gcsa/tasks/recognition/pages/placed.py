@@ -69,7 +69,7 @@ def _placed(polygon: Points, baseline: Points | None, reading: Reading, region: 
 def _fitted(baseline: Points) -> tuple[float, float] | None:
     """Slope and height at x = 0 of the straight line nearest to a baseline."""
     xs, ys = np.array(baseline, dtype=float).reshape(-1, 2).T
-    if len(xs) < 2 or np.ptp(xs) < 1:
+    if len(xs) < 2 or np.ptp(xs) < max(1.0, np.ptp(ys)):
         return None
     slope, height = np.polyfit(xs, ys, 1)
     return float(slope), float(height)
