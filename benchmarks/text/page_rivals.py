@@ -1,10 +1,11 @@
 """Others and our weights on whole pages: `python -m benchmarks.text.page_rivals SET FOLDER tesseract rapidocr WEIGHTS ...`. Rows of other
-systems stay; one at a time tells its memory too. "rapidocr" is PP-OCRv6 small, with its own reader.
+systems stay; one at a time tells its memory too. "rapidocr" is PP-OCRv6 small, with its own reader. With `--kraken`, in an environment that
+has it, weights read the lines that kraken finds.
 
 FOLDER holds a folder for each book, with images and the ALTO or PAGE-XML of their lines, as in the repositories that `SETS` names: no
 weights were trained on them. A page whose image is missing is left out. Each page is given upright, which ours do not know and
 Tesseract is told (`--psm 3`): our text is the same at 90, 180 and 270 degrees. The reference is the text of the lines in the order of
-the file. Rows "by kraken" were measured before its lines were replaced, by this script.
+the file. Rows "by kraken" of the set "books" were measured before the text detector was there, by this script.
 
 CER counts a line in another place as missing and as too much. Words are compared as bags, whatever their order. Both in letters of today
 (`benchmarks.text.rivals.modern`), which is what Tesseract writes. Seconds are those of the processor on one thread.
@@ -31,6 +32,8 @@ from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError
 from gcsa._utils.memory import keep_compiled_kernels, keep_freed_memory
 from gcsa.tasks.recognition.evaluate import text_scores
+from gcsa.tasks.recognition.pages.inputs import Source, find_lines
+from gcsa.tasks.recognition.pages.layout import PageFinder, finder_of
 from gcsa.tasks.recognition.pages.page_xml import read_page
 from gcsa.training.results import git_commit, machine
 
@@ -67,8 +70,28 @@ NOTES: Pages = {
             )
         ),
     },
+    "SETAFDH/HTR-SETAF-LesFaictzJCH, c6c38e34": {
+        "FaictzJCH_Lyon_1560": tuple(
+            f"{name}_default"
+            for name in (
+                "12_1517f",
+                "14_fab8b",
+                "68_c9ee3",
+                "69_0e755",
+                "72_68da4",
+                "76_2325d",
+                "77_25a9e",
+                "78_8021c",
+                "79_41bf1",
+                "80_b2a07",
+                "81_d460c",
+                "83_6a58c",
+                "88_10975",
+            )
+        ),
+    },
 }
-"""All pages of a Latin book of the 16th century with five or more lines of notes in the margin."""
+"""All pages with five or more lines of notes in the margin, of a Latin book of the 16th century and of a French one of about 1560."""
 SETS = {"books": BOOKS, "notes": NOTES}
 
 TESSERACT, RAPIDOCR = "tesseract", "rapidocr"
@@ -87,9 +110,15 @@ def rapidocr() -> Read:
     return lambda page: "\n".join(engine(str(page)).txts or ())
 
 
-def network(weights: str) -> Read:
+def network(weights: str, finder: str) -> Read:
     predictor: Any = gcsa.load(weights).fold()
-    return lambda page: "\n".join(reading.text for reading in predictor.predict(page))
+    find = PageFinder(find=finder_of(finder))
+
+    def read(page: Path) -> str:
+        (transcripts,) = predictor.transcribe([find_lines(Source(page), find)])
+        return "\n".join(transcript.reading.text for transcript in transcripts if transcript.reading is not None)
+
+    return read
 
 
 def references(folder: Path, pages: Pages) -> Iterator[tuple[str, Path, str]]:
@@ -144,6 +173,7 @@ def main() -> None:
     parser.add_argument("set", choices=SETS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("systems", nargs="+", help=f"published weights, {TESSERACT} or {RAPIDOCR}")
+    parser.add_argument("--kraken", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -160,12 +190,12 @@ def main() -> None:
     rows = content.setdefault(args.set, {})
     for name in args.systems:
         peers = {TESSERACT: lambda: tesseract("fra+lat", 3), RAPIDOCR: rapidocr}
-        read = peers[name]() if name in peers else network(name)
+        read = peers[name]() if name in peers else network(name, "kraken" if args.kraken else "ppocr")
         row = measure(read, pages) | about
         if name != TESSERACT:
             row["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-        rows[name] = row
-        print(name, rows[name], flush=True)
+        rows[f"{name}, lines by kraken" if args.kraken else name] = row
+        print(name, row, flush=True)
         print(write_json(RESULT, content))
 
 
