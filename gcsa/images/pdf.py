@@ -38,13 +38,18 @@ def open_document(file: BoundedFile) -> Iterator[Any]:
     """The document of pypdfium2 in an open file.
 
     Raises:
-        Refused: pypdfium2 is not installed. RuntimeError: a file that is damaged or needs a password.
+        Refused: pypdfium2 is not installed, or the file needs a password. RuntimeError: a file that is damaged.
     """
     try:
-        from pypdfium2 import PdfDocument
+        from pypdfium2 import PdfDocument, PdfiumError
     except ImportError as error:
         raise Refused("is a PDF, which needs pypdfium2: pip install 'gcsa-vit[pdf]'", "pdf.missing") from error
-    document = PdfDocument(file)
+    try:
+        document = PdfDocument(file)
+    except PdfiumError as error:
+        if "password" not in str(error):
+            raise
+        raise Refused("is locked by a password: save it without one", "pdf.locked") from error
     try:
         yield document
     finally:

@@ -43,6 +43,11 @@ def test_what_is_refused(book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert count_pages(tmp_path / "cut.pdf") == 1
     with raises("image.unreadable"):
         read_image(tmp_path / "cut.pdf", 3, page=1)
+    pikepdf = pytest.importorskip("pikepdf")
+    with pikepdf.open(book) as document:
+        document.save(tmp_path / "locked.pdf", encryption=pikepdf.Encryption(user="secret", owner="secret"))
+    with raises("pdf.locked"):
+        read_image(tmp_path / "locked.pdf", 3, page=1)
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
     assert count_pages(book) == 1
     with raises("pdf.missing"):

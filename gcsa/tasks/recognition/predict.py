@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from gcsa._utils.errors import UserError
 from gcsa.evaluation.audited import Audited, AuditOptions, Progress, check_some, read_pictures, silent
 from gcsa.evaluation.evaluation_mode import evaluation_mode
-from gcsa.images.reader import grey_pixels
+from gcsa.images.pixels import from_pillow, naming, to_grey
 from gcsa.tasks.base import Exporter, Predictor, merge_adapter
 from gcsa.tasks.recognition.ctc import CTCRecognizer
 from gcsa.tasks.recognition.data.charset import stored_characters
@@ -44,7 +44,7 @@ from gcsa.tasks.recognition.pages.inputs import (
     is_xml,
     reason,
 )
-from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout
+from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout, page_colours
 from gcsa.tasks.recognition.pages.reading_order import arranged, order_on_page
 from gcsa.tasks.recognition.reading import (
     CONFIDENT,
@@ -226,7 +226,10 @@ class RecognitionPredictor(Predictor):
         if not has_page_size(*picture.size):
             return _Item([partial(read_line, picture, height)])
         size = f"an image of {picture.width} x {picture.height} pixels"
-        layout = find_layout(grey_pixels(picture), np.asarray(picture.convert("RGB")), size, upright)
+        with naming("the image"):
+            pixels = from_pillow(picture)
+            grey, colours = to_grey(pixels), page_colours(pixels)
+        layout = find_layout(grey, colours, size, upright)
         return _Item(layout.inks(size, height), layout.orientation, True, layout.as_scanned())
 
     def transcribe(

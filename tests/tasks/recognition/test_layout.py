@@ -101,6 +101,26 @@ def test_a_line_at_a_right_angle_stays_one(page: Image.Image, tmp_path: Path, mo
         assert text_scores([last.text], ["les insectes et les mollusques"]).cer < 0.15
 
 
+@pytest.mark.parametrize("kind", ["16 bits", "12 of 16 bits", "floats", "transparent"])
+def test_a_page_of_any_depth_has_the_same_lines(
+    page: Image.Image, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(0))
+    levels = np.maximum(np.asarray(page), 20)
+    see_through = Image.new("RGBA", page.size)
+    see_through.putalpha(Image.fromarray(255 - levels))
+    scan = {
+        "16 bits": Image.fromarray(levels.astype(np.uint16) * 257),
+        "12 of 16 bits": Image.fromarray(levels.astype(np.uint16) * 16),
+        "floats": Image.fromarray(levels.astype(np.float32) / 255),
+        "transparent": see_through,
+    }[kind]
+    scan.save(tmp_path / f"page.{'tif' if kind == 'floats' else 'png'}")
+    (file,) = tmp_path.iterdir()
+    assert len(PageFinder()(Source(file))) == len(TEXTS)
+    assert len(RecognitionPredictor(Reader()).predict(scan)) == len(TEXTS)
+
+
 @dataclass
 class Skewed:
     """In the place of kraken: the known lines of a page, wherever it is rotated about its centre."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from PIL import Image
 from torch import Tensor
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
-from gcsa.images.pixels import naming, to_8_bits
+from gcsa.images.pixels import Pixels, brightness, naming, to_8_bits
 from gcsa.tasks.recognition.data.cutting import FoundLine, cut
 from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_grey, page_pixels, polygon_ink
 from gcsa.tasks.recognition.kraken.lines import check_kraken, lines_by_kraken
@@ -83,6 +84,17 @@ def find_layout(grey: Array, image: Array, name: str, upright: bool = False, fin
     return Layout([line for line, keep in zip(found, kept, strict=True) if keep], orientation, level)
 
 
+def page_colours(pixels: Pixels) -> Array:
+    """The colours (H, W, 3) of a page in 8 bits. A page that uses less than half of what more bits hold, as 12 of 16 do, is brightened: its
+    lines would not be found."""
+    colours = to_8_bits(pixels, 3)
+    if pixels.is_deep and np.asarray(colours).max() < 128:
+        bright = brightness(pixels, np.float32)
+        bright *= 255 / max(bright.max(), 1e-6)
+        colours = Image.fromarray(bright.round().astype(np.uint8)).convert("RGB")
+    return np.asarray(colours)
+
+
 class PageFinder:
     """Finds the lines on images of pages; upright, find: of `find_layout`."""
 
@@ -93,7 +105,7 @@ class PageFinder:
         """The lines of a page, in no particular order, none of a blank one. Raises ValueError for one that cannot be read."""
         file, page = source.file, source.page
         with naming(file):
-            image = np.asarray(to_8_bits(page_pixels(file, page)[0], 3))
+            image = page_colours(page_pixels(file, page)[0])
         layout = find_layout(page_grey(file, page), image, source.name, self.upright, self.find)
         line = partial(Line, file, document=file.stem, orientation=layout.orientation, page=page)
         return [line(polygon=found.polygon, baseline=found.baseline) for found in layout.as_scanned()]
