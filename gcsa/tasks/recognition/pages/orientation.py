@@ -30,7 +30,7 @@ TILE = 96
 SIDE = 2048
 """Pixels of the longer side of a page, which is seen at half of that too: most letters are 8 to 12 pixels high in one of the two."""
 BAND = 512
-"""Rows of a scan that are reduced at a time: a whole one of 5,000 x 3,500 pixels has 140 MB in float64."""
+"""Rows of a scan that are done at a time: a whole one of 5,000 x 3,500 pixels has 140 MB in float64."""
 MOST_TILES = 48
 """Of each size, those with the most contrast."""
 WINDOW = 63
@@ -122,8 +122,12 @@ def tiles_of(grey: Array, side: int = SIDE) -> Tensor:
     They hold the difference to the mean of a neighbourhood in its standard deviations, at most 4, and 0 outside of the page.
     """
     height, width = (max(4, 4 * round(length * side / max(grey.shape) / 4)) for length in grey.shape)
-    bands = np.array_split(grey, math.ceil(len(grey) / BAND))
-    page = _resized(torch.cat([_resized(_as_image(band), len(band), width) for band in bands], 2), height, width)
+    narrow = torch.empty((1, 1, len(grey), width), dtype=torch.float64)
+    for start in range(0, len(grey), BAND):
+        band = grey[start : start + BAND]
+        narrow[:, :, start : start + BAND] = _resized(_as_image(band), len(band), width)
+    page = _resized(narrow, height, width)
+    del narrow
     return torch.cat([_with_contrast(*even_contrast(size)) for size in (F.avg_pool2d(page, 2), page)])
 
 
@@ -139,27 +143,28 @@ def _resized(image: Tensor, height: int, width: int) -> Tensor:
 def even_contrast(page: Tensor) -> tuple[Tensor, Tensor]:
     """A page (1, 1, H, W) with even contrast, and as the difference to the mean of a neighbourhood, of the range of its grey values."""
     low, high = np.percentile(page.numpy(), (0.5, 99.5))
-    page = ((page - low) / max(high - low, 1)).clamp(0, 1)
-    difference = page - _local_mean(page)
-    deviation = _local_mean(difference.square()).clamp_min(0).sqrt()
-    return (difference / (deviation + LEAST_CONTRAST)).clamp(-LIMIT, LIMIT), difference
+    difference = page.sub(low).div_(max(high - low, 1)).clamp_(0, 1)
+    difference -= _local_mean(difference)
+    deviation = _local_mean(difference.square()).clamp_min_(0).sqrt_().add_(LEAST_CONTRAST)
+    return torch.div(difference, deviation, out=deviation).clamp_(-LIMIT, LIMIT), difference
 
 
 def _with_contrast(even: Tensor, difference: Tensor) -> Tensor:
     """The tiles of a page `even` in contrast, at most MOST_TILES, where it was not blank before."""
-    tiles, contrasts = _cut(even), _cut(difference).std((1, 2, 3))
+    contrasts = _cut(difference).std((1, 2, 3))
     kept = contrasts >= LEAST_CONTRAST
     if kept.sum() > MOST_TILES:
         kept &= contrasts >= contrasts.sort(descending=True).values[MOST_TILES - 1]
-    return tiles[kept].float()
+    return _cut(even)[kept].float()
 
 
 def _local_mean(page: Tensor) -> Tensor:
     """The mean over the part of a square of WINDOW pixels a side that lies on the page (1, 1, H, W)."""
     high, wide = (uniform_filter(np.ones(length), WINDOW, mode="constant") for length in page.shape[2:])
-    return torch.from_numpy(uniform_filter(page[0, 0].numpy(), WINDOW, mode="constant") / np.outer(high, wide))[
-        None, None
-    ]
+    mean = uniform_filter(page[0, 0].numpy(), WINDOW, mode="constant")
+    for start in range(0, len(mean), BAND):
+        mean[start : start + BAND] /= np.outer(high[start : start + BAND], wide)
+    return torch.from_numpy(mean)[None, None]
 
 
 def _cut(page: Tensor) -> Tensor:
