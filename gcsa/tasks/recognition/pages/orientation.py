@@ -9,7 +9,6 @@ front of it: a rotated page gives the same probabilities, cyclically shifted, up
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
