@@ -144,7 +144,16 @@ class Pose:
         return x if self.rows is None else x[self.rows]
 
 
-class Symmetrized(nn.Module, ABC):
+class Wrapper(nn.Module):
+    """A module around `network`, whose attributes `OF_THE_NETWORK` it has."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_THE_NETWORK and "network" in self._modules:
+            return getattr(self.network, name)
+        return super().__getattr__(name)
+
+
+class Symmetrized(Wrapper, ABC):
     """The sum F above; a subclass says which poses it is taken over.
 
     `num_features`, `num_classes`, `pretrained_cfg` and the like are the network's. `forward_features` is not: what a network
@@ -180,11 +189,6 @@ class Symmetrized(nn.Module, ABC):
         if batch is not None:
             check_int("batch", batch)
         self.network, self.output, self.batch = network, output, batch
-
-    def __getattr__(self, name: str) -> Any:
-        if name in OF_THE_NETWORK and "network" in self._modules:
-            return getattr(self.network, name)
-        return super().__getattr__(name)
 
     def extra_repr(self) -> str:
         output = self.output if isinstance(self.output, str) else getattr(self.output, "__name__", "function")
@@ -340,7 +344,7 @@ class Canonical(Symmetrized):
         return scores.masked_fill(~kept, float("-inf")).softmax(1)
 
 
-class RotationAveraged(nn.Module):
+class RotationAveraged(Wrapper):
     """The mean of the scores for copies of the image that are rotated by angles between those of the group: steadier at every
     angle, and as exact as the network under its group.
 
@@ -374,11 +378,6 @@ class RotationAveraged(nn.Module):
                 "rotations.multiple",
             )
         self.angles = tuple(360 / rotations * k for k in range(rotations // exact))
-
-    def __getattr__(self, name: str) -> Any:
-        if name in OF_THE_NETWORK and "network" in self._modules:
-            return getattr(self.network, name)
-        return super().__getattr__(name)
 
     def extra_repr(self) -> str:
         return f"mean at {', '.join(f'{angle:g}' for angle in self.angles)} degrees, exact under {self.group.exactness}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from statistics import median
 from typing import Any
@@ -96,7 +95,7 @@ def slowest_adapter(results: Run) -> float:
 def few_lines() -> str:
     """What gcsa adapt gains from few corrected lines."""
     rows, machines = [], set()
-    found = [json.loads(file.read_text()) for file in (ROOT / "benchmarks/results/ocr_few").glob("*.json")]
+    found = list(load_runs("ocr_few").values())
     for row in sorted(found, key=lambda row: (row["script"], row["corrected"])):
         rates = []
         for when in ("before", "after"):
@@ -178,7 +177,7 @@ def trocr() -> str:
 
 def rotated_lines() -> str:
     """Lines scanned in any orientation: an encoder with a group, and a plain recogniser in two ways."""
-    content = json.loads((ROOT / "benchmarks/results/pages/rotated.json").read_text())
+    content = load_benchmark("pages/rotated")
     timed = load_timings("rotated_lines", lambda results: -results["lines"])
     rows = []
     for name, side in content["rows"].items():
@@ -223,7 +222,7 @@ def _calibration_error(rows: list[dict[str, Any]]) -> float:
 
 def orientation() -> str:
     """How often pages are seen the right way up, by script and system, and how sure the network is."""
-    results = json.loads((ROOT / "benchmarks/results/pages/orientation.json").read_text())
+    results = load_benchmark("pages/orientation")
     systems, least = results["systems"], results["least_probability"]
     names = [name for name in SYSTEMS if name in systems]
 
@@ -272,7 +271,7 @@ def orientation() -> str:
 
 def pages() -> str:
     """A page in its four orientations, and lines of unknown orientation, one by one and as pages."""
-    results = json.loads((ROOT / "benchmarks/results/pages/gcsa_ocr_tiny.print.json").read_text())
+    results = load_benchmark("pages/gcsa_ocr_tiny.print")
     scans = results["page"]["orientations"]
     first = scans["0"]
     found = f"{first['lines']} lines, CER {100 * first['cer']:.1f} %"
@@ -300,7 +299,7 @@ def pages() -> str:
 
 def skewed() -> str:
     """A page rotated by small angles, and as a photograph: its lines given, as boxes and straightened, and found."""
-    results = json.loads((ROOT / "benchmarks/results/pages/skewed.json").read_text())
+    results = load_benchmark("pages/skewed")
     rows = []
     for name, found in results["found"].items():
         page = f"rotated by {name} degrees" if name.isdigit() else name
@@ -313,7 +312,7 @@ def skewed() -> str:
 
 def small_skews() -> str:
     """Validation lines at angles about the threshold: as boxes and straightened."""
-    content = json.loads((ROOT / "benchmarks/results/pages/skewed.json").read_text())["validation"]
+    content = load_benchmark("pages/skewed")["validation"]
     rows = [
         [degrees, f"{row['rise']:.2f}", f"{100 * row['boxes']:.2f}", f"{100 * row['straightened']:.2f}"]
         for degrees, row in content["angles"].items()
@@ -324,7 +323,7 @@ def small_skews() -> str:
 
 def test_lines() -> str:
     """Published recognisers on the test lines of two sets of French print."""
-    content = json.loads((ROOT / "benchmarks/results/ocr/test_lines.json").read_text())
+    content = load_benchmark("ocr/test_lines")
     rows = []
     for row in content["rows"]:
         low, high = row["cer_interval"]
@@ -338,7 +337,7 @@ def test_lines() -> str:
 
 def confidence() -> str:
     """What is wrong on scripts that the networks know and on others, and what their confidences make of it."""
-    rows = json.loads((ROOT / "benchmarks/results/ocr/confidence.json").read_text())["rows"]
+    rows = load_benchmark("ocr/confidence")["rows"]
     models = [*dict.fromkeys(row["model"] for row in rows)]
     found = []
     for name in dict.fromkeys(row["set"] for row in rows):
@@ -378,7 +377,7 @@ def _pages(row: dict[str, Any]) -> list[tuple[float, float]]:
 
 def rivals() -> str:
     """Tesseract, the CRNN and published recognisers on the same test lines."""
-    content = json.loads((ROOT / "benchmarks/results/ocr/rivals.json").read_text())["lines"]
+    content = load_benchmark("ocr/rivals")["lines"]
     rows = []
     for row in content["rows"]:
         low, high = row["cer_interval"]
@@ -411,7 +410,7 @@ def page_notes() -> str:
 
 
 def _whole_pages(pages: str) -> str:
-    content = json.loads((ROOT / "benchmarks/results/pages/rivals.json").read_text())[pages]
+    content = load_benchmark("pages/rivals")[pages]
     rows = []
     for name, found in content.items():
         low, high = found["cer_interval"]
@@ -437,7 +436,7 @@ PEERS = {"tesseract": "Tesseract 5.3", "rapidocr": "PP-OCRv6 small, its own read
 
 def right_angles() -> str:
     """Lines at a right angle to their page."""
-    content = json.loads((ROOT / "benchmarks/results/pages/right_angles.json").read_text())
+    content = load_benchmark("pages/right_angles")
     rows = []
     for name, found in sorted(content.items(), key=lambda item: -item[1]["found"]):
         low, high = found["cer_interval"]
@@ -455,7 +454,7 @@ def right_angles() -> str:
 
 def order() -> str:
     """How often the line after a line is the right one."""
-    content = json.loads((ROOT / "benchmarks/results/pages/order.json").read_text())
+    content = load_benchmark("pages/order")
     rows = [
         [
             name,
@@ -481,7 +480,7 @@ def order() -> str:
 
 def skew() -> str:
     """How exactly the skew of a page is estimated."""
-    content = json.loads((ROOT / "benchmarks/results/pages/skew.json").read_text())
+    content = load_benchmark("pages/skew")
     errors = sorted(abs(row["error"]) for row in content["rows"])
     within = sum(error <= 0.5 for error in errors)
     return (

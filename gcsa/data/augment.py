@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from gcsa._utils.errors import UserError
-from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int, known_options
+from gcsa._utils.validation import MAX_SIDE, check_bool, check_float, check_int, is_number, known_options
 from gcsa.data.colour import RandomColour
 from gcsa.data.compression import RandomJPEG
 
@@ -62,7 +62,7 @@ class RandomAffine:
         for key in ("flip", "quarter_turns"):
             check_bool(f"augment.{key}", getattr(self, key))
         pair = not isinstance(self.scale, str) and isinstance(self.scale, Sequence) and len(self.scale) == 2
-        if not pair or not all(_is_number(factor) for factor in self.scale):
+        if not pair or not all(is_number(factor) for factor in self.scale):
             raise UserError(f"augment scale={self.scale!r} must be two factors, such as [0.9, 1.1]", "augment.scale")
         if not 0 < self.scale[0] <= self.scale[1] < MAX_SCALE:
             raise UserError(
@@ -215,7 +215,3 @@ def cropped(images: Tensor, corners: Tensor, height: int, width: int) -> Tensor:
     columns = (corners[:, 1, None] + torch.arange(width, device=images.device))[:, None, :]
     image = torch.arange(len(images), device=images.device)[:, None, None]
     return images.movedim(1, -1)[image, rows, columns].movedim(-1, 1).contiguous()
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -145,7 +145,8 @@ def _folded(module: nn.Module, plan: str) -> nn.Module:
         portable = Plan("irreps" if module.plan.method == "irreps" else "direct")
         plans = dict(auto=module.plan, portable=portable, direct=Plan())
         return FoldedConv2d(module, plans[plan]).train(module.training)
-    if isinstance(module, DenseHead) and plan != "direct":  # in 8 bits, scalars would share the scale of the larger rays
+    # In 8 bits, scalars would share the scale of the larger rays.
+    if isinstance(module, DenseHead) and plan != "direct":
         return FoldedHead(module, plan).train(module.training)
     for name, child in module.named_children():
         setattr(module, name, _folded(child, plan))

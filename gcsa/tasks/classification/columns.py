@@ -126,7 +126,12 @@ def table(report: ColumnReport, title: str, trained: bool) -> Table:
             screen.add_row(f"  {key}", "no image with or none without it" if math.isnan(value) else f"{value:.4g}")
     screen.add_section()
     screen.add_row("invariance error", f"{max(report.invariance.values()):.1e}")
-    screen.add_row("parameters", f"{report.cost.parameters:,}")
-    screen.add_row("FLOPs an image (a multiply-add is two)", f"{report.cost.flops:.3g}")
-    screen.add_row(f"images/s, batch {report.cost.batch}, {report.cost.device}", f"{report.cost.images_per_second:.0f}")
+    add_cost(screen, report.cost)
     return screen
+
+
+def add_cost(screen: Table, cost: Cost) -> None:
+    """Adds the rows of a cost to a table of measures and values."""
+    screen.add_row("parameters", f"{cost.parameters:,}")
+    screen.add_row("FLOPs an image (a multiply-add is two)", f"{cost.flops:.3g}")
+    screen.add_row(f"images/s, batch {cost.batch}, {cost.device}", f"{cost.images_per_second:.0f}")

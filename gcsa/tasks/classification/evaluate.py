@@ -46,7 +46,7 @@ from gcsa.models.folding import fold
 from gcsa.models.pose import symmetrize
 from gcsa.symmetry import SymmetryOptions
 from gcsa.tasks import load
-from gcsa.tasks.classification.columns import measure_columns, table as column_table
+from gcsa.tasks.classification.columns import AUDIT_IMAGES, add_cost, measure_columns, table as column_table
 from gcsa.tasks.classification.data import GCSADataModule, create_datamodule
 from gcsa.tasks.classification.targets import Classes
 from gcsa.tasks.evaluating import check_config, chosen_device
@@ -55,7 +55,6 @@ from gcsa.training.task import data_options
 SPLITS = {"test": "test", "val": "validate", "train": "fit"}
 """What can be measured on, and the stage of `GCSADataModule.setup` that reads it."""
 RESULT = "evaluation.json"
-AUDIT_IMAGES = 16
 
 
 @dataclass(frozen=True)
@@ -353,7 +352,7 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
     screen.add_column("at 45\N{DEGREE SIGN}", justify="right", no_wrap=True)
     if not trained:
         screen.add_row("[bold red]weights", "[bold red]untrained: random", end_section=True)
-    scores, rotation, cost = report.scores, report.rotation, report.cost
+    scores, rotation = report.scores, report.rotation
     screen.add_row(f"accuracy, {scores.images} images [95 %]", _with_interval(scores))
     if report.averaged is not None:
         screen.add_row(f"  of the mean over {report.copies} rotated copies", _with_interval(report.averaged))
@@ -377,9 +376,7 @@ def table(report: Report, model: nn.Module, title: str, trained: bool) -> Table:
         at_45 = "" if stage.at_45 is None else f"{stage.at_45:.1e}"
         screen.add_row(f"  stage {stage.stage} ({' x '.join(map(str, stage.shape))})", f"{stage.exact:.1e}", at_45)
     screen.add_section()
-    screen.add_row("parameters", f"{cost.parameters:,}")
-    screen.add_row("FLOPs an image (a multiply-add is two)", f"{cost.flops:.3g}")
-    screen.add_row(f"images/s, batch {cost.batch}, {cost.device}", f"{cost.images_per_second:.0f}")
+    add_cost(screen, report.cost)
     return screen
 
 

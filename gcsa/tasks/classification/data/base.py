@@ -212,8 +212,7 @@ class GCSADataModule(SplitDataModule):
         """Download what is missing if that was asked for; raise FileNotFoundError if it still is."""
         if self.download and self._absent():
             download_into(self.root, self.fetch)
-        for path in self._absent():
-            raise missing(path, self.name, self.download_size)
+        self._check_there()
 
     def check_test(self) -> None:
         """Open the files of the test split without reading it, so that a long training does not end on a damaged one.
@@ -221,14 +220,13 @@ class GCSADataModule(SplitDataModule):
         Raises:
             ValueError: a file that cannot be opened, is empty, or is not as long as it says; FileNotFoundError: none.
         """
-        for path in self._absent():
-            raise missing(path, self.name, self.download_size)
+        self._check_there()
         for path in self.required_files():
             if path.is_file():
                 check_readable(path, self.name)
 
     def make_fit(self) -> tuple[Split, Split]:
-        self._check_there()
+        self._check_ready()
         unlabelled = self._list_unlabelled()
         train, val = self.read_fit()
         self._check(train)
@@ -276,7 +274,7 @@ class GCSADataModule(SplitDataModule):
         return files
 
     def make_test(self) -> Split:
-        self._check_there()
+        self._check_ready()
         test = self.read_test()
         self._check(test)
         return test
@@ -331,6 +329,9 @@ class GCSADataModule(SplitDataModule):
     def _check_there(self) -> None:
         for path in self._absent():
             raise missing(path, self.name, self.download_size)
+
+    def _check_ready(self) -> None:
+        self._check_there()
         if self.augment is not None:
             self.augment.check(self.in_chans, self.image_size, self.image_size)
 
