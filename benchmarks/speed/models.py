@@ -3,14 +3,12 @@
 Images a second in evaluation, as created and folded, and in training (forward and backward), GFLOP an image, the share
 of the measured rate of float32 matrix products that evaluation reaches, and the peak memory of a training step in a fresh
 process. On a GPU also bfloat16 autocast, alone and, without `--eager`, compiled (CUDA graphs).
-`--model FILE.py:FUNCTION` adds a model of another project: FUNCTION() gives an nn.Module for images of 3 x 96 x 96.
+`--model MODULE:NAME` adds an nn.Module of another project, for images of 3 x 96 x 96.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from benchmarks.common import DEVICE, alone, arguments, forward_and_step, machin
 from gcsa.evaluation.cost import count_flops
 from gcsa.models.backbone import Backbone
 from gcsa.models.folding import fold
+from gcsa.models.foreign import open_network
 
 # Name to batch on a CPU; a GPU takes 16 times as many.
 MODELS = {
@@ -48,26 +47,10 @@ class Autocast(nn.Module):
             return self.model(x)
 
 
-def load(path: str) -> nn.Module:
-    """The model of `FILE.py:FUNCTION`; raises SystemExit, naming what is missing."""
-    file, _, function = path.rpartition(":")
-    if not Path(file).is_file():
-        raise SystemExit(f"error: --model {path}: there is no file {file or path!r}; write FILE.py:FUNCTION")
-    spec = importlib.util.spec_from_file_location(Path(file).stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(Path(file).resolve().parent))
-    spec.loader.exec_module(module)
-    if not hasattr(module, function):
-        raise SystemExit(f"error: --model {path}: {file} has no function {function!r}")
-    return getattr(module, function)()
-
-
 def build(name: str) -> tuple[nn.Module, Tensor]:
-    """The model and a batch of images of its own size; a path gives that of `load`."""
+    """The model and a batch of images of its own size."""
     if ":" in name:
-        model, size, batch = load(name), (3, 96, 96), 16
+        model, size, batch = open_network(name, trust_code=True), (3, 96, 96), 16
     else:
         model, batch = timm.create_model(name, num_classes=10), MODELS[name]
         size = (3, 96, 96) if name == "resnet18" else model.default_cfg["input_size"]
@@ -106,7 +89,7 @@ def measure(name: str, rates: dict[str, float], args: argparse.Namespace) -> dic
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help="FILE.py:FUNCTION, a model to add")
+    parser.add_argument("--model", help="MODULE:NAME, a model to add")
     parser.add_argument("--only", nargs="+", default=list(MODELS), choices=list(MODELS), help="of the models")
     parser.add_argument("--eager", action="store_true", help="on a GPU: nothing compiled, which takes minutes")
 
@@ -114,7 +97,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     args = arguments(__doc__, add_options)
     if args.model:
-        load(args.model)  # an error before minutes of work
+        open_network(args.model, trust_code=True)  # an error before minutes of work
     rates = machine_rates()
     names = [*args.only, *([args.model] if args.model else [])]
     rows = {Path(name).name: measure(name, rates, args) for name in names}
