@@ -241,15 +241,25 @@ def device(name: str | None) -> torch.device:
         raise UserError(f"--device {name} cannot be used here: choose {there}", "device") from error
 
 
+def check_exists(name: str, wanted: str) -> Path:
+    """The path of an input. Raises FileNotFoundError where nothing is there, and UserError for a device; `wanted` says what to give."""
+    path = Path(name)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no {name}: give {wanted}")
+    if not path.is_file() and not path.is_dir():
+        raise UserError(f"{name} is a device or a pipe: give {wanted}", "images.device")
+    return path
+
+
 def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
     """The images that are named, and those of `suffixes` in folders, each once; with `recursive` also those in the folders inside.
 
-    With `ZARR` among the suffixes a folder of OME-Zarr is an image. Raises FileNotFoundError for an input that is not there, and
-    UserError for a folder without images and for a device.
+    With `ZARR` among the suffixes a folder of OME-Zarr is an image. Raises as `check_exists`, and UserError for a folder without
+    images.
     """
     found: list[Path] = []
     for name in inputs:
-        path = Path(name)
+        path = check_exists(name, "images, or folders of them")
         if path.is_dir() and ZARR in suffixes and _is_zarr(path):
             found.append(path)
         elif path.is_dir():
@@ -257,12 +267,8 @@ def find_images(inputs: Sequence[str], *, recursive: bool = False, suffixes: Seq
             if not inside:
                 raise UserError(f"{path} is a folder without images ({', '.join(suffixes)})", "images.none")
             found += inside
-        elif path.is_file():
-            found.append(path)
-        elif path.exists():
-            raise UserError(f"{name} is a device or a pipe: give images, or folders of them", "images.device")
         else:
-            raise FileNotFoundError(f"there is no {name}: give images, or folders of them")
+            found.append(path)
     return list(dict.fromkeys(found))
 
 

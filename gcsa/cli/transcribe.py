@@ -21,11 +21,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from gcsa._utils.errors import UserError, visible
+from gcsa._utils.errors import visible
 from gcsa._utils.importing import check_peft
 from gcsa._utils.memory import keep_compiled_kernels
 from gcsa._utils.published import ADAPTER_CONFIG, published
-from gcsa.cli.arguments import add_hardware, add_run, count, device
+from gcsa.cli.arguments import add_hardware, add_run, check_exists, count, device
 from gcsa.cli.errors import Parser
 from gcsa.cli.output import SCREEN, part_of, written
 from gcsa.cli.running import check_run, compute_on, how, mark, running, settings
@@ -131,24 +131,13 @@ def _forms(text: str) -> str | None:
     return ",".join(name for name in FORMS if name in names and name != "NFC") or None
 
 
-def _check_inputs(inputs: Sequence[str]) -> None:
-    for name in inputs:
-        path = Path(name)
-        if not path.exists():
-            raise FileNotFoundError(f"there is no {path}: give line images, PAGE-XML or ALTO files, or folders of them")
-        if not path.is_file() and not path.is_dir():
-            raise UserError(
-                f"{name} is a device or a pipe: give line images, PAGE-XML or ALTO files, or folders of them",
-                "images.device",
-            )
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code. Raises SystemExit: 2 for wrong arguments, 1 for an unexpected error."""
     args = _arguments(argv)
     as_pages = args.format in PAGE_FORMATS
     with running() as stack:
-        _check_inputs(args.inputs)
+        for name in args.inputs:
+            check_exists(name, "line images, PAGE-XML or ALTO files, or folders of them")
         check_run(args, map(Path, args.inputs))
         if args.adapter is not None:
             check_peft()

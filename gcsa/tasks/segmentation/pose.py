@@ -35,9 +35,6 @@ class TransformedImage(TransformedWindows):
 
     image: WindowedImage
 
-    def __init__(self, image: WindowedImage, group: Group, g: int) -> None:
-        super().__init__(image, group, g)
-
     def percentiles(self, low: float, high: float) -> tuple[float, float]:
         return self.image.percentiles(low, high)
 
