@@ -8,7 +8,6 @@ import timm
 import torch
 from peft import PeftModel, get_peft_model
 from peft.tuners.lora import LoraLayer
-from torch import nn
 
 import gcsa
 from gcsa import adapters
@@ -17,13 +16,9 @@ from gcsa.models.folding import fold
 from gcsa.testing import randomize
 from tests.errors import raises
 
+from .test_convolutional_lora import small
+
 X = torch.randn(2, 1, 24, 24, generator=torch.Generator().manual_seed(0))
-
-
-def small(group: str = "c4", **options: object) -> nn.Module:
-    torch.manual_seed(0)
-    options = {"fields": 4, "num_heads": 2, "depth": 1, "stem_strides": (4, 2), "num_classes": 3, **options}
-    return randomize(timm.create_model("gcsa_tiny", group=group, **options)).eval()
 
 
 @pytest.mark.parametrize(

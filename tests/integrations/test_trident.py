@@ -4,25 +4,14 @@ import pickle
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
 
+from benchmarks.integrations.embeddings import StandIn
 from gcsa.integrations.trident import encoder
 from tests.integrations.pictures import patches, poses
 
 
-class CustomInferenceEncoder(nn.Module):
-    """A name, a model, transforms of a PIL image, and the precision, by which autocast is chosen."""
-
-    def __init__(self, enc_name, model, transforms, precision) -> None:  # type: ignore[no-untyped-def]
-        super().__init__()
-        self.enc_name, self.model, self.eval_transforms, self.precision = enc_name, model, transforms, precision
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.model(x)
-
-
 def test_the_same_features_for_every_pose() -> None:
-    custom = CustomInferenceEncoder("gcsa", *encoder("gcsa_pooled_small.pcam")).eval()
+    custom = StandIn("gcsa", *encoder("gcsa_pooled_small.pcam")).eval()
     assert custom.precision is torch.float32  # no autocast
     transforms = pickle.loads(pickle.dumps(custom.eval_transforms))  # for the workers of a DataLoader
     for pixels in patches(2)[:, 10:-9, 10:-9]:
