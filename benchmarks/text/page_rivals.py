@@ -30,7 +30,7 @@ import gcsa
 from benchmarks.text.rivals import cpu_seconds, modern, run_tesseract
 from gcsa._utils.atomic import write_json
 from gcsa._utils.errors import UserError
-from gcsa._utils.memory import keep_compiled_kernels, keep_freed_memory
+from gcsa._utils.memory import give_back_memory, keep_compiled_kernels, keep_freed_memory
 from gcsa.tasks.recognition.evaluate import text_scores
 from gcsa.tasks.recognition.pages.inputs import Source, find_lines
 from gcsa.tasks.recognition.pages.layout import PageFinder, finder_of
@@ -116,6 +116,7 @@ def network(weights: str, finder: str) -> Read:
 
     def read(page: Path) -> str:
         (transcripts,) = predictor.transcribe([find_lines(Source(page), find)])
+        give_back_memory()  # as the command does
         return "\n".join(transcript.reading.text for transcript in transcripts if transcript.reading is not None)
 
     return read

@@ -83,7 +83,7 @@ def test_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")  # so that it is put back as it was
     monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
     memory.keep_compiled_kernels()
-    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "16384"
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "2048"
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "1")
     memory.keep_compiled_kernels()
     assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == "1"

@@ -15,6 +15,7 @@ from gcsa._utils.atomic import replacing
 from gcsa._utils.errors import visible
 from gcsa._utils.memory import give_back_memory
 from gcsa.tasks.recognition.choices import FINDERS, PAGE_FORMATS, SCREEN, is_folder
+from gcsa.tasks.recognition.data.line_image import forget_page
 from gcsa.tasks.recognition.pages.forms import to_form
 from gcsa.tasks.recognition.pages.inputs import (
     UNREADABLE,
@@ -131,6 +132,7 @@ class ReadWork(batch.Work[Source]):
                 as_read = next(found)
             yield self._result(source, as_read)
             if len(as_read) > 1:
+                forget_page()
                 give_back_memory()
 
     def _result(self, source: Source, as_read: list[Transcript]) -> batch.Result:

@@ -208,6 +208,12 @@ def page_grey(path: Path, page: int | None = None) -> Array:
     return _grey_as_of(path, page, *_version(path))
 
 
+def forget_page() -> None:
+    """Lets go of the last image, so that it takes no memory while the next one is decoded."""
+    _pixels_as_of.cache_clear()
+    _grey_as_of.cache_clear()
+
+
 def _version(path: Path) -> tuple[int, int]:
     with naming(path):
         status = path.stat()

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from PIL import Image
 from torch import Tensor
 
 from gcsa._utils.arrays import Array
 from gcsa._utils.errors import MissingExtraError, UserError, one_line
-from gcsa.images.pixels import Pixels, brightness, naming, to_8_bits
+from gcsa.images.pixels import Pixels, brightness, naming
 from gcsa.tasks.recognition.data.cutting import FoundLine, cut
 from gcsa.tasks.recognition.data.line_image import MIN_CONTRAST, Line, page_grey, page_pixels, polygon_ink
 from gcsa.tasks.recognition.kraken.lines import check_kraken, lines_by_kraken
@@ -85,14 +84,14 @@ def find_layout(grey: Array, image: Array, name: str, upright: bool = False, fin
 
 
 def page_colours(pixels: Pixels) -> Array:
-    """The colours (H, W, 3) of a page in 8 bits. A page that uses less than half of what more bits hold, as 12 of 16 do, is brightened: its
-    lines would not be found."""
-    colours = to_8_bits(pixels, 3)
-    if pixels.is_deep and np.asarray(colours).max() < 128:
+    """The colours (H, W, 3) of a page in 8 bits, without a copy where they are stored so. A page that uses less than half of what more bits
+    hold, as 12 of 16 do, is brightened: its lines would not be found."""
+    colours = brightness(pixels, np.uint8)
+    if pixels.is_deep and colours.max() < 128:
         bright = brightness(pixels, np.float32)
         bright *= 255 / max(bright.max(), 1e-6)
-        colours = Image.fromarray(bright.round().astype(np.uint8)).convert("RGB")
-    return np.asarray(colours)
+        colours = bright.round().astype(np.uint8)
+    return colours if colours.ndim == 3 else np.broadcast_to(colours[..., None], (*colours.shape, 3))
 
 
 class PageFinder:
