@@ -129,10 +129,10 @@ def test_the_request_reaches_the_processes_that_a_command_starts(wish: str, monk
 
 
 def test_an_adapter_without_peft(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gcsa.cli.transcribe.find_spec", lambda name: None)
+    monkeypatch.setattr("gcsa._utils.importing.find_spec", lambda name: None)
     Image.new("L", (64, 32), 255).save("line.png")
     code, _, err = run("transcribe", "gcsa_ocr_tiny.print", "gcsa_ocr_tiny.print.la09", "line.png")
-    assert (code, err) == (2, "error: an adapter needs PEFT, which is not installed: pip install gcsa-vit[ocr]\n")
+    assert (code, err) == (2, "error: an adapter needs PEFT, which is not installed: pip install gcsa-vit[lora]\n")
 
 
 def test_sigterm_is_told_and_takes_half_written_files_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
