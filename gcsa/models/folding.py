@@ -88,7 +88,8 @@ def fold(model: Module, plan: str = "auto") -> Module:
             it is for formats of narrow numbers.
 
     Raises:
-        UserError: an unknown plan, an adapter that is not merged, "direct" for a folded model in the basis of irreps.
+        UserError: an unknown plan, an adapter that is not merged, "direct" for a folded model in the basis of irreps and for a
+            folded segmenter.
     """
     check_choice("plan", plan, PLANS)
     for name, module in model.named_modules():
@@ -98,7 +99,8 @@ def fold(model: Module, plan: str = "auto") -> Module:
                 f"{where} has an adapter: call merge_and_unload() on the model first, and fold the result",
                 "folding.adapter",
             )
-        if plan == "direct" and isinstance(module, FoldedConv2d) and module.in_irreps:
+        bound = isinstance(module, FoldedHead) or (isinstance(module, FoldedConv2d) and module.in_irreps)
+        if plan == "direct" and bound:
             raise UserError("the model is folded already: give the one that it was folded from", "folding.twice")
     model = copy.deepcopy(model)
     for module in model.modules():

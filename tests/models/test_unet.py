@@ -326,6 +326,9 @@ def test_folded_network_ends_in_one_convolution(group: str, dtype: torch.dtype, 
         assert isinstance(folded.head, FoldedHead)
         assert folded.head.out.weight.shape[0] == 2 + RAYS
         assert_equivariant(Both(folded), x, group, "image", "rays", dtypes=[dtype])
+    assert not any(isinstance(module, FoldedHead) for module in fold(network, "direct").modules())
+    with raises("folding.twice"):
+        fold(folded, "direct")
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's exporter warns of its own deprecations
