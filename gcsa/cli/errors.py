@@ -120,18 +120,19 @@ def tell_failed(failed: Sequence[str], total: int, done: str) -> None:
 
 def _keep_traceback(error: Exception, folder: Path | None) -> str:
     """Where the traceback is, in words."""
-    text = f"{' '.join(sys.argv)}\n{''.join(traceback.format_exception(error))}"
+    shown = f"{' '.join(sys.argv)}\n{''.join(traceback.format_exception(error))}"
+    text = shown.encode(errors="backslashreplace")  # names of files need not be UTF-8
     try:
         if folder is not None and folder.is_dir():
             path = folder / "error.log"
-            with path.open("a", encoding="utf-8") as file:  # several processes may have one folder
+            with path.open("ab") as file:  # several processes may have one folder
                 file.write(text)
         else:
             descriptor, name = tempfile.mkstemp(prefix="gcsa-error-", suffix=".log")
             path = Path(name)
-            with open(descriptor, "w", encoding="utf-8") as file:
+            with open(descriptor, "wb") as file:
                 file.write(text)
     except OSError:  # a full disk
-        print(text, file=sys.stderr)
+        print(shown, file=sys.stderr)
         return "the traceback above"
     return f"the traceback in {path}"

@@ -27,16 +27,16 @@ def part_of(name: str) -> Path | None:
 
 @contextmanager
 def written(name: str) -> Iterator[TextIO]:
-    """A file to write to, in UTF-8, that replaces `name` at the end, and only if nothing went wrong; `SCREEN` is stdout.
+    """A file to write to, in UTF-8 (names of files that are not: with escapes), that replaces `name` at the end, and only if nothing went wrong; `SCREEN` is stdout.
 
     Raises SystemExit with status 1 where the reader of stdout, such as head, has seen enough.
     """
     if name != SCREEN:
-        with replacing(name) as part, part.open("w", encoding="utf-8", newline="") as file:
+        with replacing(name) as part, part.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             yield file
         return
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         yield sys.stdout
         sys.stdout.flush()

@@ -58,6 +58,11 @@ def broken_value() -> None:
     stride_of(Model())  # type: ignore[arg-type]
 
 
+def unprintable() -> None:
+    """With the name of a file that is not UTF-8."""
+    raise ZeroDivisionError("\udcff.png")
+
+
 @pytest.mark.parametrize(
     ("run", "kind"),
     [
@@ -68,6 +73,7 @@ def broken_value() -> None:
         (lambda: int("one"), "ValueError"),
         (lambda: json.loads("{"), "JSONDecodeError"),
         (broken_value, "ValueError"),
+        (unprintable, "ZeroDivisionError"),
     ],
 )
 def test_the_traceback_of_the_unexpected_is_kept(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,15 @@ def test_a_row_for_every_image(run: Run, scans: Path) -> None:
     assert run("orient", scans, "--output", "o.json") == (0, "o.json: 5 images\n", "")
     found = json.loads(Path("o.json").read_text())
     assert [row["orientation"] for row in found] == [0, 90, 180, 270, None]
+
+
+def test_a_name_that_is_not_utf8_is_escaped(run: Run, scans: Path) -> None:
+    (scans / "a.png").rename(scans / os.fsdecode(b"\xff.png"))
+    code, out, err = run("orient", scans)
+    assert (code, err) == (0, "")
+    assert f"{scans}/\\udcff.png,0," in out
+    assert run("orient", scans, "--output", "o.csv")[0] == 0
+    assert Path("o.csv").read_text(encoding="utf-8") == out
 
 
 def test_upright_copies_lose_nothing(run: Run, scans: Path, upright: np.ndarray) -> None:

@@ -62,6 +62,14 @@ def test_a_folder(run: Run, weights: Path, images: Path, made: SegmentationPredi
         assert f"{labels.max()} objects" in out
 
 
+def test_a_name_that_is_not_utf8_is_escaped(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
+    named = (images / "a.png").rename(images / os.fsdecode(b"\xff.png"))
+    for _ in range(2):
+        assert run("segment", weights, named, "--output", tmp_path / "found", "--only", "csv")[0] == 0
+        header, row = (tmp_path / "found/images.csv").read_text(encoding="utf-8").splitlines()
+        assert row.startswith("\\udcff,")
+
+
 def test_options(run: Run, weights: Path, images: Path, tmp_path: Path) -> None:
     options = ("--output", tmp_path / "found", "--only", "csv,geojson", "--prob-thresh", 0.99)
     code, out, err = run("segment", *options, weights, images / "a.png")

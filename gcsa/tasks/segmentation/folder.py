@@ -161,7 +161,9 @@ def write_images(folder: Path, found: Iterable[tuple[Job, Mapping[str, Any]]]) -
     rows: dict[str, list[Any]] = {}
     with suppress(OSError), file.open(encoding="utf-8", newline="") as stream:
         rows = {row[0]: row for row in csv.reader(stream) if row}
-    rows |= {job.stem: [job.stem, values["objects"], values["ood_score"]] for job, values in found}
+    for job, values in found:
+        name = job.stem.encode(errors="backslashreplace").decode()  # names of files need not be UTF-8
+        rows[name] = [name, values["objects"], values["ood_score"]]
     rows.pop(HEADER[0], None)
     with replacing(file) as part, part.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([HEADER, *rows.values()])
