@@ -1,5 +1,6 @@
 """hOCR says where lines and words are, and any XML parser reads it."""
 
+import os
 import re
 from pathlib import Path
 from xml.etree.ElementTree import Element, fromstring
@@ -11,9 +12,11 @@ from gcsa.cli.transcribe import main
 from gcsa.tasks.recognition.data.line_image import Line
 from gcsa.tasks.recognition.pages.hocr import hocr
 from gcsa.tasks.recognition.pages.inputs import LineInput, Source, Transcript
+from gcsa.tasks.recognition.pages.new_xml import new_xml
 from gcsa.tasks.recognition.pages.placed import PlacedLine, PlacedPage, placed_page
 from gcsa.tasks.recognition.pages.words import Word
 from gcsa.tasks.recognition.reading import Character, Reading
+from tests.errors import raises
 from tests.tasks.recognition.test_page_text import write_page
 from tests.tasks.recognition.test_page_xml import ALTO, alto
 
@@ -82,6 +85,13 @@ def test_of_xml_pages(kind: str, weights: Path, folder: Path, tmp_path: Path) ->
             "alto": "bbox 20 100 210 178; baseline 0.0211 -18.0",
         }[kind]
     )
+
+
+@pytest.mark.parametrize("kind", ["page", "alto"])
+def test_xml_of_an_image_whose_name_is_not_utf8_is_refused(kind: str, tmp_path: Path) -> None:
+    """XML names the image, to be opened again."""
+    with raises("image.name"):
+        new_xml(Source(tmp_path / os.fsdecode(b"\xff.png")), [], kind, "")
 
 
 def test_boxes_end_with_the_page(tmp_path: Path) -> None:

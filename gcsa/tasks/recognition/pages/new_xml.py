@@ -5,11 +5,13 @@ Where a line is rotated on the image, its block says by how much, as both format
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from gcsa._utils.errors import UserError
 from gcsa.tasks.recognition.data.cutting import Points
 from gcsa.tasks.recognition.data.line_image import page_size
 from gcsa.tasks.recognition.pages.inputs import Source, Transcript
@@ -24,9 +26,11 @@ UNREAD = Reading("", 0.0)
 
 def new_xml(source: Source, transcripts: Sequence[Transcript], kind: str, weights: str) -> str:
     """A page with the lines that were found and read on it, of `arranged`, as "page" or "alto", which says that gcsa read it with
-    `weights`."""
+    `weights`. Raises UserError for an image whose name XML cannot hold."""
     from defusedxml.minidom import parseString
 
+    if os.fsencode(source.file.name).decode(errors="replace") != source.file.name:
+        raise UserError("the name of the image is not UTF-8, as XML must be: rename it", "image.name")
     size = page_size(source.file, source.page)
     blocks = [list(block) for _, block in groupby(transcripts, key=lambda transcript: transcript.input.block)]
     root = (_page if kind == "page" else _alto)(source, size, blocks)
