@@ -275,6 +275,8 @@ SAME_NETWORK = {"lite0, one pass": "teacher, one pose"} | dict.fromkeys(
 )
 """Whose images a second a student of `benchmarks.learning.teach` makes."""
 
+RIVALS = {"no group": "rival: layers without a group", "lite0, one pass": "rival: lite0 taught by its average"}
+
 
 def teaching() -> str:
     """Teachers and their students (`benchmarks.learning.teach`): means over the seeds; and their rates (`benchmarks.learning.teach_rate`)."""
@@ -294,7 +296,7 @@ def teaching() -> str:
             data = {"plankton": "plankton", "pcam": "tissue"}[chain.partition("_")[0]]
             rate = rates["images_per_second"][data].get(SAME_NETWORK.get(kind, kind))
             passes = "8" if kind.endswith("averaged") else "1"
-            rows.append([data, labels, kind, passes, f"{rate:.0f}" if rate else "", *cells])
+            rows.append([data, labels, RIVALS.get(kind, kind), passes, f"{rate:.0f}" if rate else "", *cells])
     return table(["data", "labels", "network", "passes", "images a second", *SPLIT_CELLS], rows)
 
 
