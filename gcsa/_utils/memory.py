@@ -40,6 +40,6 @@ def give_back_memory() -> None:
 
 def keep_compiled_kernels() -> None:
     """Lets oneDNN, which compiles each convolution for each size of image, keep 2,048 of them instead of 1,024. Lines of text
-    come in so many sizes that it compiled the same ones again and again, which took a tenth of the time of reading. More gains
-    nothing, and each takes 0.13 MB. To be called before anything is computed; a setting of the user's own is left."""
+    come in so many sizes that it compiled the same ones again and again. More gained nothing, and each takes 0.13 MB (ADR 20). To be
+    called before anything is computed; a setting of the user's own is left."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "2048")
