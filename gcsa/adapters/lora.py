@@ -123,7 +123,7 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
         trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
         try:
             peft_model = get_peft_model(model, config, adapter_name)
-        except ValueError as error:
+        except (ValueError, IndexError) as error:  # the second of a token that the model lacks
             _take_out(model, trained)
             raise UserError(
                 f"the adapter in {folder} is of another model: {one_line(error)}", "adapter.other_model"

@@ -20,7 +20,7 @@ from gcsa.weights.tensors import check_finite
 
 ADAPTER_TENSORS = "adapter_model.safetensors"
 LABEL_NAMES = "label_names.json"
-MOST_LAYERS = 10_000
+MOST_LAYERS, MOST_TOKENS = 10_000, 100_000
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,12 @@ def _of_layers(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
     )
 
 
+def _are_tokens(value: Any) -> bool:
+    return (
+        isinstance(value, list) and len(value) <= MOST_TOKENS and all(is_int(token, 0, MOST_TOKENS) for token in value)
+    )
+
+
 def _is_rank(value: Any) -> bool:
     return is_int(value, 1, 16384)
 
@@ -136,6 +142,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "rank_pattern": _of_layers(_is_rank),
     "alpha_pattern": _of_layers(_is_alpha),
     "revision": lambda value: isinstance(value, str) and len(value) <= 200,
+    "trainable_token_indices": _of_layers(_are_tokens),
 }
 """The options of `peft.LoraConfig` that are read, and what passes."""
-OPTIONAL = ("use_rslora", "modules_to_save", "exclude_modules", "bias", "rank_pattern", "alpha_pattern", "revision")
+OPTIONAL = CHECKS.keys() - {"r", "lora_alpha", "lora_dropout", "target_modules"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,12 @@ def fingerprint(model: Any, without: Collection[str] = ()) -> str:
     """
     base: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
     parameters = {
-        name.replace(".base_layer.", ".").replace(".original_module.", "."): parameter.detach().double().cpu().flatten()
+        re.sub(r"\.(token_adapter|base_layer|original_module)(?=\.)", "", name): parameter.detach()
+        .double()
+        .cpu()
+        .flatten()
         for name, parameter in base.named_parameters()
-        if ".lora_" not in name and ".modules_to_save." not in name
+        if not re.search(r"\.(lora_\w+|modules_to_save|trainable_tokens_\w+)\.", name)
     }
     kept = sorted(name for name in parameters if not is_within(name, without))
     values = torch.cat([parameters[name] for name in kept])

@@ -295,6 +295,32 @@ class TrOCRRecognizer:
         self.model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
 
+    @torch.no_grad()
+    def extend(self, characters: str) -> list[int]:
+        """Lets a decoder of characters also write those of `characters` that it does not know; returns their tokens.
+
+        Their weights begin as the mean of the others', and the decoder's last layer gets its own. So an adapter learns them with
+
+            lora_config(model, ..., modules_to_save=["output_projection"], trainable_token_indices={"embed_tokens": tokens})
+
+        and is loaded onto a base that was extended by the same characters. Raises ValueError for a pretrained decoder, whose tokens are
+        not characters.
+        """
+        vocabulary = self.tokenizer.get_vocab()
+        known = sorted(vocabulary, key=vocabulary.__getitem__)
+        if known[: len(SPECIAL)] != [*SPECIAL.values()] or any(len(token) != 1 for token in known[len(SPECIAL) :]):
+            raise UserError("the decoder has its own tokens: only one of characters can be extended", "trocr.extend")
+        new = [character for character in dict.fromkeys(normalize(characters)) if character not in vocabulary]
+        self.tokenizer = character_tokenizer("".join([*known[len(SPECIAL) :], *new]))
+        decoder = self.model.decoder
+        decoder.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)
+        embedding = decoder.get_input_embeddings().weight
+        embedding[len(known) :] = embedding[: len(known)].mean(0)
+        # Of tied layers PEFT would adapt the first alone.
+        decoder.config.tie_word_embeddings = False
+        decoder.get_output_embeddings().weight = nn.Parameter(embedding.clone())
+        return list(range(len(known), len(self.tokenizer)))
+
     def labels(self, texts: Sequence[str]) -> Tensor:
         """The tokens (B, L) that the model must write, IGNORED behind the end; the texts are normalised.
 

@@ -179,6 +179,50 @@ def test_one_adapter_for_encoder_and_decoder(trained: TrOCRRecognizer, tmp_path:
     assert relative_error(merged(pixel_values=images, labels=labels).logits, adapted) < 1e-5
 
 
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # peft asks transformers
+def test_an_adapter_learns_characters_that_the_base_does_not_know(trained: TrOCRRecognizer, tmp_path: Path) -> None:
+    images, known = lines(104, 2), trained.labels(["cab", "dad"])
+    model = TrOCRRecognizer(copy.deepcopy(trained.model), trained.tokenizer)
+    before = model.model(pixel_values=images, labels=known).logits
+    tokens = model.extend("a\u00e4x")
+    count = len(trained.tokenizer)
+    assert tokens == [count, count + 1]
+    assert torch.equal(model.labels(["cab", "dad"]), known)
+    after = model.model(pixel_values=images, labels=known).logits
+    assert after.shape[2] == count + 2
+    assert relative_error(after[..., :count], before) < 1e-6
+    extended = TrOCRRecognizer(copy.deepcopy(model.model), model.tokenizer)
+    saved = dict(modules_to_save=["output_projection"], trainable_token_indices={"embed_tokens": tokens})
+    model.model = get_peft_model(
+        model.model, adapters.lora_config(model.model, rank=2, target_modules=TARGETS, **saved)
+    )
+    optimizer = torch.optim.AdamW((p for p in model.model.parameters() if p.requires_grad), lr=1e-2)
+    wanted = ["x\u00e4", "\u00e4x\u00e4"]
+    for _ in range(80):
+        optimizer.zero_grad()
+        model.model(pixel_values=images, labels=model.labels(wanted)).loss.backward()
+        optimizer.step()
+    model.model.eval()
+    assert texts(model.read(images)) == wanted
+    model.model.save_pretrained(tmp_path / "adapter")
+    loaded = TrOCRRecognizer(adapters.load(copy.deepcopy(extended.model), tmp_path / "adapter"), extended.tokenizer)
+    assert texts(loaded.read(images)) == wanted
+    with raises("adapter.other_weights"):
+        adapters.load(randomize(copy.deepcopy(extended.model)), tmp_path / "adapter")
+    merged = TrOCRRecognizer(model.model.merge_and_unload(), model.tokenizer)
+    merged.save_pretrained(tmp_path / "merged")
+    assert texts(TrOCRRecognizer.from_pretrained(tmp_path / "merged").read(images)) == wanted
+    with raises("adapter.other_model"):
+        adapters.load(copy.deepcopy(trained.model), tmp_path / "adapter")
+
+
+def test_only_a_decoder_of_characters_is_extended(trained: TrOCRRecognizer) -> None:
+    tokenizer = character_tokenizer(CHARACTERS)
+    tokenizer.add_tokens(["word"])
+    with raises("trocr.extend"):
+        TrOCRRecognizer(trained.model, tokenizer).extend("x")
+
+
 def save_tiny_trocr(folder: Path, d_model: int = 32, cross: int | None = None) -> VisionEncoderDecoderModel:
     tokenizer = character_tokenizer(CHARACTERS)
     vit = dict(hidden_size=cross or 16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=32)
