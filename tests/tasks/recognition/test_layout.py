@@ -243,6 +243,22 @@ def test_print_that_shines_through_is_left_out_and_grey_print_is_not(
     assert layout.printed(found[:2], grey) == [True, True]
 
 
+@pytest.mark.parametrize("at_left", [False, True])
+def test_the_edge_of_the_facing_page_is_left_out_and_line_numbers_are_not(
+    at_left: bool, page: Image.Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(0))
+    text = np.asarray(page)[:, 60:]
+    facing, paper = text[:, 60:95], np.full((len(text), 60), 200, np.uint8)
+
+    def count(*parts: np.ndarray) -> int:
+        sheet = np.concatenate(parts[::-1] if at_left else parts, 1)
+        return len(RecognitionPredictor(Reader()).predict(Image.fromarray(sheet)))
+
+    assert count(text, paper, facing[:, ::-1] if at_left else facing) == len(TEXTS)
+    assert count(text, paper, facing, paper) == 2 * len(TEXTS)
+
+
 @pytest.mark.parametrize(("finder", "missing"), [("ppocr", "rapidocr"), ("kraken", "kraken")])
 def test_what_finds_lines_must_be_there_for_pages_only(
     finder: str, missing: str, scans: dict[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

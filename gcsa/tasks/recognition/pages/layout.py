@@ -33,6 +33,9 @@ FAINT = 0.7
 """Where the ink of most lines is lighter than this share of their paper, a page is blank: print that shines through had 0.85, print
 and a hand 0.08 to 0.2."""
 RULE = 0.8
+SLIVER, SLIVERS = 0.1, 3
+"""At least so many lines that an edge of the page cuts, shorter than this share of its long lines, are the edge of the facing page. *Measured*: 0.03
+to 0.07 on nine pages of three books."""
 
 Ink = Callable[[], Tensor]
 Finder = Callable[[Array], list[FoundLine]]
@@ -125,7 +128,7 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def printed(lines: Sequence[FoundLine], page: Array) -> list[bool]:
-    """Which of the lines on `page` (H, W) are print: others shine through from the back, or are rules.
+    """Which of the lines on `page` (H, W) are its print: others shine through from the back, are rules, or are the edge of the facing page.
 
     On a blank page, where most lines are grain of the paper or shine through, none is.
     """
@@ -140,7 +143,27 @@ def printed(lines: Sequence[FoundLine], page: Array) -> list[bool]:
         for (grey, inside), (_, own) in zip(cuts, tones, strict=True)
     ]
     least = LEAST_PRINT * float(np.median(shares))
-    return [share >= least for share in shares]
+    facing = _of_facing_page(lines, page, INK * (paper - ink))
+    return [share >= least and number not in facing for number, share in enumerate(shares)]
+
+
+def _of_facing_page(lines: Sequence[FoundLine], page: Array, contrast: float) -> set[int]:
+    """Which of the lines on `page` (H, W) are what its left or right edge left of the lines of the facing page.
+
+    contrast: of ink and paper, at least.
+    """
+    boxes = np.array([[np.min(line.polygon, 0), np.max(line.polygon, 0)] for line in lines])
+    widths = boxes[:, 1, 0] - boxes[:, 0, 0]
+    short = widths < SLIVER * np.quantile(widths, 0.8)
+    facing: set[int] = set()
+    for column, reaches in ((0, boxes[:, 0, 0] <= 0), (page.shape[1] - 1, boxes[:, 1, 0] >= page.shape[1] - 1)):
+        slivers = np.flatnonzero(short & reaches).tolist()
+        rows = [slice(max(0, int(boxes[number, 0, 1])), int(boxes[number, 1, 1]) + 1) for number in slivers]
+        edges = [page[row, column] for row in rows]
+        cut_through = [edge.min() < np.percentile(edge, 95) - contrast for edge in edges if edge.size]
+        if sum(cut_through) >= SLIVERS:
+            facing |= set(slivers)
+    return facing
 
 
 def _print_share(dark: Array, inside: Array) -> float:
