@@ -81,7 +81,7 @@ def test_where_the_network_misleads_reading_decides(scans: dict[int, Path], monk
     for wrong in DEGREES:
         monkeypatch.setattr(layout, "find_orientation", lambda grey, wrong=wrong: seen(wrong))
         page = predictor.predict(scans[90])
-        assert [reading.text[:3] for reading in page] == [text[:3] for text in TEXTS]
+        assert text_scores([reading.text for reading in page], TEXTS).cer < 0.1
         assert {reading.orientation for reading in page} == {90}
 
 
@@ -90,7 +90,7 @@ def test_a_line_at_a_right_angle_stays_one(page: Image.Image, tmp_path: Path, mo
     monkeypatch.setattr(layout, "find_orientation", lambda grey: seen(0))
     predictor = gcsa.load("gcsa_ocr_tiny.print")
     (_, note), *_ = set_lines(["les insectes et les mollusques"], [FONT], seed=1)
-    note = note.resize((480, 32))
+    note = note.resize((note.width // 2, note.height // 2))
     for degrees in (90, 270):
         wide = Image.new("L", (1000, 620), 200)
         wide.paste(page)

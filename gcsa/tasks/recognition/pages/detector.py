@@ -37,15 +37,16 @@ LEAST_CORE = 3
 """Pixels: a core that is thinner is a speck."""
 GROWTH = 1.6
 """r: cores are made for it."""
-MARGIN, END_MARGIN = 0.06, 0.1
-"""Of the height of a line, added above and below, and at each end, so that no accent and no letter is cut."""
+END_MARGIN = 0.1
+"""Of the height of a line, added at each end, so that no letter is cut. Above and below nothing is, for neighbouring lines would be in it: on 8 validation
+pages of four books `crnn.french` had 3.14 % of the characters wrong so, 3.47 % with 0.06 there; on 8 of a fifth book 2.17 and 2.38 %."""
 ELONGATED = 2.0
 """A core with a larger ratio of its axes tells the angle of its line; other lines are level."""
 BENT = 0.08
 """Of the height of a line: a core whose middle departs more from a straight line is bent."""
 SIDES = 12
 """Of the upper and of the lower border of a bent line."""
-BASE = 0.27
+BASE = 0.24
 """Of the height of a line, from its lower border up to its base line."""
 
 
@@ -128,7 +129,7 @@ def _line_around(points: Array) -> tuple[Array, Array] | None:
         return None
     grown = (right - left) * (bottom - top) * GROWTH / (2 * (right - left + bottom - top))
     height = bottom - top + 2 * grown
-    top, bottom = top - grown - MARGIN * height, bottom + grown + MARGIN * height
+    top, bottom = top - grown, bottom + grown
     left, right = left - grown - END_MARGIN * height, right + grown + END_MARGIN * height
     xs = np.linspace(left, right, 2 if course.degree() == 1 else SIDES + 1)
     ys = course(np.clip(xs, at[0], at[-1])) if course.degree() > 1 else course(xs)
