@@ -165,14 +165,37 @@ def transcription() -> str:
 
 
 def trocr() -> str:
-    """TrOCR on the equivariant encoder, which learns a few lines by heart."""
+    """TrOCR on the equivariant encoder, which learns a few lines by heart, French lines, and other scripts by an adapter."""
     results = load_benchmark("trocr_overfit")
-    return (
+    sentence = (
         f"TrOCR with our encoder, both from scratch, learns {results['lines']} lines by heart in {results['steps']} steps: "
         f"loss {results['loss']['first epoch']:.1f} to {results['loss']['last epoch']:.4f}, character error rate "
         f"{results['cer']['greedy']:.1%} by `generate` in a fresh process, the same text for "
         f"{min(results['rotated_lines_that_read_the_same'].values())} of the lines in all four orientations."
     )
+    rows, commits = [], set()
+    for file in sorted((ROOT / "benchmarks/results/ocr/trocr").glob("*.json")):
+        run = load_benchmark(f"ocr/trocr/{file.stem}")
+        commits.add(run["commit"][:8])
+        changes = [
+            " to ".join(f"{100 * run[key]:.1f}" for key in (f"{split}/cer, before", f"{split}/cer") if key in run)
+            for split in ("val", "test")
+        ]
+        seen = [thousands(run["train_lines"]), thousands(run["lines_seen"]), f"{run['cpu_minutes']:.0f}"]
+        rows.append(
+            [f"`{file.stem}`", thousands(run["trained"]), *seen, *changes, f"{100 * run['val/cer_rotated']:.1f}"]
+        )
+    header = [
+        "what learns",
+        "numbers trained",
+        "training lines",
+        "lines seen",
+        "CPU minutes",
+        "validation CER %",
+        "test CER %",
+    ]
+    trained = table([*header, "validation, rotated by 90 degrees, orientation unknown"], rows)
+    return f"{sentence}\n\n{trained}\n\nOne thread, seed 0; commits {', '.join(sorted(commits))}."
 
 
 def rotated_lines() -> str:
