@@ -174,8 +174,8 @@ def trocr() -> str:
         f"{min(results['rotated_lines_that_read_the_same'].values())} of the lines in all four orientations."
     )
     rows, commits = [], set()
-    for file in sorted((ROOT / "benchmarks/results/ocr/trocr").glob("*.json")):
-        run = load_benchmark(f"ocr/trocr/{file.stem}")
+    for file in sorted((ROOT / "benchmarks/results/trocr").glob("*.json")):
+        run = load_benchmark(f"trocr/{file.stem}")
         commits.add(run["commit"][:8])
         changes = [
             " to ".join(f"{100 * run[key]:.1f}" for key in (f"{split}/cer, before", f"{split}/cer") if key in run)

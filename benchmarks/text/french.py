@@ -1,6 +1,6 @@
 """Puts both sets of French print into one folder with one convention, for `data.path=` of train.py.
 
-    python -m benchmarks.text.french FOLDER --ocr17 OCR17
+    python -m benchmarks.text.french FOLDER [--ocr17 OCR17]
 
 Images of lines are links; their texts are written anew: the apostrophe is ’ in both, as in fr17_roman_print. The validation and test lines of
 each set stay in their splits. fr17_roman_print has 75 lines of each book of OCR17 (Gabay 2020, CC-BY 4.0). With a clone of
@@ -47,12 +47,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ocr17", type=Path, help="a clone of e-ditiones/OCR17")
     args = parser.parse_args()
+    sets = {name: list(of_set(name)) for name in SETS}
+    if args.ocr17:
+        sets["fr17_roman_print"] = list(whole_books(sets["fr17_roman_print"], args.ocr17))
     args.folder.mkdir(parents=True)
     rows = []
-    for name in SETS:
-        lines = list(of_set(name))
-        if name == "fr17_roman_print" and args.ocr17:
-            lines = list(whole_books(lines, args.ocr17))
+    for name, lines in sets.items():
         for number, (source, row) in enumerate(lines):
             image = args.folder / f"{name}_{number:05}.png"
             image.symlink_to(source)

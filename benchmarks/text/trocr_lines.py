@@ -86,16 +86,18 @@ def endless(data: LinesDataModule) -> Iterator[LineBatch]:
 
 
 def train(
-    recognizer: TrOCRRecognizer, data: LinesDataModule, minutes: float, rates: dict[float, nn.Module], fixed: float
+    recognizer: TrOCRRecognizer,
+    data: LinesDataModule,
+    minutes: float,
+    rates: list[tuple[float, nn.Module]],
+    fixed: float,
 ) -> int:
     """Trains what requires gradients for some minutes of this process; returns the lines that it saw.
 
     rates: peak learning rates of modules. fixed: share of the time in which the encoder is fixed.
     """
     model = recognizer.model.train()
-    groups = [
-        {"params": [p for p in module.parameters() if p.requires_grad], "peak": rate} for rate, module in rates.items()
-    ]
+    groups = [{"params": [p for p in module.parameters() if p.requires_grad], "peak": rate} for rate, module in rates]
     optimizer = torch.optim.AdamW(groups, lr=RATE, weight_decay=0.05)
     began, seen = time.process_time(), 0
     for step, batch in enumerate(endless(data)):
@@ -153,7 +155,7 @@ def main() -> None:
     commit = git_commit()
     data = LinesDataModule(path=args.lines, any_image=True, batch_size=BATCH, seed=SEED, augment=AUGMENT)
     data.setup("fit")
-    content: dict[str, Any] = {"base": str(args.base.name) if args.base else BASE, "cpu_minutes": args.minutes}
+    content: dict[str, Any] = {"base": args.base.name if args.base else BASE, "cpu_minutes": args.minutes}
     splits = ["val"]
     if args.base:
         data.setup("test")
@@ -161,10 +163,10 @@ def main() -> None:
         base = TrOCRRecognizer.from_pretrained(args.base)
         content |= {f"{split}/cer, before": error(base, data, split) for split in splits}
         recognizer = adapted(args.base, data.charset.characters)
-        rates, fixed = {ADAPTER_RATE: recognizer.model}, 0.0
+        rates, fixed = [(ADAPTER_RATE, recognizer.model)], 0.0
     else:
         recognizer = start(data.charset.characters)
-        rates, fixed = {RATE: recognizer.model.decoder, ENCODER_RATE: recognizer.model.encoder}, FIXED
+        rates, fixed = [(RATE, recognizer.model.decoder), (ENCODER_RATE, recognizer.model.encoder)], FIXED
     parameters: list[Tensor] = list(recognizer.model.parameters())
     content["trained"] = sum(p.numel() for p in parameters if p.requires_grad)
     content["lines_seen"] = train(recognizer, data, args.minutes, rates, fixed)

@@ -16,6 +16,7 @@ from peft import (
 )
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTunerLayer
+from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
@@ -116,18 +117,21 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
         raise UserError(
             f"the model already has an adapter {adapter_name!r}: give another adapter_name", "adapter.name_taken"
         )
-    if isinstance(model, PeftModel):
-        model.add_adapter(adapter_name, config)
-        peft_model = model
-    else:
-        trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
-        try:
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    try:
+        if isinstance(model, PeftModel):
+            model.add_adapter(adapter_name, config)
+            peft_model = model
+        else:
             peft_model = get_peft_model(model, config, adapter_name)
-        except (ValueError, IndexError) as error:  # the second of a token that the model lacks
+    except (ValueError, IndexError) as error:  # the second of a token that the model lacks
+        if isinstance(model, PeftModel):
+            model.delete_adapter(adapter_name)
+        else:
             _take_out(model, trained)
-            raise UserError(
-                f"the adapter in {folder} is of another model: {one_line(error)}", "adapter.other_model"
-            ) from error
+        raise UserError(
+            f"the adapter in {folder} is of another model: {one_line(error)}", "adapter.other_model"
+        ) from error
     wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
     stored = {name: tensor.shape for name, tensor in tensors.items()}
     reason = None
@@ -156,6 +160,8 @@ def _take_out(model: nn.Module, trained: Collection[str]) -> None:
     for name, layer in list(model.named_modules()):
         if isinstance(layer, BaseTunerLayer):
             model.set_submodule(name, layer.get_base_layer())
+        elif isinstance(layer, AuxiliaryTrainingWrapper) and layer.original_module is not None:
+            model.set_submodule(name, layer.original_module)
     vars(model).pop("peft_config", None)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in trained)

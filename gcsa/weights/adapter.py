@@ -37,7 +37,7 @@ class Adapter:
 def read_adapter(folder: str | Path) -> Adapter:
     """The adapter that PEFT's `save_pretrained` wrote into `folder`, or that comes with gcsa by this name.
 
-    Reads the options that `gcsa.adapters.lora_config` can write: ranks, scales, dropout, biases and names of layers. Raises
+    Reads the options that `gcsa.adapters.lora_config` can write: ranks, scales, dropout, biases, names of layers and tokens. Raises
     FileNotFoundError for a missing file and ValueError for a damaged one, or for another option.
     """
     folder = published(str(folder)) or Path(folder)
@@ -142,7 +142,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "rank_pattern": _of_layers(_is_rank),
     "alpha_pattern": _of_layers(_is_alpha),
     "revision": lambda value: isinstance(value, str) and len(value) <= 200,
-    "trainable_token_indices": _of_layers(_are_tokens),
+    "trainable_token_indices": lambda value: _are_tokens(value) or _of_layers(_are_tokens)(value),
 }
 """The options of `peft.LoraConfig` that are read, and what passes."""
 OPTIONAL = CHECKS.keys() - {"r", "lora_alpha", "lora_dropout", "target_modules"}

@@ -303,22 +303,27 @@ class TrOCRRecognizer:
 
             lora_config(model, ..., modules_to_save=["output_projection"], trainable_token_indices={"embed_tokens": tokens})
 
-        and is loaded onto a base that was extended by the same characters. Raises ValueError for a pretrained decoder, whose tokens are
-        not characters.
+        and is loaded onto a base that was extended by the same characters in the same order, which nothing checks: keep the tokenizer
+        beside the adapter. Raises ValueError for a pretrained decoder,
+        whose tokens are not characters, and for characters that `Charset` refuses.
         """
         vocabulary = self.tokenizer.get_vocab()
         known = sorted(vocabulary, key=vocabulary.__getitem__)
         if known[: len(SPECIAL)] != [*SPECIAL.values()] or any(len(token) != 1 for token in known[len(SPECIAL) :]):
             raise UserError("the decoder has its own tokens: only one of characters can be extended", "trocr.extend")
-        new = [character for character in dict.fromkeys(normalize(characters)) if character not in vocabulary]
+        new = [character for character in dict.fromkeys(characters) if character not in vocabulary]
+        if not new:
+            return []
         self.tokenizer = character_tokenizer("".join([*known[len(SPECIAL) :], *new]))
         decoder = self.model.decoder
+        before = [layer.weight.clone() for layer in (decoder.get_input_embeddings(), decoder.get_output_embeddings())]
+        decoder.config.tie_word_embeddings = False  # of tied layers PEFT would adapt the first alone
         decoder.resize_token_embeddings(len(self.tokenizer), mean_resizing=False)
-        embedding = decoder.get_input_embeddings().weight
-        embedding[len(known) :] = embedding[: len(known)].mean(0)
-        # Of tied layers PEFT would adapt the first alone.
-        decoder.config.tie_word_embeddings = False
-        decoder.get_output_embeddings().weight = nn.Parameter(embedding.clone())
+        for layer, weight in zip(
+            (decoder.get_input_embeddings(), decoder.get_output_embeddings()), before, strict=True
+        ):
+            fresh = weight.mean(0).expand(len(new), -1)
+            layer.weight = nn.Parameter(torch.cat([weight, fresh]))
         return list(range(len(known), len(self.tokenizer)))
 
     def labels(self, texts: Sequence[str]) -> Tensor:

@@ -257,6 +257,9 @@ def test_the_edge_of_the_facing_page_is_left_out_and_line_numbers_are_not(
 
     assert count(text, paper, facing[:, ::-1] if at_left else facing) == len(TEXTS)
     assert count(text, paper, facing, paper) == 2 * len(TEXTS)
+    short = text.copy()
+    short[:300, 100:] = 200  # ends of paragraphs on a page whose own lines are cut
+    assert count(short[:, 75:]) == len(TEXTS)
 
 
 @pytest.mark.parametrize(("finder", "missing"), [("ppocr", "rapidocr"), ("kraken", "kraken")])

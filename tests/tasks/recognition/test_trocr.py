@@ -212,8 +212,25 @@ def test_an_adapter_learns_characters_that_the_base_does_not_know(trained: TrOCR
     merged = TrOCRRecognizer(model.model.merge_and_unload(), model.tokenizer)
     merged.save_pretrained(tmp_path / "merged")
     assert texts(TrOCRRecognizer.from_pretrained(tmp_path / "merged").read(images)) == wanted
+    plain = copy.deepcopy(trained.model)
     with raises("adapter.other_model"):
-        adapters.load(copy.deepcopy(trained.model), tmp_path / "adapter")
+        adapters.load(plain, tmp_path / "adapter")
+    assert [name for name, _ in plain.named_modules()] == [name for name, _ in trained.model.named_modules()]
+
+
+def test_a_decoder_is_extended_twice(trained: TrOCRRecognizer) -> None:
+    images, known = lines(104, 2), trained.labels(["cab", "dad"])
+    model = TrOCRRecognizer(copy.deepcopy(trained.model), trained.tokenizer)
+    before = model.model(pixel_values=images, labels=known).logits
+    assert model.extend("ab") == []
+    assert torch.equal(model.model(pixel_values=images, labels=known).logits, before)
+    first, second = model.extend("x\u0301"), model.extend("y")
+    assert (len(first), len(second)) == (2, 1)
+    with torch.no_grad():  # as an adapter that was merged
+        model.model.decoder.get_output_embeddings().weight.neg_()
+    model.extend("z")
+    after = model.model(pixel_values=images, labels=known).logits[..., : before.shape[2]]
+    assert relative_error(after, -before) < 1e-6
 
 
 def test_only_a_decoder_of_characters_is_extended(trained: TrOCRRecognizer) -> None:
