@@ -10,7 +10,9 @@ import numpy as np
 from scipy.stats import binomtest
 
 from benchmarks.text.orientation import has_chosen
+from gcsa.tasks.recognition.predict import stored_calibration
 from gcsa.tasks.recognition.reading import CONFIDENT, Reading, calibrated
+from gcsa.weights import read
 
 from .results import (
     BUDGET,
@@ -388,7 +390,8 @@ def confidence() -> str:
 
 def _right(row: dict[str, Any]) -> list[float]:
     """The confidences of the lines of a set."""
-    return [calibrated(Reading("a", own)).confidence for own in row["confidences"]]
+    calibration = stored_calibration(read(row["model"]))
+    return [calibrated(Reading("a", own), calibration).confidence for own in row["confidences"]]
 
 
 def _pages(row: dict[str, Any]) -> list[tuple[float, float]]:

@@ -28,7 +28,15 @@ from gcsa.models.backbone import Backbone
 from gcsa.models.baselines.crnn import CRNN, CRNNOptions
 from gcsa.models.create import create_model
 from gcsa.tasks.recognition.data.charset import Charset, display_order, normalize, stored_characters
-from gcsa.tasks.recognition.reading import Character, Reading, most_confident, normalized, orientations, to_upright
+from gcsa.tasks.recognition.reading import (
+    CALIBRATION,
+    Character,
+    Reading,
+    most_confident,
+    normalized,
+    orientations,
+    to_upright,
+)
 from gcsa.weights import Weights, write
 from gcsa.weights.files import CHARSET
 
@@ -210,6 +218,7 @@ class CTCRecognizer(nn.Module):
         stride: pixels of which the width of a line must be a multiple.
         steps: time steps for each such multiple.
         options: the arguments other than `characters`, from which the recogniser can be made again.
+        calibration: of `calibrated`, for what these weights say of themselves.
     """
 
     defaults: ClassVar = {name: option.default for name, option in explain(RecognizerOptions).items()}
@@ -229,6 +238,7 @@ class CTCRecognizer(nn.Module):
         head: dict[str, Any] = dict(hidden=hidden, upsample=upsample, recurrent=recurrent, drop_rate=drop_rate)
         RecognizerOptions(height=height, **head)
         self.charset = Charset(characters)
+        self.calibration = CALIBRATION
         self.options: dict[str, Any] = dict(encoder=encoder, height=height, **head, **options)
         network: Any = create_encoder(encoder, height, **options)
         self.group = make_group(getattr(network, "group", "c1"))
@@ -298,6 +308,9 @@ class CTCRecognizer(nn.Module):
         """What a file of weights holds of this recogniser; `about` is for people, as in `Weights`."""
         options = dict(self.options)
         encoder, characters = options.pop("encoder"), self.charset.characters
+        entries: dict[str, Any] = {"characters": characters}
+        if self.calibration != CALIBRATION:
+            entries["calibration"] = list(self.calibration)
         source, tensors = type(self).__name__, self.state_dict()
         return Weights(
             source,
@@ -306,7 +319,7 @@ class CTCRecognizer(nn.Module):
             options,
             tensors,
             about=dict(about or {}),
-            entries={"characters": characters},
+            entries=entries,
         )
 
     def save_pretrained(self, folder: str | Path, about: Mapping[str, Any] | None = None) -> Path:

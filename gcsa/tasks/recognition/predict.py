@@ -26,6 +26,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from gcsa._utils.errors import UserError
+from gcsa._utils.validation import is_number
 from gcsa.evaluation.audited import Audited, AuditOptions, Progress, check_some, read_pictures, silent
 from gcsa.evaluation.evaluation_mode import evaluation_mode
 from gcsa.images.pixels import from_pillow, naming, to_grey
@@ -47,6 +48,7 @@ from gcsa.tasks.recognition.pages.inputs import (
 from gcsa.tasks.recognition.pages.layout import Ink, PageFinder, find_layout, page_colours
 from gcsa.tasks.recognition.pages.reading_order import arranged, order_on_page
 from gcsa.tasks.recognition.reading import (
+    CALIBRATION,
     CONFIDENT,
     Reading,
     calibrated,
@@ -79,7 +81,19 @@ def make_predictor(weights: Weights, adapter: str | Path | None = None) -> Recog
 
 def empty_recognizer(weights: Weights) -> CTCRecognizer:
     """The recogniser that `weights` describe, with random numbers. Raises ValueError for weights without characters."""
-    return CTCRecognizer(stored_characters(weights), weights.architecture, **weights.options)
+    network = CTCRecognizer(stored_characters(weights), weights.architecture, **weights.options)
+    network.calibration = stored_calibration(weights)
+    return network
+
+
+def stored_calibration(weights: Weights) -> tuple[float, float]:
+    """The numbers of `calibrated` for these weights. Raises UserError for a damaged entry."""
+    given = weights.entry(
+        "calibration",
+        lambda value: isinstance(value, list) and len(value) == 2 and all(is_number(one, -100, 100) for one in value),
+        "two numbers, a slope and an offset",
+    )
+    return CALIBRATION if given is None else (given[0], given[1])
 
 
 def _adapted(network: CTCRecognizer, adapter: str | Path) -> CTCRecognizer:
@@ -293,7 +307,8 @@ class RecognitionPredictor(Predictor):
         for i, readings in self._read(again, "upright", beams, batch_size).items():
             if isinstance(readings, dict):
                 result[i] = _rotated(readings[0], again[i].orientation)
-        return [calibrated(reading) if isinstance(reading, Reading) else reading for reading in result]
+        calibration = getattr(self.network, "calibration", CALIBRATION)  # a network of somebody else has none
+        return [calibrated(reading, calibration) if isinstance(reading, Reading) else reading for reading in result]
 
     def _read(
         self,

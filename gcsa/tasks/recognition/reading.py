@@ -20,9 +20,9 @@ from gcsa._utils.errors import UserError
 from gcsa.groups import Group
 from gcsa.tasks.recognition.choices import ORIENTATIONS
 
-SLOPE, OFFSET = 0.4235, -1.2032
-"""Of a logistic regression of the share of characters that are right on the square of the logit of what the network says of itself, by lines
-of seven scripts and periods (`python -m benchmarks.text.confidence`)."""
+CALIBRATION = 0.4235, -1.2032
+"""Slope and offset of a logistic regression of the share of characters that are right on the square of the logit of what the network says of
+itself, by lines of seven scripts and periods (`python -m benchmarks.text.confidence`). Weights can have their own."""
 LEAST, MOST = 1e-4, 1 - 1e-4
 """Of what a network says, so that its logarithms are finite."""
 CONFIDENT, LOW_CONFIDENCE = 0.9, 0.5
@@ -57,8 +57,8 @@ class Reading:
     characters: tuple[Character, ...] = field(default=(), repr=False)
 
 
-def calibrated(reading: Reading) -> Reading:
-    """A reading whose confidence is the share of its characters that is expected to be right.
+def calibrated(reading: Reading, calibration: tuple[float, float] = CALIBRATION) -> Reading:
+    """A reading whose confidence is the share of its characters that is expected to be right, by slope and offset.
 
     Networks are too sure of scripts that they do not know (Guo et al. 2017, arXiv:1706.04599). The probabilities of its characters are
     raised to the power that makes the confidence their geometric mean.
@@ -67,7 +67,8 @@ def calibrated(reading: Reading) -> Reading:
         return reading
     own = min(max(reading.confidence, LEAST), MOST)
     logit = math.log(own / (1 - own))
-    right = 1 / (1 + math.exp(-SLOPE * logit * abs(logit) - OFFSET))
+    slope, offset = calibration
+    right = 1 / (1 + math.exp(-slope * logit * abs(logit) - offset))
     sure = [min(max(character.confidence, LEAST), MOST) for character in reading.characters]
     power = math.log(right) * len(sure) / sum(map(math.log, sure)) if sure else 1.0
     characters = (c._replace(confidence=p**power) for c, p in zip(reading.characters, sure, strict=True))

@@ -21,6 +21,7 @@ from gcsa.tasks.recognition.pages.inputs import find_lines, find_sources
 from gcsa.tasks.recognition.pages.layout import PageFinder
 from gcsa.tasks.recognition.predict import RecognitionPredictor, low_confidence_warning
 from gcsa.tasks.recognition.reading import (
+    CALIBRATION,
     LOW_CONFIDENCE,
     Character,
     Reading,
@@ -242,3 +243,19 @@ def test_confidences_are_the_share_that_is_likely_right() -> None:
     assert 0.99 < certain.confidence <= 1
     assert certain.characters[0].confidence == pytest.approx(certain.confidence)
     assert calibrated(Reading("", 0.0)) == Reading("", 0.0)
+
+
+def test_weights_have_a_calibration_of_their_own(tmp_path: Path) -> None:
+    network = gcsa.load("gcsa_ocr_tiny.french").network
+    assert network.calibration != CALIBRATION
+    assert gcsa.load(network.save_pretrained(tmp_path / "same")).network.calibration == network.calibration
+    ink = [lambda: torch.rand(1, 40, 96, generator=torch.Generator().manual_seed(0))]
+    (given,) = RecognitionPredictor(network).read_lines(ink, (), "upright")
+    network.calibration = (1.0, 2.0)
+    (surer,) = RecognitionPredictor(network).fold().read_lines(ink, (), "upright")
+    assert surer.text == given.text
+    assert surer.confidence > given.confidence
+    config = tmp_path / "same/config.json"
+    config.write_text(config.read_text(encoding="utf-8").replace("0.7171", '"high"'), encoding="utf-8")
+    with raises("weights.entry"):
+        gcsa.load(tmp_path / "same")
