@@ -80,10 +80,10 @@ CARDS = {
     "gcsa_ocr_tiny.french": Card(
         run="learning/ocr_french/seed0/gcsa_ocr_tiny+ocr17",
         does="Reads lines and pages of French print of the 17th and 18th century, in any of the four orientations.",
-        data="All lines of the training books of `gcsa_ocr_tiny.fr17` in e-ditiones' OCR17, and 1,239 of the 16th, 18th and 19th century (Gabay 2020; "
-        "CC-BY 4.0; `python -m benchmarks.text.french`), and those of 17 books of Gallicorpora (CC0), both split by book. It went on from "
-        "`gcsa_ocr_tiny.print`, with an LSTM along the upright line (`model.recurrent=72`, ADR 49). Its base is the `gcsa_ocr_tiny.french` of commit "
-        "803012d. The figures are of the test lines of Gallicorpora; 0.9 % of the characters are wrong on the 450 test lines of OCR17, where 19 lines of Racine stand "
+        data="All lines of the training books of `gcsa_ocr_tiny.fr17` in e-ditiones' OCR17, and 1,239 of the 16th, 18th and 19th century (Gabay 2020, "
+        "doi:10.5281/zenodo.3826894; CC-BY 4.0; `python -m benchmarks.text.french`), and those of 17 books of Gallicorpora (CC0), both split by book. It went on from the "
+        "`gcsa_ocr_tiny.french` of commit 803012d, and that from `gcsa_ocr_tiny.print`, with an LSTM along the upright line (`model.recurrent=72`, ADR 49). Its confidences "
+        "have their own `calibration`. The figures are of the test lines of Gallicorpora; 0.9 % of the characters are wrong on the 450 test lines of OCR17, where 19 lines of Racine stand "
         "in other editions among the training lines too.",
         limits=LINES
         + "The transcription is diplomatic: long s, and a sign for a hyphen at the line's end. The published adapters are for `gcsa_ocr_tiny.print`.",

@@ -3,7 +3,7 @@
     python -m benchmarks.text.french FOLDER [--ocr17 OCR17]
 
 Images of lines are links; their texts are written anew: the apostrophe is ’ in both, as in fr17_roman_print. The validation and test lines of
-each set stay in their splits. fr17_roman_print has 75 lines of each book of OCR17 (Gabay 2020, CC-BY 4.0). With a clone of
+each set stay in their splits. fr17_roman_print has 75 lines of each book of OCR17 (Gabay 2020, doi:10.5281/zenodo.3826894, CC-BY 4.0). With a clone of
 https://github.com/e-ditiones/OCR17, all lines of its training books come instead, 22,248 for 2,100, and the 1,239 of the 16th, 18th and 19th
 century, which OCR17 keeps to test with, are training lines too.
 """

@@ -126,7 +126,10 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
             peft_model = get_peft_model(model, config, adapter_name)
     except (ValueError, IndexError) as error:  # the second of a token that the model lacks
         if isinstance(model, PeftModel):
+            model.peft_config[adapter_name] = config  # which PEFT forgot, and without which it deletes nothing
             model.delete_adapter(adapter_name)
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(name in trained)
         else:
             _take_out(model, trained)
         raise UserError(

@@ -99,6 +99,7 @@ def _read_checkpoint(path: Path) -> Weights:
         hyper = stored["hyper_parameters"]
         options = dict(hyper["model"])
         content = {"task": hyper["task"], "architecture": options.pop("name"), "characters": hyper.get("characters")}
+        content["calibration"] = hyper.get("calibration")
         options |= {key: hyper[key] for key in ("num_classes", "in_chans") if key in hyper}
         content |= {"model_args": options, **(hyper.get("preprocessing") or {})}
         tensors = {

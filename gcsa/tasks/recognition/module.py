@@ -35,9 +35,12 @@ class Recognizer(TaskModule):
         optimizer: dict[str, Any],
         schedule: dict[str, Any],
         adapter: dict[str, Any] | None = None,
+        calibration: list[float] | None = None,
     ) -> None:
         options = dict(model)
         network = CTCRecognizer(characters, options.pop("name"), **options)
+        if calibration is not None:  # of the weights that it continues
+            network.calibration = (calibration[0], calibration[1])
         super().__init__(network, build_metrics, optimizer, schedule, adapter)
 
     def training_loss(self, batch: Batch) -> Tensor:

@@ -90,8 +90,10 @@ def stored_calibration(weights: Weights) -> tuple[float, float]:
     """The numbers of `calibrated` for these weights. Raises UserError for a damaged entry."""
     given = weights.entry(
         "calibration",
-        lambda value: isinstance(value, list) and len(value) == 2 and all(is_number(one, -100, 100) for one in value),
-        "two numbers, a slope and an offset",
+        lambda value: (
+            isinstance(value, list) and len(value) == 2 and is_number(value[0], 0, 8) and is_number(value[1], -20, 20)
+        ),
+        "a slope from 0 to 8 and an offset from -20 to 20",
     )
     return CALIBRATION if given is None else (given[0], given[1])
 
@@ -165,7 +167,9 @@ class RecognitionPredictor(Predictor):
         return f"{file} (kraken, {file.stat().st_size / 1e6:.1f} MB): kraken ... ocr -m {file}"
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {"characters": self.network.charset.characters, "height": self.network.height}
+        network = self.network
+        known = {"characters": network.charset.characters, "height": network.height}
+        return super().describe() | known | {"calibration": list(getattr(network, "calibration", CALIBRATION))}
 
     def audit(
         self,

@@ -18,7 +18,7 @@ from gcsa.tasks.recognition.data.datamodule import LinesDataModule
 from gcsa.tasks.recognition.data.lines import SPLITS
 from gcsa.tasks.recognition.evaluate import NAMES, measure
 from gcsa.tasks.recognition.module import Recognizer
-from gcsa.tasks.recognition.predict import RecognitionPredictor
+from gcsa.tasks.recognition.predict import RecognitionPredictor, stored_calibration
 from gcsa.training.adapt import check_adapter
 from gcsa.training.task import data_options, make_data, model_options
 from gcsa.weights import read
@@ -60,9 +60,11 @@ class Task:
     def build_module(self, cfg: dict[str, Any], data: LinesDataModule) -> Recognizer:
         """The recogniser of `cfg` for the charset of `data`. Raises ValueError for arguments that it refuses."""
         optimizer = dict(cfg["optimizer"])
+        base = None if cfg.get("adapter") is None else read(cfg["adapter"]["base"])
         return Recognizer(
             model=_options(cfg),
             characters=data.charset.characters,
+            calibration=None if base is None else list(stored_calibration(base)),
             schedule=optimizer.pop("schedule"),
             optimizer=optimizer,
         )

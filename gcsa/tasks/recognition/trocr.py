@@ -297,7 +297,7 @@ class TrOCRRecognizer:
 
     @torch.no_grad()
     def extend(self, characters: str) -> list[int]:
-        """Lets a decoder of characters also write those of `characters` that it does not know; returns their tokens.
+        """Lets a decoder of characters also write those of `characters`, in NFC, that it does not know; returns their tokens.
 
         Their weights begin as the mean of the others', and the decoder's last layer gets its own. So an adapter learns them with
 
@@ -323,7 +323,7 @@ class TrOCRRecognizer:
             (decoder.get_input_embeddings(), decoder.get_output_embeddings()), before, strict=True
         ):
             fresh = weight.mean(0).expand(len(new), -1)
-            layer.weight = nn.Parameter(torch.cat([weight, fresh]))
+            layer.weight = nn.Parameter(torch.cat([weight, fresh]), requires_grad=layer.weight.requires_grad)
         return list(range(len(known), len(self.tokenizer)))
 
     def labels(self, texts: Sequence[str]) -> Tensor:

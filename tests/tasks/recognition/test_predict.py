@@ -256,6 +256,8 @@ def test_weights_have_a_calibration_of_their_own(tmp_path: Path) -> None:
     assert surer.text == given.text
     assert surer.confidence > given.confidence
     config = tmp_path / "same/config.json"
-    config.write_text(config.read_text(encoding="utf-8").replace("0.7171", '"high"'), encoding="utf-8")
-    with raises("weights.entry"):
-        gcsa.load(tmp_path / "same")
+    text = config.read_text(encoding="utf-8")
+    for damaged in ('"high"', "-1", "100"):
+        config.write_text(text.replace("0.7171", damaged), encoding="utf-8")
+        with raises("weights.entry"):
+            gcsa.load(tmp_path / "same")

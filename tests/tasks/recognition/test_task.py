@@ -49,6 +49,23 @@ def finished(lines: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("adapter", ["lora", "full"])
+def test_a_training_keeps_the_calibration_of_its_base(
+    finished: Path, lines: Path, adapter: str, tmp_path: Path
+) -> None:
+    """The merged weights and the adapter on its base then say the same confidences."""
+    base = gcsa.load(finished).network
+    base.calibration = (1.5, 0.25)
+    base.save_pretrained(tmp_path / "base")
+    further = [f"adapter={adapter}", f"adapter.base={tmp_path / 'base'}", f"data.path={lines}", "test=false"]
+    further += ["adapter.rank=2"] if adapter == "lora" else []
+    train(composed(tmp_path / "run", *SMALL, *further, "trainer.max_epochs=1"), tmp_path / "run")
+    assert gcsa.load(tmp_path / "run/weights").network.calibration == (1.5, 0.25)
+    if adapter == "full":
+        (checkpoint,) = (tmp_path / "run/checkpoints").glob("best*.ckpt")
+        assert gcsa.load(checkpoint).network.calibration == (1.5, 0.25)
+
+
 def test_results_say_how_lines_are_read(finished: Path) -> None:
     content = json.loads((finished / "results.json").read_text())
     results = content["results"]

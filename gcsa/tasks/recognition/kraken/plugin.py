@@ -58,7 +58,7 @@ class GCSARecognizer(nn.Module, RecognitionBaseModel):
     def predict(self, im: Image.Image, segmentation: Any) -> Iterator[Any]:
         """A record for each line of print of `segmentation`, in its order, with position and confidence of each character.
 
-        Lines that shine through from the back of the page are left out; one that cannot be read is empty.
+        Lines that shine through from the back, and the edge of the facing page, are left out; a line that cannot be read is empty.
         """
         page = grey_pixels(im)
         lines = segmentation.to_baselines().lines

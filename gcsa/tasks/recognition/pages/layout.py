@@ -162,9 +162,8 @@ def _of_facing_page(lines: Sequence[FoundLine], page: Array, contrast: float) ->
     ):
         pieces = np.flatnonzero(short & reaches).tolist()
         cut_through = sum(_is_cut(boxes[number, :, 1], edge, contrast) for number in pieces)
-        if cut_through >= max(
-            SLIVERS, reaches.sum() / 2
-        ):  # else the edge cuts this page, and these are ends of its paragraphs
+        # Where the edge cuts more lines that are long, it cuts this page, and short ones are the ends of its paragraphs.
+        if cut_through >= max(SLIVERS, reaches.sum() / 2):
             facing |= set(pieces)
     return facing
 
