@@ -92,8 +92,8 @@ CARDS = {
     ),
     "crnn.french": Card(
         run="learning/ocr_french/seed0/crnn",
-        does="Reads lines and pages of French print of the 17th and 18th century: a plain network of the size of "
-        "`gcsa_ocr_tiny.french`, to compare. It reads each line in two passes, one for either way up.",
+        does="Reads lines and pages of French print of the 17th and 18th century: a plain network, to compare. "
+        "It reads each line in two passes, one for either way up.",
         data="The 8,421 training lines of OCR17 and Gallicorpora in the sets of benchmarks, from random weights (`experiment=ocr_ctc model=crnn`). The figures are of the test lines of "
         "Gallicorpora.",
         limits=LINES
