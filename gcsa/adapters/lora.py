@@ -125,13 +125,7 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
         else:
             peft_model = get_peft_model(model, config, adapter_name)
     except (ValueError, IndexError) as error:  # the second of a token that the model lacks
-        if isinstance(model, PeftModel):
-            model.peft_config[adapter_name] = config  # which PEFT forgot, and without which it deletes nothing
-            model.delete_adapter(adapter_name)
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(name in trained)
-        else:
-            _take_out(model, trained)
+        _take_out(model, adapter_name, config, trained)
         raise UserError(
             f"the adapter in {folder} is of another model: {one_line(error)}", "adapter.other_model"
         ) from error
@@ -148,24 +142,24 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     elif config.revision and differ(config.revision, fingerprint(peft_model, config.modules_to_save or ())):
         key, reason = "adapter.other_weights", "was trained on other weights than the model has: take those of its base"
     if reason is not None:
-        if known:
-            peft_model.delete_adapter(adapter_name)
-        else:
-            peft_model.unload()
-            _take_out(model, trained)
+        _take_out(model, adapter_name, config, trained)
         raise UserError(f"the adapter in {folder} {reason}", key)
     set_peft_model_state_dict(peft_model, tensors, adapter_name)
     return peft_model if is_trainable else peft_model.eval()
 
 
-def _take_out(model: nn.Module, trained: Collection[str]) -> None:
-    """Leaves nothing of PEFT in a model of which the parameters `trained` were trained."""
-    for name, layer in list(model.named_modules()):
-        if isinstance(layer, BaseTunerLayer):
-            model.set_submodule(name, layer.get_base_layer())
-        elif isinstance(layer, AuxiliaryTrainingWrapper) and layer.original_module is not None:
-            model.set_submodule(name, layer.original_module)
-    vars(model).pop("peft_config", None)
+def _take_out(model: nn.Module, adapter_name: str, config: LoraConfig, trained: Collection[str]) -> None:
+    """Leaves nothing of this adapter in `model`, and nothing of PEFT where it is no `PeftModel`; `trained` are the parameters that were."""
+    if isinstance(model, PeftModel):
+        model.peft_config[adapter_name] = config  # PEFT forgets it where it refuses, and deletes nothing without
+        model.delete_adapter(adapter_name)
+    else:
+        for name, layer in list(model.named_modules()):
+            if isinstance(layer, BaseTunerLayer):
+                model.set_submodule(name, layer.get_base_layer())
+            elif isinstance(layer, AuxiliaryTrainingWrapper) and layer.original_module is not None:
+                model.set_submodule(name, layer.original_module)
+        vars(model).pop("peft_config", None)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in trained)
 

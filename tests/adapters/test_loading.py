@@ -46,6 +46,31 @@ def test_a_refusing_model_stays_as_it_was(targets: list[str], other: dict[str, o
     fold(model)
 
 
+@pytest.mark.parametrize(
+    ("other", "key"),
+    [
+        (dict(separable=True), "adapter.other_model"),
+        (dict(fields=6), "adapter.other_model"),
+        ({}, "adapter.other_weights"),
+    ],
+    ids=["layers", "fields", "weights"],
+)
+def test_a_refusing_model_keeps_the_adapters_that_it_has(other: dict[str, object], key: str, tmp_path: Path) -> None:
+    source = small(**other)  # type: ignore[arg-type]
+    with torch.no_grad():
+        for parameter in source.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter) * parameter.std(correction=0))
+    get_peft_model(source, adapters.lora_config(source, 2, target_modules=["stem", "q"])).save_pretrained(str(tmp_path))
+    model = get_peft_model(small(), adapters.lora_config(small(), 2, target_modules=["q"]))
+    expected, trained = model(X), [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    with raises(key):
+        adapters.load(model, tmp_path, "second")
+    assert [*model.peft_config] == ["default"]
+    assert [name for name, parameter in model.named_parameters() if parameter.requires_grad] == trained
+    assert not any("second" in name for name, _ in model.named_parameters())
+    assert torch.equal(model(X), expected)
+
+
 def test_a_second_configuration_is_of_the_layers_themselves() -> None:
     model = small()
     wanted = adapters.lora_config(model, 3).target_modules
