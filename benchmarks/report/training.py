@@ -271,11 +271,16 @@ def learning_table(folders: Mapping[str, str]) -> str:
 
 
 SAME_NETWORK = {"lite0, one pass": "teacher, one pose"} | dict.fromkeys(
-    ("steady student", "student of four views", "hard answers"), "student"
+    ("steady student", "student of four views", "hard answers", "FixMatch"), "student"
 )
 """Whose images a second a student of `benchmarks.learning.teach` makes."""
 
-RIVALS = {"no group": "rival: layers without a group", "lite0, one pass": "rival: lite0 taught by its average"}
+RIVALS = {
+    "no group": "rival: layers without a group",
+    "lite0, one pass": "rival: lite0 taught by its average",
+    "hard answers": "rival: the teacher's first answer alone",
+    "FixMatch": "rival: the student's network by FixMatch, no teacher",
+}
 
 
 def teaching() -> str:
@@ -287,11 +292,11 @@ def teaching() -> str:
         runs = load_teaching(chain)
         shown = {kind: [run[kind] for run in runs] for kind in runs[0]}
         for run in itertools.chain.from_iterable(
-            load_teaching(f"{chain}_{word}") for word in ("views", "rivals", "steady")
+            load_teaching(f"{chain}_{word}") for word in ("views", "rivals", "fixmatch", "steady")
         ):
             for kind, scores in run.items():
                 shown.setdefault(kind, []).append(scores)
-        for kind, found in shown.items():
+        for kind, found in sorted(shown.items(), key=lambda item: not item[0].startswith("teacher")):
             cells = split_cells({split: [one[split] for one in found] for split in ("val", "test")})
             data = {"plankton": "plankton", "pcam": "tissue"}[chain.partition("_")[0]]
             rate = rates["images_per_second"][data].get(SAME_NETWORK.get(kind, kind))
