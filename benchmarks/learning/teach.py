@@ -66,12 +66,6 @@ HARD = "hard answers"
 """The student of the teacher's first answer alone."""
 BESIDE = ("_rivals", "_steady", "_views")
 """Chains of further students: the teacher is that of the chain without the word."""
-VIEWS = (
-    "data.augment.translate=1",
-    "data.augment.scale=[0.8,1.25]",
-    "data.augment.blur=1.0",
-    "data.augment.brightness=0.1",
-)
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,7 @@ CHAINS = {
 
 
 def data_of(chain: Chain, **options: Any) -> Any:
-    """The data module of a chain, in small batches: of an averaged teacher eight times as large, and slower where they are large."""
+    """The data module of a chain, in small batches: averaging makes them eight times as large, and large ones are slower."""
     data = {**chain.data, **options}
     if "path" in data:
         data["path"] = str(Path(os.environ["GCSA_DATA"]) / data["path"])
@@ -188,7 +182,8 @@ def rotated_copies(images: Path, folder: Path, count: int) -> Path:
 
 
 def hardened(answers: Path, output: Path) -> Path:
-    """Writes stored scores times a thousand: the first answer's probability is 1. Returns what `task.teacher.answers` names them by."""
+    """Writes stored scores times a thousand, so that the first answer has all of the probability unless the second is as good. Returns
+    what `task.teacher.answers` names them by."""
     file = answers.with_name(f"{answers.stem}.train{answers.suffix}")
     with safe_open(file, "pt") as stored:
         output.mkdir(parents=True, exist_ok=True)

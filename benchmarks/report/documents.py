@@ -21,7 +21,7 @@ DOCUMENTS: dict[str, tuple[Part, ...]] = {
     "docs/measured/learning.md": (training.gains, equivariance.exact, equivariance.learned_pose),
     "docs/audit.md": (equivariance.audits,),
     "docs/scale.md": (speed.files, speed.workers),
-    "docs/teach.md": (training.teaching, training.teaching_features),
+    "docs/teach.md": (training.teaching, training.teaching_rivals, training.teaching_features),
     "docs/weights.md": (cards.ood_score,),
     "docs/adr/0038-steady-between-the-poses.md": (equivariance.two_views,),
     "docs/adr/0039-lines-that-are-not-flat.md": (text.small_skews,),

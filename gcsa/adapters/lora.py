@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from peft import (
 )
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 from peft.tuners.tuners_utils import BaseTunerLayer
-from peft.utils.other import AuxiliaryTrainingWrapper
 from torch import nn
 
 from gcsa._utils.errors import UserError, one_line
@@ -117,19 +117,22 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
         raise UserError(
             f"the model already has an adapter {adapter_name!r}: give another adapter_name", "adapter.name_taken"
         )
-    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if not isinstance(model, PeftModel) and any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+        raise UserError("the model has an adapter already: give its PeftModel, not the model inside", "adapter.inside")
+    before = _Before.of(model)
     try:
         if isinstance(model, PeftModel):
             model.add_adapter(adapter_name, config)
             peft_model = model
         else:
             peft_model = get_peft_model(model, config, adapter_name)
-    except (ValueError, IndexError) as error:  # the second of a token that the model lacks
-        _take_out(model, adapter_name, config, trained)
+        found = get_peft_model_state_dict(peft_model, None, adapter_name)
+    except (ValueError, IndexError, KeyError) as error:  # of a token or a layer that the model lacks
+        before.restore(model, adapter_name, config)
         raise UserError(
             f"the adapter in {folder} is of another model: {one_line(error)}", "adapter.other_model"
         ) from error
-    wanted = {name: tensor.shape for name, tensor in get_peft_model_state_dict(peft_model, None, adapter_name).items()}
+    wanted = {name: tensor.shape for name, tensor in found.items()}
     stored = {name: tensor.shape for name, tensor in tensors.items()}
     reason = None
     if wanted != stored:
@@ -142,26 +145,43 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     elif config.revision and differ(config.revision, fingerprint(peft_model, config.modules_to_save or ())):
         key, reason = "adapter.other_weights", "was trained on other weights than the model has: take those of its base"
     if reason is not None:
-        _take_out(model, adapter_name, config, trained)
+        before.restore(model, adapter_name, config)
         raise UserError(f"the adapter in {folder} {reason}", key)
     set_peft_model_state_dict(peft_model, tensors, adapter_name)
     return peft_model if is_trainable else peft_model.eval()
 
 
-def _take_out(model: nn.Module, adapter_name: str, config: LoraConfig, trained: Collection[str]) -> None:
-    """Leaves nothing of this adapter in `model`, and nothing of PEFT where it is no `PeftModel`; `trained` are the parameters that were."""
-    if isinstance(model, PeftModel):
-        model.peft_config[adapter_name] = config  # PEFT forgets it where it refuses, and deletes nothing without
-        model.delete_adapter(adapter_name)
-    else:
-        for name, layer in list(model.named_modules()):
-            if isinstance(layer, BaseTunerLayer):
-                model.set_submodule(name, layer.get_base_layer())
-            elif isinstance(layer, AuxiliaryTrainingWrapper) and layer.original_module is not None:
-                model.set_submodule(name, layer.original_module)
-        vars(model).pop("peft_config", None)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name in trained)
+@dataclass(frozen=True)
+class _Before:
+    """What a model was before an adapter: its modules by name, which parameters are trained, and the active adapters of a `PeftModel`."""
+
+    modules: dict[str, nn.Module]
+    trained: list[tuple[nn.Parameter, bool]]
+    active: list[str]
+
+    @classmethod
+    def of(cls, model: Any) -> _Before:
+        return cls(
+            dict(model.named_modules(remove_duplicate=False)),
+            [(parameter, parameter.requires_grad) for parameter in model.parameters()],
+            list(model.active_adapters) if isinstance(model, PeftModel) else [],
+        )
+
+    def restore(self, model: Any, adapter_name: str, config: LoraConfig) -> None:
+        """Leaves nothing of an adapter that was refused, whole or in its middle."""
+        for name, module in self.modules.items():  # an outer one before those inside
+            if name and model.get_submodule(name) is not module:
+                model.set_submodule(name, module)
+        if isinstance(model, PeftModel):
+            model.peft_config[adapter_name] = config  # PEFT forgets it where it refuses, and deletes nothing without
+            model.delete_adapter(adapter_name)
+            if list(model.active_adapters) != self.active:
+                tuner: Any = model.base_model
+                tuner.set_adapter(self.active)
+        else:
+            vars(model).pop("peft_config", None)
+        for parameter, trained in self.trained:
+            parameter.requires_grad_(trained)
 
 
 def _adaptable(model: nn.Module) -> dict[str, nn.Module]:

@@ -1,5 +1,6 @@
 """Adapters beside adapters, and models that are left as they were where one does not fit."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,28 +48,48 @@ def test_a_refusing_model_stays_as_it_was(targets: list[str], other: dict[str, o
 
 
 @pytest.mark.parametrize(
-    ("other", "key"),
+    ("other", "changed", "key"),
     [
-        (dict(separable=True), "adapter.other_model"),
-        (dict(fields=6), "adapter.other_model"),
-        ({}, "adapter.other_weights"),
+        (dict(separable=True), {}, "adapter.other_model"),
+        (dict(fields=6), {}, "adapter.other_model"),
+        ({}, dict(target_modules=["q", "stem", "norm"]), "adapter.other_model"),  # which PEFT refuses in its middle
+        ({}, dict(modules_to_save=["head"]), "adapter.other_model"),  # around the layer that the first one saves
+        ({}, {}, "adapter.other_weights"),
     ],
-    ids=["layers", "fields", "weights"],
+    ids=["layers", "fields", "middle", "nested", "weights"],
 )
-def test_a_refusing_model_keeps_the_adapters_that_it_has(other: dict[str, object], key: str, tmp_path: Path) -> None:
+def test_a_refusing_model_keeps_the_adapters_that_it_has(
+    other: dict[str, object], changed: dict[str, list[str]], key: str, tmp_path: Path
+) -> None:
     source = small(**other)  # type: ignore[arg-type]
     with torch.no_grad():
         for parameter in source.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter) * parameter.std(correction=0))
     get_peft_model(source, adapters.lora_config(source, 2, target_modules=["stem", "q"])).save_pretrained(str(tmp_path))
-    model = get_peft_model(small(), adapters.lora_config(small(), 2, target_modules=["q"]))
-    expected, trained = model(X), [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config | changed))
+    model: Any = get_peft_model(small(), adapters.lora_config(small(), 2, target_modules=["q"]))
+    model.base_model.model.stem.requires_grad_(True)
+    model.eval()
+
+    def state() -> list[Any]:
+        parameters = [(name, parameter.requires_grad) for name, parameter in model.named_parameters()]
+        return [parameters, [*model.peft_config], [*model.active_adapters], model.modules_to_save]
+
+    expected, before = model(X), state()
     with raises(key):
         adapters.load(model, tmp_path, "second")
-    assert [*model.peft_config] == ["default"]
-    assert [name for name, parameter in model.named_parameters() if parameter.requires_grad] == trained
-    assert not any("second" in name for name, _ in model.named_parameters())
+    assert state() == before
     assert torch.equal(model(X), expected)
+    get_peft_model(small(), adapters.lora_config(small(), 2, target_modules=["stem"])).save_pretrained(str(tmp_path))
+    adapters.load(model, tmp_path, "third")
+
+
+def test_the_model_inside_an_adapted_one_is_refused(tmp_path: Path) -> None:
+    adapted = get_peft_model(small(), adapters.lora_config(small(), 2))
+    adapted.save_pretrained(str(tmp_path))
+    with raises("adapter.inside"):
+        adapters.load(adapted.base_model.model, tmp_path)  # type: ignore[arg-type]
 
 
 def test_a_second_configuration_is_of_the_layers_themselves() -> None:
