@@ -104,8 +104,8 @@ def load(model: nn.Module, folder: str | Path, adapter_name: str = "default", is
     """`model`, or a `PeftModel` of it, with the adapter that `save_pretrained` wrote into `folder`, or that comes with gcsa by
     this name.
 
-    Raises FileNotFoundError for a missing file and ValueError for a damaged one, or for an adapter of another model,
-    which leaves `model` as it was.
+    Raises FileNotFoundError for a missing file and ValueError for a damaged one, for the model inside a `PeftModel`, and for an
+    adapter of another model, which leaves `model` as it was.
     """
     adapter = read_adapter(folder)
     tensors = adapter.tensors
