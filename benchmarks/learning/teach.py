@@ -262,7 +262,9 @@ def run(name: str, seed: int, threads: int, limit: Sequence[str]) -> str:
     own = teacher.preprocess
     shape = {} if chain.data["name"] == "pcam" else {"image_size": own.size, "in_chans": len(own.mean)}
     data = data_of(chain, mean=own.mean, std=own.std, **shape)
-    if of_teacher == name:  # another chain has measured its teacher
+    parent = RESULTS / f"teach/{of_teacher}_seed{seed}.json"
+    measured = json.loads(parent.read_text())["networks"] if parent.is_file() else {}
+    if of_teacher == name or "teacher, averaged" not in measured:  # else the chain of the teacher has its numbers
         began = time.monotonic()
         network = teacher.embedding if features else teacher.network
         for kind, made in {"teacher, one pose": network, "teacher, averaged": Averaged(network, "d4")}.items():
